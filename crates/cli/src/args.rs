@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use millrace_load::crew::COMMAND;
+use millrace_load::worker_processes::COMMAND;
 
 use crate::bench::Bench;
 use crate::config::{Period, Said, Written};

@@ -9,7 +9,7 @@ use clap::Args;
 use millrace_lab::html;
 use millrace_lab::peers::{PEERS, PeerError, end_all};
 use millrace_lab::race::{self, Entrant, RaceError, RaceReport, Settings, Turn, Watcher, text};
-use millrace_load::fixture::Chore;
+use millrace_load::fixture::FixtureStep;
 use millrace_load::plan::Form;
 use millrace_load::run::Ending;
 use millrace_load::run::RunError;
@@ -257,8 +257,8 @@ impl Watcher for Line {
         &STOP
     }
 
-    fn between(&self, chore: Chore, done: usize, all: usize) {
-        self.between.tell(chore, done, all);
+    fn between(&self, step: FixtureStep, done: usize, all: usize) {
+        self.between.tell(step, done, all);
     }
 
     fn begins(&self, turn: &Turn<'_>) {

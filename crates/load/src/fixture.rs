@@ -2,7 +2,7 @@
 
 /// What is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Chore {
+pub enum FixtureStep {
     /// The server is asked whether it is there, and lets the account in.
     Reaching,
     /// Test files are put on the server.
@@ -13,7 +13,7 @@ pub enum Chore {
     Removing,
 }
 
-impl Chore {
+impl FixtureStep {
     /// How far it is, for a person: `removing test files: 3 of 40000`.
     pub fn words(self, done: usize, all: usize) -> String {
         let doing = match self {

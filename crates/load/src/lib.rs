@@ -37,15 +37,13 @@
 //! - [`run`] takes the figures, one [`plan::Cell`] after the other, and tells its [`progress`]; `driver` loads the
 //!   server, [`schedule`] says when operations begin, [`payload`] what files contain; [`fixture`] is what is done
 //!   between the figures.
-//! - [`colony`] is who lives, where a user that fails is out; [`chaos`] is who behaves badly beside them.
-//! - [`crew`] is workers in processes of their own, for more users than one process can have.
+//! - [`ramp_up`] is who lives, where a user that fails is out; [`chaos`] is who behaves badly beside them.
+//! - [`worker_processes`] is workers in processes of their own, for more users than one process can have.
 //! - [`tally`], [`histogram`], [`timeline`], [`fault`], [`fairness`] and [`host`] are what is counted; a [`figure`] is
 //!   what a cell comes to, with a [`verdict`] on what bounded it; [`series`] compares figures of one load.
 //! - [`stats`] is what may be concluded from several of them.
 
 pub mod chaos;
-pub mod colony;
-pub mod crew;
 pub mod driver;
 pub mod fairness;
 pub mod fault;
@@ -58,6 +56,7 @@ mod moment;
 pub mod payload;
 pub mod plan;
 pub mod progress;
+pub mod ramp_up;
 pub mod run;
 pub mod schedule;
 pub mod selector;
@@ -69,9 +68,4 @@ pub mod target;
 pub mod timeline;
 pub mod units;
 pub mod verdict;
-
-/// The names that `driver::http` still has for [`fixture`] and [`progress`].
-mod chore {
-    pub(crate) use crate::fixture::Chore;
-    pub(crate) use crate::progress::Chores;
-}
+pub mod worker_processes;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::figure::CellReport;
-use crate::fixture::Chore;
+use crate::fixture::FixtureStep;
 use crate::plan::Cell;
 use crate::stop::Stop;
 
@@ -35,7 +35,7 @@ pub trait Progress {
     /// Called when a cell has been measured.
     fn cell_done(&self, cell: &CellReport);
     /// Called often while there is work between the figures: so many of so many are done.
-    fn between(&self, _: Chore, _done: usize, _all: usize) {}
+    fn between(&self, _: FixtureStep, _done: usize, _all: usize) {}
     /// By what it is asked to end, with what it has.
     fn stop(&self) -> &Stop {
         Stop::never()
@@ -51,26 +51,26 @@ impl Progress for Silent {
     fn cell_done(&self, _: &CellReport) {}
 }
 
-/// Somebody did not want to wait for the end of a chore.
+/// Somebody did not want to wait for the end of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Left;
 
-/// Who is told of chores, and may leave them.
+/// Who is told of fixtures, and may leave them.
 #[derive(Clone, Copy)]
-pub(crate) struct Chores<'a>(pub(crate) &'a dyn Progress);
+pub(crate) struct FixtureProgress<'a>(pub(crate) &'a dyn Progress);
 
-impl Chores<'_> {
+impl FixtureProgress<'_> {
     /// So many of so many are done; fails where nobody waits for the rest.
-    pub(crate) fn note(self, chore: Chore, done: usize, all: usize) -> Result<(), Left> {
-        self.0.between(chore, done, all);
-        if self.is_left(chore) { Err(Left) } else { Ok(()) }
+    pub(crate) fn note(self, step: FixtureStep, done: usize, all: usize) -> Result<(), Left> {
+        self.0.between(step, done, all);
+        if self.is_left(step) { Err(Left) } else { Ok(()) }
     }
 
     /// Claims that nobody waits for it any more.
-    pub(crate) fn is_left(self, chore: Chore) -> bool {
-        match chore {
-            Chore::Reaching | Chore::Making | Chore::Checking => self.0.stop().is_asked(),
-            Chore::Removing => self.0.stop().is_left(),
+    pub(crate) fn is_left(self, step: FixtureStep) -> bool {
+        match step {
+            FixtureStep::Reaching | FixtureStep::Making | FixtureStep::Checking => self.0.stop().is_asked(),
+            FixtureStep::Removing => self.0.stop().is_left(),
         }
     }
 }

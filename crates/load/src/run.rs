@@ -12,20 +12,20 @@ use std::time::{Duration, Instant, SystemTime};
 use thiserror::Error;
 
 use crate::chaos::{ChaosReport, Deeds};
-use crate::colony::Commune;
-use crate::crew::{self, Order};
-use crate::driver::{self, Driver, DriverError, Gate, Post};
+use crate::driver::{self, Driver, DriverError, Gate, WorkerTask};
 use crate::figure::{CellReport, Commands, Figures};
-pub use crate::fixture::Chore;
+pub use crate::fixture::FixtureStep;
 use crate::host::{Audit, GLANCE, Watch, holdings, stranger};
 use crate::limits::{ephemeral_ports, users_a_process};
 use crate::plan::{Cache, Cell, Dataset, MOST_FILES, Op, Plan};
-use crate::progress::{Chores, Progress, Snapshot};
+use crate::progress::{FixtureProgress, Progress, Snapshot};
+use crate::ramp_up::RampState;
 use crate::series::{compare_with_calm, compare_with_fewer};
 use crate::stop::Stop;
 use crate::tally::{Live, Tally};
 use crate::target::{Target, is_own_machine};
 use crate::timeline::{self, Moment, Timeline};
+use crate::worker_processes::{self, Order};
 use serde::{Deserialize, Serialize};
 
 /// How often progress is told and the timeline gets a point.
@@ -262,7 +262,7 @@ impl Station {
     pub fn open(plan: &Plan, progress: &dyn Progress) -> Result<Self, RunError> {
         let address = check(plan)?;
         let driver = driver::open(&plan.target, address, plan.base.patience);
-        driver.reach(plan.steps.first().unwrap_or(&plan.base), Chores(progress))?;
+        driver.reach(plan.steps.first().unwrap_or(&plan.base), FixtureProgress(progress))?;
         let (target, helper) = (plan.target.clone(), plan.helper.clone());
         Ok(Self { address, driver, target, helper, caution: caution(plan) })
     }
@@ -284,9 +284,9 @@ impl Station {
 
     /// How many workers there are, and the program whose processes they are, where they are no threads.
     fn workers(&self, cell: &Cell) -> (usize, Option<&Path>) {
-        let hands = hands(cell, self.helper.is_some());
-        let workers = u64::from(cell.settings.threads).max(hands).min(u64::from(cell.users)) as usize;
-        (workers, self.helper.as_deref().filter(|_| hands > 0))
+        let processes = worker_processes(cell, self.helper.is_some());
+        let workers = u64::from(cell.settings.threads).max(processes).min(u64::from(cell.users)) as usize;
+        (workers, self.helper.as_deref().filter(|_| processes > 0))
     }
 
     /// Takes one figure.
@@ -296,23 +296,24 @@ impl Station {
         place: (usize, usize),
         progress: &dyn Progress,
     ) -> Result<Figures, RunError> {
-        let (driver, stop, chores) = (self.driver.as_ref(), progress.stop(), Chores(progress));
+        let (driver, stop, fixtures) = (self.driver.as_ref(), progress.stop(), FixtureProgress(progress));
         if stop.is_asked() {
             return Err(RunError::Interrupted);
         }
-        driver.prepare(cell, chores)?;
+        driver.prepare(cell, fixtures)?;
         let (workers, program) = self.workers(cell);
-        let (gate, commune) = (Gate::new(workers), Commune::new(workers));
+        let (gate, ramp_state) = (Gate::new(workers), RampState::new(workers));
         let lives: Vec<Live> = (0..workers).map(|_| Live::default()).collect();
         let results = Mutex::new(Vec::new());
         let (chaos, deeds) = (cell.settings.chaos.as_ref(), Deeds::default());
         let before = chaos.and(cell.settings.server_pid).and_then(holdings);
         let outcome = thread::scope(|scope| {
             for (index, live) in lives.iter().enumerate() {
-                let post = Post { cell, index, workers, gate: &gate, live, commune: &commune, stop };
+                let task =
+                    WorkerTask { cell, index, workers, gate: &gate, live, ramp_state: &ramp_state, stop };
                 let results = &results;
                 scope.spawn(move || {
-                    let tally = self.work(&post, program);
+                    let tally = self.work(&task, program);
                     results.lock().expect("no worker panics with it").push(tally);
                 });
             }
@@ -339,7 +340,7 @@ impl Station {
         if let Some(ran) = ran {
             sum.ended = sum.ended.max(Some(ran.last));
         }
-        driver.check(cell, &mut sum, chores)?;
+        driver.check(cell, &mut sum, fixtures)?;
         if !was_in_time {
             return Err(RunError::Interrupted);
         }
@@ -352,18 +353,22 @@ impl Station {
     }
 
     /// A worker's share, by whoever does it.
-    fn work(&self, post: &Post<'_>, program: Option<&Path>) -> Result<Tally, DriverError> {
-        let Some(program) = program else { return self.driver.work(post) };
-        let Post { cell, index, workers, .. } = *post;
+    fn work(&self, task: &WorkerTask<'_>, program: Option<&Path>) -> Result<Tally, DriverError> {
+        let Some(program) = program else { return self.driver.work(task) };
+        let WorkerTask { cell, index, workers, .. } = *task;
         let (target, address) = (self.target.clone(), self.address);
-        let script = cell.settings.replay.as_ref().map(|script| script.of_users(post.users()));
-        crew::work(post, program, &Order { target, address, cell: cell.clone(), index, workers, script })
+        let script = cell.settings.replay.as_ref().map(|script| script.of_users(task.users()));
+        worker_processes::work(
+            task,
+            program,
+            &Order { target, address, cell: cell.clone(), index, workers, script },
+        )
     }
 
     /// Removes the test files.
     pub fn close(self, progress: &dyn Progress) -> Result<(), DriverError> {
         progress.stop().cleans();
-        let cleaned = self.driver.clean(Chores(progress));
+        let cleaned = self.driver.clean(FixtureProgress(progress));
         progress.stop().has_cleaned();
         cleaned
     }
@@ -397,7 +402,7 @@ fn check(plan: &Plan) -> Result<SocketAddr, RunError> {
         check_files(&cell)?;
         let most = users_a_process(descriptors, cell.op.has_data());
         let users = sessions(&cell);
-        let is_spread = hands(&cell, plan.helper.is_some()) > 0;
+        let is_spread = worker_processes(&cell, plan.helper.is_some()) > 0;
         if !is_spread && u64::from(users) > most {
             return Err(RunError::TooManyUsers { users, most, descriptors });
         }
@@ -432,7 +437,7 @@ fn sessions(cell: &Cell) -> u32 {
 }
 
 /// How many processes of a helper the users need; none where this process has descriptors for all.
-fn hands(cell: &Cell, has_helper: bool) -> u64 {
+fn worker_processes(cell: &Cell, has_helper: bool) -> u64 {
     let most = users_a_process(millrace_net::limits::raise_descriptors(), cell.op.has_data()).max(1);
     let is_enough = u64::from(sessions(cell)) <= most;
     if is_enough || !has_helper { 0 } else { u64::from(cell.sessions()).div_ceil(most) }

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::colony::Standing;
 use crate::fault::Faults;
 use crate::histogram::Latencies;
 use crate::moment;
 use crate::payload::UploadCheck;
+use crate::ramp_up::RampOutcome;
 
 /// The counts of one worker, or of all.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -61,7 +61,7 @@ pub struct Tally {
     #[serde(with = "moment")]
     pub ended: Option<Instant>,
     /// Where a death rule held.
-    pub standing: Option<Standing>,
+    pub standing: Option<RampOutcome>,
     pub users: Vec<UserTally>,
 }
 

@@ -9,7 +9,7 @@ use std::io::{self, IsTerminal, Stderr, stderr, stdin, stdout};
 use std::time::{Duration, Instant};
 
 use millrace_load::figure::CellReport;
-use millrace_load::fixture::Chore;
+use millrace_load::fixture::FixtureStep;
 use millrace_load::plan::{Cell, Plan};
 use millrace_load::progress::{Progress, Snapshot};
 use millrace_load::stop::Stop;
@@ -67,9 +67,9 @@ impl Progress for Live {
         &super::STOP
     }
 
-    fn between(&self, chore: Chore, done: usize, all: usize) {
-        if self.between.is_due(chore, done) {
-            self.view.borrow_mut().between = Some(chore.words(done, all));
+    fn between(&self, step: FixtureStep, done: usize, all: usize) {
+        if self.between.is_due(step, done) {
+            self.view.borrow_mut().between = Some(step.words(done, all));
             self.draw();
         }
     }
@@ -289,7 +289,7 @@ mod tests {
             assert!(shown.contains(part), "{part}: {shown}");
         }
         assert!(shown.contains("3 errors") && !shown.contains("secret"), "{shown}");
-        view.between = Some(Chore::Removing.words(3, 40_000));
+        view.between = Some(FixtureStep::Removing.words(3, 40_000));
         assert!(screen(&view).contains("removing test files: 3 of 40000; Ctrl-C leaves them there"));
         // The next figure counts from nothing again.
         view.note(&Snapshot { cell: (1, 2), ..snapshot(cell, 1, 7, 0) });

@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &Bench) -> Result<ExitCode, Failure> {
 
 /// A part of another process's load, which says what is to be done.
 pub(crate) fn work() -> Result<(), Failure> {
-    millrace_load::crew::serve(stdin(), stdout()).map_err(|error| {
+    millrace_load::worker_processes::serve(stdin(), stdout()).map_err(|error| {
         Failure::Running(format!("this is a part of \"millrace bench\", which starts it: {error}."))
     })
 }

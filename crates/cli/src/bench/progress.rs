@@ -5,7 +5,7 @@ use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
 
 use millrace_load::figure::CellReport;
-use millrace_load::fixture::Chore;
+use millrace_load::fixture::FixtureStep;
 use millrace_load::progress::{Progress, Snapshot};
 use millrace_load::stop::Stop;
 use millrace_load::units::users;
@@ -45,8 +45,8 @@ impl Progress for Line {
         &super::STOP
     }
 
-    fn between(&self, chore: Chore, done: usize, all: usize) {
-        self.between.tell(chore, done, all);
+    fn between(&self, step: FixtureStep, done: usize, all: usize) {
+        self.between.tell(step, done, all);
     }
 
     fn cell_done(&self, cell: &CellReport) {
@@ -72,7 +72,7 @@ pub(crate) struct Between {
     pause: Duration,
     is_terminal: bool,
     /// What is done; and when it was last told, or has begun.
-    told: Cell<Option<(Chore, Instant)>>,
+    told: Cell<Option<(FixtureStep, Instant)>>,
 }
 
 impl Default for Between {
@@ -84,11 +84,11 @@ impl Default for Between {
 }
 
 impl Between {
-    pub(crate) fn tell(&self, chore: Chore, done: usize, all: usize) {
-        if !self.is_due(chore, done) {
+    pub(crate) fn tell(&self, step: FixtureStep, done: usize, all: usize) {
+        if !self.is_due(step, done) {
             return;
         }
-        let words = chore.words(done, all);
+        let words = step.words(done, all);
         let _ = match self.is_terminal {
             true => write!(stderr(), "\r{words}\x1b[K"),
             false => writeln!(stderr(), "{words}"),
@@ -96,19 +96,19 @@ impl Between {
     }
 
     /// Claims that it has gone on for so long since it began, or was told.
-    pub(crate) fn is_due(&self, chore: Chore, done: usize) -> bool {
+    pub(crate) fn is_due(&self, step: FixtureStep, done: usize) -> bool {
         let now = Instant::now();
         let is_due = match self.told.get() {
-            Some((same, since)) if same == chore && (done > 0 || chore == Chore::Reaching) => {
+            Some((same, since)) if same == step && (done > 0 || step == FixtureStep::Reaching) => {
                 now - since >= self.pause
             }
             _ => {
-                self.told.set(Some((chore, now)));
+                self.told.set(Some((step, now)));
                 false
             }
         };
         if is_due {
-            self.told.set(Some((chore, now)));
+            self.told.set(Some((step, now)));
         }
         is_due
     }

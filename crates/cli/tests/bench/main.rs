@@ -1,8 +1,8 @@
 //! `millrace bench` as a user meets it: what it prints, and its exit codes.
 
-mod crews;
 mod races;
 mod reports;
+mod worker_processes;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

@@ -27,7 +27,7 @@ pub use self::scenario::{Scenario, Standing};
 use crate::peers::{PeerError, Ports};
 use millrace_load::driver;
 use millrace_load::figure::CellReport;
-use millrace_load::fixture::Chore;
+use millrace_load::fixture::FixtureStep;
 use millrace_load::plan::{Cell, Form, Op, Plan, PlanError, Preset, usual};
 use millrace_load::progress::{Progress, Silent, Snapshot};
 use millrace_load::run::Ending;
@@ -137,7 +137,7 @@ pub trait Watcher {
     /// A figure is about to be taken.
     fn begins(&self, turn: &Turn<'_>);
     /// Called often while there is work between the figures: so many of so many are done.
-    fn between(&self, _: Chore, _done: usize, _all: usize) {}
+    fn between(&self, _: FixtureStep, _done: usize, _all: usize) {}
     /// By what the race is asked to end, with the figures that it has.
     fn stop(&self) -> &Stop {
         Stop::never()
@@ -379,8 +379,8 @@ struct Figures<'a>(&'a dyn Watcher);
 impl Progress for Figures<'_> {
     fn tell(&self, _: &Snapshot<'_>) {}
     fn cell_done(&self, _: &CellReport) {}
-    fn between(&self, chore: Chore, done: usize, all: usize) {
-        self.0.between(chore, done, all);
+    fn between(&self, step: FixtureStep, done: usize, all: usize) {
+        self.0.between(step, done, all);
     }
     fn stop(&self) -> &Stop {
         self.0.stop()

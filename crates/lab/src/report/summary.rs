@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::text::ms;
 use super::{CellReport, Ending, Report, quick_sentence};
-use millrace_load::colony::Standing;
+use millrace_load::ramp_up::RampOutcome;
 use millrace_load::series::{LoadSeries, loads};
 use millrace_load::units::{rate, short_size, users};
 use millrace_load::verdict::Bound;
@@ -109,8 +109,8 @@ pub(super) fn of_cell(cell: &CellReport) -> Option<String> {
 }
 
 /// Who was left, where whoever fails is out.
-fn stood(cell: &CellReport, standing: &Standing) -> String {
-    let Standing { started, left, first_death, .. } = standing;
+fn stood(cell: &CellReport, standing: &RampOutcome) -> String {
+    let RampOutcome { started, left, first_death, .. } = standing;
     let asked = cell.measured.users;
     let what = format!("{}{}", cell.measured.name(), how(cell));
     let some = format!("{left} of the {started} users that began were left standing, of {asked} asked for");

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use millrace_load::colony::Standing;
 use millrace_load::figure::Figures;
 use millrace_load::host::Audit;
 use millrace_load::plan::{Cell, Plan};
+use millrace_load::ramp_up::RampOutcome;
 use millrace_load::tally::Tally;
 
 use super::{CellReport, summary, text};
@@ -52,9 +52,10 @@ fn memory_that_did_not_grow_is_no_figure_of_a_session() {
 fn users_who_die_of_the_client_are_no_answer_on_the_server() {
     let standing = |bound, first_death: Option<&str>| {
         let flags = [("ops", "retr"), ("size", "64m"), ("users", "1000"), ("on-death", "stop-growth")];
-        let death = |why: &str| millrace_load::colony::Death { at_s: 5.9, alive: 265, why: why.to_owned() };
+        let death = |why: &str| millrace_load::ramp_up::Death { at_s: 5.9, alive: 265, why: why.to_owned() };
         let started = if first_death.is_some() { 265 } else { 1000 };
-        let standing = Standing { started, left: 211, first_death: first_death.map(death), is_settled: true };
+        let standing =
+            RampOutcome { started, left: 211, first_death: first_death.map(death), is_settled: true };
         let tally = Tally { standing: Some(standing), ..Tally::default() };
         let mut cell = CellReport::new(&cell(&flags), figures(tally));
         cell.verdict.bound = bound;

@@ -8,10 +8,10 @@ use super::zb::{self, Spelling};
 use super::{CellReport, Report};
 use crate::terminal::cut;
 use millrace_load::chaos::ChaosReport;
-use millrace_load::colony::Standing;
 use millrace_load::figure::Fidelity;
 use millrace_load::figure::{Commands, TlsFigures};
 use millrace_load::histogram::Percentiles;
+use millrace_load::ramp_up::RampOutcome;
 use millrace_load::series::titled;
 use millrace_load::units::{rate, users};
 use millrace_load::verdict::Bound;
@@ -172,7 +172,7 @@ fn notes(cell: &CellReport) -> String {
 }
 
 /// Who was left, as dkftpbench tells it.
-fn standing_line(cell: &CellReport, standing: &Standing) -> String {
+fn standing_line(cell: &CellReport, standing: &RampOutcome) -> String {
     let mut line = format!("{} users left standing of {} that began", standing.left, standing.started);
     match &standing.first_death {
         Some(death) => {

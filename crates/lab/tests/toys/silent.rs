@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 
 use millrace_lab::run::run;
-use millrace_load::fixture::Chore;
+use millrace_load::fixture::FixtureStep;
 use millrace_load::plan::Plan;
 use millrace_load::progress::Silent;
 
@@ -26,7 +26,7 @@ fn plan(scheme: &str, op: &str, server: &TcpListener, patience: &str) -> Plan {
 fn nobody_has_to_wait_for_a_server_that_says_nothing() {
     let server = mute();
     for (scheme, op) in SCHEMES {
-        let impatient = Impatient::new(Chore::Reaching, 0);
+        let impatient = Impatient::new(FixtureStep::Reaching, 0);
         let error = run(&plan(scheme, op, &server, "10m"), &impatient).unwrap_err();
         assert!(error.to_string().contains("interrupted, before anything was measured"), "{scheme}: {error}");
     }

@@ -7,7 +7,7 @@ use millrace_lab::report::text;
 use millrace_lab::run::run;
 use millrace_load::fault;
 use millrace_load::figure::CellReport;
-use millrace_load::fixture::Chore;
+use millrace_load::fixture::FixtureStep;
 use millrace_load::plan::Plan;
 use millrace_load::progress::{Progress, Silent, Snapshot};
 use millrace_load::run::Ending;
@@ -87,23 +87,23 @@ fn all_users_may_write_over_one_file_and_it_is_right() {
     assert_eq!((cell.ops, cell.faults.count()), (8, 0), "{:?}", cell.faults);
 }
 
-/// Asks to end it when so many of a chore are done.
+/// Asks to end it when so many of a step are done.
 pub(crate) struct Impatient {
-    at: (Chore, usize),
+    at: (FixtureStep, usize),
     stop: Stop,
 }
 
 impl Impatient {
-    pub(crate) fn new(chore: Chore, done: usize) -> Self {
-        Self { at: (chore, done), stop: Stop::new() }
+    pub(crate) fn new(step: FixtureStep, done: usize) -> Self {
+        Self { at: (step, done), stop: Stop::new() }
     }
 }
 
 impl Progress for Impatient {
     fn tell(&self, _: &Snapshot<'_>) {}
     fn cell_done(&self, _: &CellReport) {}
-    fn between(&self, chore: Chore, done: usize, _: usize) {
-        if (chore, done) == self.at {
+    fn between(&self, step: FixtureStep, done: usize, _: usize) {
+        if (step, done) == self.at {
             self.stop.ask();
         }
     }
@@ -117,16 +117,16 @@ fn nobody_has_to_wait_until_test_files_are_removed_or_made() {
     let toy = Toy::start(Fault::Nothing);
     let flags = [("ops", "retr"), ("users", "10"), ("count", "1"), ("duration", "5m"), ("warm-up", "0")];
     let plan = Plan::new(&toy.url(), None, &flags).unwrap();
-    let report = run(&plan, &Impatient::new(Chore::Removing, 3)).unwrap();
+    let report = run(&plan, &Impatient::new(FixtureStep::Removing, 3)).unwrap();
     // All was measured.
     assert_eq!((report.ending, report.cells[0].ops), (Ending::Complete, 10));
     let warning = report.warnings.last().unwrap();
     assert!(warning.contains("left on the server") && warning.contains("and 7 are there"), "{warning}");
-    let error = run(&plan, &Impatient::new(Chore::Making, 5)).unwrap_err();
+    let error = run(&plan, &Impatient::new(FixtureStep::Making, 5)).unwrap_err();
     assert!(error.to_string().contains("interrupted, before anything was measured"), "{error}");
     let flags = [&flags[..], &[("ops", "stor"), ("verify", "on")]].concat();
     let plan = Plan::new(&toy.url(), None, &flags).unwrap();
-    let report = run(&plan, &Impatient::new(Chore::Checking, 4)).unwrap();
+    let report = run(&plan, &Impatient::new(FixtureStep::Checking, 4)).unwrap();
     let check = report.cells[0].upload_check.as_ref().unwrap();
     assert_eq!((check.uploads, check.by_reading, report.ending), (10, 4, Ending::Interrupted), "{check}");
 }

@@ -1,12 +1,12 @@
 //! What every user has, whatever it speaks: its number, the clock of its operation, its patience and its counts.
 //!
-//! Invariant: `Desk::busy` counts the users between [`Life::start`] and the moment that their protocol says they
+//! Invariant: `WorkerContext::busy` counts the users between [`Life::start`] and the moment that their protocol says they
 //! are free or out.
 
 use std::time::{Duration, Instant};
 
 use super::gap::Gap;
-use super::worker::Desk;
+use super::worker::WorkerContext;
 use crate::fault::Fault;
 use crate::plan::Job;
 use crate::plan::Op;
@@ -61,91 +61,96 @@ impl Life {
     }
 
     /// Claims that it only keeps a session open.
-    pub(super) fn is_idler(&self, desk: &Desk<'_>) -> bool {
-        self.number >= desk.cell.users
+    pub(super) fn is_idler(&self, context: &WorkerContext<'_>) -> bool {
+        self.number >= context.cell.users
     }
 
     /// Claims that it has begun as many operations as it may.
-    pub(super) fn has_done_all(&self, desk: &Desk<'_>) -> bool {
-        let most = match desk.cell.op {
+    pub(super) fn has_done_all(&self, context: &WorkerContext<'_>) -> bool {
+        let most = match context.cell.op {
             Op::Quit => Some(1),
-            Op::Replay => Some(desk.jobs(self.number).len() as u32),
-            _ => desk.cell.settings.count,
+            Op::Replay => Some(context.jobs(self.number).len() as u32),
+            _ => context.cell.settings.count,
         };
-        let is_enough = desk.begun >= desk.total;
-        self.is_dead || is_enough || self.is_idler(desk) || most.is_some_and(|most| self.begun_ops >= most)
+        let is_enough = context.begun >= context.total;
+        self.is_dead || is_enough || self.is_idler(context) || most.is_some_and(|most| self.begun_ops >= most)
     }
 
     /// An operation begins.
-    pub(super) fn begin(&mut self, intended: Instant, now: Instant, desk: &mut Desk<'_>) {
-        desk.begun += 1;
+    pub(super) fn begin(&mut self, intended: Instant, now: Instant, context: &mut WorkerContext<'_>) {
+        context.begun += 1;
         (self.intended, self.begun) = (intended, now);
-        if desk.cell.op == Op::Replay {
-            desk.tally.late.record(now.saturating_duration_since(intended));
+        if context.cell.op == Op::Replay {
+            context.tally.late.record(now.saturating_duration_since(intended));
         }
         self.begun_ops += 1;
         self.counts.began.get_or_insert(now);
     }
 
     /// What it does next where a log says that, and when.
-    pub(super) fn next_job(&self, desk: &Desk<'_>) -> Option<(Job, Instant)> {
-        let job = *desk.jobs(self.number).get(self.begun_ops as usize)?;
-        Some((job, desk.opened + job.at.div_f64(desk.cell.settings.speed)))
+    pub(super) fn next_job(&self, context: &WorkerContext<'_>) -> Option<(Job, Instant)> {
+        let job = *context.jobs(self.number).get(self.begun_ops as usize)?;
+        Some((job, context.opened + job.at.div_f64(context.cell.settings.speed)))
     }
 
     /// It waits for the server from now on.
-    pub(super) fn start(&mut self, now: Instant, desk: &mut Desk<'_>) {
-        desk.busy += 1;
+    pub(super) fn start(&mut self, now: Instant, context: &mut WorkerContext<'_>) {
+        context.busy += 1;
         // Logins before the load are none of it.
         if self.begun_ops > 0 {
-            desk.tally.most_at_once = desk.tally.most_at_once.max(desk.busy as u32);
+            context.tally.most_at_once = context.tally.most_at_once.max(context.busy as u32);
         }
-        self.be_patient_from(now, desk);
+        self.be_patient_from(now, context);
     }
 
-    pub(super) fn be_patient_from(&mut self, now: Instant, desk: &mut Desk<'_>) {
-        self.deadline = now + desk.cell.settings.patience;
+    pub(super) fn be_patient_from(&mut self, now: Instant, context: &mut WorkerContext<'_>) {
+        self.deadline = now + context.cell.settings.patience;
         if !self.is_watched {
             self.is_watched = true;
-            desk.look_later(self.index, self.deadline);
+            context.look_later(self.index, self.deadline);
         }
     }
 
     /// The wheel looks at it: claims that its patience is over, or asks to be looked at again.
-    pub(super) fn is_overdue(&mut self, is_waiting: bool, now: Instant, desk: &mut Desk<'_>) -> bool {
+    pub(super) fn is_overdue(
+        &mut self,
+        is_waiting: bool,
+        now: Instant,
+        context: &mut WorkerContext<'_>,
+    ) -> bool {
         self.is_watched = is_waiting && self.deadline > now;
         if self.is_watched {
-            desk.look_later(self.index, self.deadline);
+            context.look_later(self.index, self.deadline);
         }
         is_waiting && !self.is_watched
     }
 
     /// An operation has ended well.
-    pub(super) fn record(&mut self, now: Instant, moved: u64, desk: &mut Desk<'_>) {
+    pub(super) fn record(&mut self, now: Instant, moved: u64, context: &mut WorkerContext<'_>) {
         let latency = now.saturating_duration_since(self.intended);
-        desk.tally.latency.record(latency);
-        if desk.is_paced() || desk.cell.op == Op::Replay {
-            desk.tally.raw.record(now.saturating_duration_since(self.begun));
+        context.tally.latency.record(latency);
+        if context.is_paced() || context.cell.op == Op::Replay {
+            context.tally.raw.record(now.saturating_duration_since(self.begun));
         }
-        desk.tally.ended = Some(now);
+        context.tally.ended = Some(now);
         self.counts.ops += 1;
         self.counts.ended = Some(now);
         self.counts.longest = self.counts.longest.max(latency);
-        Live::bump(&desk.live.ops, 1);
-        Live::bump(&desk.live.waited_us, latency.as_micros() as u64);
-        self.count_bytes(moved, desk);
+        Live::bump(&context.live.ops, 1);
+        Live::bump(&context.live.waited_us, latency.as_micros() as u64);
+        self.count_bytes(moved, context);
     }
 
     /// A transfer is over that was not slowed down on purpose.
-    pub(super) fn record_gap(&mut self, gap: Gap, desk: &mut Desk<'_>) {
+    pub(super) fn record_gap(&mut self, gap: Gap, context: &mut WorkerContext<'_>) {
         if let Some(longest) = gap.longest() {
-            desk.tally.gap.record(longest);
+            context.tally.gap.record(longest);
             self.counts.longest_gap = self.counts.longest_gap.max(longest);
         }
     }
 
-    pub(super) fn count_bytes(&mut self, moved: u64, desk: &mut Desk<'_>) {
-        desk.tally.bytes += moved;
+    pub(super) fn count_bytes(&mut self, moved: u64, context: &mut WorkerContext<'_>) {
+        context.tally.bytes += moved;
         self.counts.bytes += moved;
     }
 
@@ -154,18 +159,18 @@ impl Life {
         &mut self,
         fault: Fault,
         was_connecting: bool,
-        desk: &mut Desk<'_>,
+        context: &mut WorkerContext<'_>,
         text: impl FnOnce() -> String,
     ) {
         let now = Instant::now();
-        desk.tally.ended = Some(now);
-        Live::bump(&desk.live.faults, 1);
-        let Some(colony) = &mut desk.colony else {
-            return desk.tally.faults.record(fault, self.number, text);
+        context.tally.ended = Some(now);
+        Live::bump(&context.live.faults, 1);
+        let Some(ramp) = &mut context.ramp else {
+            return context.tally.faults.record(fault, self.number, text);
         };
         let text = text();
-        colony.note_death(was_connecting, now, &text);
+        ramp.note_death(was_connecting, now, &text);
         self.is_dead = true;
-        desk.tally.faults.record(fault, self.number, || text);
+        context.tally.faults.record(fault, self.number, || text);
     }
 }

@@ -3,11 +3,11 @@
 //! A cell runs in phases that all workers enter together ([`Gate`]); the coordinator meets them at each, and looks
 //! at the machine meanwhile.
 
+mod cancellable_wait;
 mod error;
 mod files;
 mod ftp;
 mod gap;
-mod heed;
 mod http;
 mod life;
 mod pipe;
@@ -22,7 +22,7 @@ use std::time::Duration;
 pub use self::error::DriverError;
 use self::ftp::FtpDriver;
 use self::http::HttpDriver;
-pub(crate) use self::task::{Driver, Gate, Meeting, Post};
+pub(crate) use self::task::{Driver, Gate, Meeting, WorkerTask};
 use crate::plan::{Cell, Op};
 use crate::target::{Scheme, Target};
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use millrace_net::tls::{BUFFER, Channel, Heard};
 
+use super::cancellable_wait::CancellableWait;
 use super::error::DriverError;
-use super::heed::Heed;
 
 /// A greeting or a status line in the clear, `220 ...`, `HTTP/1.1 400 ...`: no record of TLS begins with '2' or 'H'.
 pub(super) fn is_in_clear(error: &io::Error) -> bool {
@@ -42,12 +42,12 @@ impl Pipe {
     pub(super) fn encrypt(
         &mut self,
         mut channel: Box<Channel>,
-        heed: Heed<'_>,
+        wait: CancellableWait<'_>,
         patience: Duration,
     ) -> Result<io::Result<()>, DriverError> {
         let mut buffer = vec![0; BUFFER];
         let socket = &self.socket;
-        let over = heed.until(patience, || Ok(channel.handshake(socket, &mut buffer)?.then_some(())))?;
+        let over = wait.until(patience, || Ok(channel.handshake(socket, &mut buffer)?.then_some(())))?;
         Ok(over.and_then(|over| over.ok_or(io::ErrorKind::TimedOut.into())).map(|()| {
             self.secret = Some(Secret { channel, buffer, plain: Vec::new(), taken: 0 });
         }))

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::error::DriverError;
 use crate::chaos::{Deeds, Mischief};
-use crate::colony::Commune;
 use crate::plan::{Cell, Settings};
-use crate::progress::Chores;
+use crate::progress::FixtureProgress;
+use crate::ramp_up::RampState;
 use crate::stop::Stop;
 use crate::tally::{Live, Tally};
 
@@ -15,38 +15,39 @@ use crate::tally::{Live, Tally};
 pub(crate) trait Driver: Sync {
     /// Claims that the server is there and lets the account in, asked as the load will ask: half an hour of failures
     /// would say the same.
-    fn reach(&self, settings: &Settings, chores: Chores<'_>) -> Result<(), DriverError>;
+    fn reach(&self, settings: &Settings, fixtures: FixtureProgress<'_>) -> Result<(), DriverError>;
 
     /// Puts there what the cell needs.
-    fn prepare(&self, cell: &Cell, chores: Chores<'_>) -> Result<(), DriverError>;
+    fn prepare(&self, cell: &Cell, fixtures: FixtureProgress<'_>) -> Result<(), DriverError>;
 
     /// Does one worker's share of a cell, on its own thread.
-    fn work(&self, post: &Post<'_>) -> Result<Tally, DriverError>;
+    fn work(&self, task: &WorkerTask<'_>) -> Result<Tally, DriverError>;
 
     /// Behaves badly beside the workers, until that is over.
     fn misbehave(&self, kind: Mischief, deeds: &Deeds);
 
     /// Looks at what the cell left on the server; faults go into the tally.
-    fn check(&self, cell: &Cell, tally: &mut Tally, chores: Chores<'_>) -> Result<(), DriverError>;
+    fn check(&self, cell: &Cell, tally: &mut Tally, fixtures: FixtureProgress<'_>)
+    -> Result<(), DriverError>;
 
     /// Removes from the server what was put there.
-    fn clean(&self, chores: Chores<'_>) -> Result<(), DriverError>;
+    fn clean(&self, fixtures: FixtureProgress<'_>) -> Result<(), DriverError>;
 }
 
 /// A worker's place in a cell.
 #[derive(Clone, Copy)]
-pub(crate) struct Post<'a> {
+pub(crate) struct WorkerTask<'a> {
     pub(crate) cell: &'a Cell,
     pub(crate) index: usize,
     pub(crate) workers: usize,
     pub(crate) gate: &'a Gate<'a>,
     pub(crate) live: &'a Live,
     /// Where a death rule holds: what is known of the others' users.
-    pub(crate) commune: &'a Commune,
+    pub(crate) ramp_state: &'a RampState,
     pub(crate) stop: &'a Stop,
 }
 
-impl Post<'_> {
+impl WorkerTask<'_> {
     /// Goes through the phases without doing anything, so that nobody waits in vain.
     pub(crate) fn sit_out(&self) {
         self.sit_out_after(0);

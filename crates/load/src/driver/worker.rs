@@ -1,6 +1,6 @@
 //! One thread of the load, whatever the protocol: a set of sockets and its share of the users.
 //!
-//! A [`Worker`] leads its [`Client`]s through the phases of a cell; the [`Desk`] is what they share.
+//! A [`Worker`] leads its [`Client`]s through the phases of a cell; the [`WorkerContext`] is what they share.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -23,12 +23,12 @@ use super::files::Files;
 use super::http::request::Request;
 pub(super) use super::selector::{Interest, Socket};
 use super::selector::{Ready, Set, tells_once};
-use super::task::Post;
-use crate::colony::Colony;
+use super::task::WorkerTask;
 use crate::fault::Fault;
 use crate::payload::{FileId, Payload};
 use crate::plan::Job;
 use crate::plan::{Cell, Op};
+use crate::ramp_up::RampUp;
 use crate::schedule::{Arrivals, Pace};
 use crate::selector::Selector;
 use crate::tally::{Live, Tally, UserTally};
@@ -55,46 +55,46 @@ fn token(user: u32, role: Role) -> u64 {
     u64::from(user) << 2 | role as u64
 }
 
-/// One user of a protocol. What it waits for, it has the desk watch; what comes of that, it is told.
+/// One user of a protocol. What it waits for, it has the context watch; what comes of that, it is told.
 pub(super) trait Client: Sized {
     /// A user who has not connected.
-    fn new(index: u32, number: u32, desk: &mut Desk<'_>) -> Self;
+    fn new(index: u32, number: u32, context: &mut WorkerContext<'_>) -> Self;
 
     /// Connects, and logs in.
-    fn connect(&mut self, desk: &mut Desk<'_>);
+    fn connect(&mut self, context: &mut WorkerContext<'_>);
 
     /// Claims that it can begin an operation.
-    fn is_able(&self, desk: &Desk<'_>) -> bool;
+    fn is_able(&self, context: &WorkerContext<'_>) -> bool;
 
     /// Claims that it has begun as many operations as it may.
-    fn has_done_all(&self, desk: &Desk<'_>) -> bool;
+    fn has_done_all(&self, context: &WorkerContext<'_>) -> bool;
 
     /// Begins an operation that was meant to begin at `intended`.
-    fn begin(&mut self, intended: Instant, now: Instant, desk: &mut Desk<'_>);
+    fn begin(&mut self, intended: Instant, now: Instant, context: &mut WorkerContext<'_>);
 
     /// Sends the operation that it has arranged and holds back.
-    fn release(&mut self, now: Instant, desk: &mut Desk<'_>);
+    fn release(&mut self, now: Instant, context: &mut WorkerContext<'_>);
 
     /// Begins the next operation, or waits for the moment to, or logs in again.
-    fn settle(&mut self, now: Instant, desk: &mut Desk<'_>);
+    fn settle(&mut self, now: Instant, context: &mut WorkerContext<'_>);
 
     /// It had asked to be woken: goes on with its operation, or settles.
-    fn wake(&mut self, now: Instant, desk: &mut Desk<'_>);
+    fn wake(&mut self, now: Instant, context: &mut WorkerContext<'_>);
 
     /// A socket is ready; `hung_up`: the server's end of its stream has come.
-    fn on_event(&mut self, role: Role, hung_up: bool, desk: &mut Desk<'_>);
+    fn on_event(&mut self, role: Role, hung_up: bool, context: &mut WorkerContext<'_>);
 
     /// The wheel has come round to it.
-    fn look_at_deadline(&mut self, now: Instant, desk: &mut Desk<'_>);
+    fn look_at_deadline(&mut self, now: Instant, context: &mut WorkerContext<'_>);
 
     /// Gives up what it is doing.
-    fn time_out(&mut self, desk: &mut Desk<'_>);
+    fn time_out(&mut self, context: &mut WorkerContext<'_>);
 
     /// Stops in the middle of whatever it is doing, which is no fault.
-    fn abandon(&mut self, desk: &mut Desk<'_>);
+    fn abandon(&mut self, context: &mut WorkerContext<'_>);
 
     /// Leaves, if it is free.
-    fn quit(&mut self, desk: &mut Desk<'_>);
+    fn quit(&mut self, context: &mut WorkerContext<'_>);
 
     /// Forgets what the warm-up counted.
     fn clear_warm_up(&mut self);
@@ -104,16 +104,16 @@ pub(super) trait Client: Sized {
 
 /// One thread of the load.
 pub(super) struct Worker<'a, C> {
-    post: Post<'a>,
+    task: WorkerTask<'a>,
     users: Vec<C>,
-    desk: Desk<'a>,
+    context: WorkerContext<'a>,
     ready: Vec<Ready>,
     /// It was asked to end, and everybody has left.
     has_stopped: bool,
 }
 
 /// What the users of a worker share.
-pub(super) struct Desk<'a> {
+pub(super) struct WorkerContext<'a> {
     pub(super) target: &'a Target,
     pub(super) server: SocketAddr,
     pub(super) cell: &'a Cell,
@@ -147,7 +147,7 @@ pub(super) struct Desk<'a> {
     pub(super) holds_back: bool,
     pub(super) held_back: usize,
     /// Where a death rule holds: who lives.
-    pub(super) colony: Option<Colony<'a>>,
+    pub(super) ramp: Option<RampUp<'a>>,
     /// No operation begins after this.
     pub(super) until: Instant,
     /// When operations could begin.
@@ -162,27 +162,28 @@ pub(super) struct Desk<'a> {
 }
 
 impl<'a, C: Client> Worker<'a, C> {
-    pub(super) fn new(target: &'a Target, server: SocketAddr, post: &Post<'a>) -> io::Result<Self> {
-        let mut desk = Desk::new(target, server, post)?;
-        let users = (0..).zip(post.users()).map(|(index, number)| C::new(index, number, &mut desk)).collect();
-        Ok(Self { post: *post, users, desk, ready: Vec::new(), has_stopped: false })
+    pub(super) fn new(target: &'a Target, server: SocketAddr, task: &WorkerTask<'a>) -> io::Result<Self> {
+        let mut context = WorkerContext::new(target, server, task)?;
+        let users =
+            (0..).zip(task.users()).map(|(index, number)| C::new(index, number, &mut context)).collect();
+        Ok(Self { task: *task, users, context, ready: Vec::new(), has_stopped: false })
     }
 
     /// Runs all phases of the cell.
     pub(super) fn run(mut self) -> Tally {
-        let Post { cell, gate, live, .. } = self.post;
+        let WorkerTask { cell, gate, live, .. } = self.task;
         live.thread.store(rustix::thread::gettid().as_raw_nonzero().get() as u64, Ordering::Relaxed);
         gate.meet(); // nobody has connected yet
         if cell.op != Op::Login && !cell.grows() {
             self.log_in_all();
         }
-        self.desk.tally.end_logins();
+        self.context.tally.end_logins();
         gate.meet(); // everyone has logged in
         if cell.op != Op::Idle && !cell.warm_up().is_zero() {
             self.load(cell.warm_up());
         }
-        self.desk.tally.clear_warm_up();
-        self.desk.begun = 0;
+        self.context.tally.clear_warm_up();
+        self.context.begun = 0;
         self.users.iter_mut().for_each(C::clear_warm_up);
         if cell.settings.barrier {
             self.arrange_all();
@@ -197,19 +198,19 @@ impl<'a, C: Client> Worker<'a, C> {
         live.finished.store(1, Ordering::Release);
         gate.meet(); // the last operation has ended, and the coordinator has looked again
         self.quit_all();
-        let mut tally = self.desk.tally;
+        let mut tally = self.context.tally;
         let active = self.users.iter().map(C::counts).filter(|user| user.number < cell.users);
         tally.users = active.collect();
         tally
     }
 
     fn log_in_all(&mut self) {
-        let give_up = Instant::now() + self.desk.cell.settings.patience;
-        let at_once = self.desk.cell.settings.connecting as usize;
+        let give_up = Instant::now() + self.context.cell.settings.patience;
+        let at_once = self.context.cell.settings.connecting as usize;
         let mut next = 0;
-        while !self.has_stopped && (next < self.users.len() || self.desk.busy > 0) {
-            while next < self.users.len() && self.desk.busy < at_once {
-                self.users[next].connect(&mut self.desk);
+        while !self.has_stopped && (next < self.users.len() || self.context.busy > 0) {
+            while next < self.users.len() && self.context.busy < at_once {
+                self.users[next].connect(&mut self.context);
                 next += 1;
             }
             self.turn();
@@ -225,43 +226,43 @@ impl<'a, C: Client> Worker<'a, C> {
         if self.has_stopped {
             return;
         }
-        self.desk.holds_back = true;
+        self.context.holds_back = true;
         for user in self.users.iter_mut() {
-            if user.is_able(&self.desk) && !user.has_done_all(&self.desk) {
-                user.begin(now, now, &mut self.desk);
+            if user.is_able(&self.context) && !user.has_done_all(&self.context) {
+                user.begin(now, now, &mut self.context);
             }
         }
-        let give_up = now + self.desk.cell.settings.patience;
-        while self.desk.busy > self.desk.held_back && !self.has_stopped && Instant::now() < give_up {
+        let give_up = now + self.context.cell.settings.patience;
+        while self.context.busy > self.context.held_back && !self.has_stopped && Instant::now() < give_up {
             self.turn();
         }
-        (self.desk.holds_back, self.desk.held_back) = (false, 0);
+        (self.context.holds_back, self.context.held_back) = (false, 0);
     }
 
     /// Lets users begin one after the other, until nobody is born or dies any more.
     fn grow(&mut self, length: Duration) {
         let (begun, most) = (Instant::now(), self.users.len() as u32);
-        self.desk.open(begun, begun + length, &self.post);
-        let Post { cell, index, commune, .. } = self.post;
-        self.desk.colony = Some(Colony::new(&cell.settings, most, begun, index, commune));
+        self.context.open(begun, begun + length, &self.task);
+        let WorkerTask { cell, index, ramp_state, .. } = self.task;
+        self.context.ramp = Some(RampUp::new(&cell.settings, most, begun, index, ramp_state));
         let mut now = begun;
         while now < begun + length
             && !self.has_stopped
-            && self.desk.colony.as_ref().is_some_and(|colony| !colony.is_over(now))
+            && self.context.ramp.as_ref().is_some_and(|ramp| !ramp.is_over(now))
         {
-            while let Some(next) = self.desk.colony.as_mut().and_then(Colony::start) {
-                self.users[next as usize].connect(&mut self.desk);
+            while let Some(next) = self.context.ramp.as_mut().and_then(RampUp::start) {
+                self.users[next as usize].connect(&mut self.context);
             }
             self.turn();
             now = Instant::now();
         }
-        self.desk.until = now;
-        self.desk.tally.standing = self.desk.colony.take().map(|colony| colony.standing(now));
-        self.desk.tally.ended = Some(now);
+        self.context.until = now;
+        self.context.tally.standing = self.context.ramp.take().map(|ramp| ramp.standing(now));
+        self.context.tally.ended = Some(now);
         for user in &mut self.users {
-            user.abandon(&mut self.desk);
+            user.abandon(&mut self.context);
         }
-        self.desk.close();
+        self.context.close();
     }
 
     /// Begins operations for so long, and waits until all have ended.
@@ -270,14 +271,14 @@ impl<'a, C: Client> Worker<'a, C> {
             return;
         }
         let now = Instant::now();
-        self.desk.open(now, now + length, &self.post);
+        self.context.open(now, now + length, &self.task);
         for user in &mut self.users {
-            user.release(now, &mut self.desk);
+            user.release(now, &mut self.context);
         }
         for user in &mut self.users {
-            user.settle(now, &mut self.desk);
+            user.settle(now, &mut self.context);
         }
-        let give_up = now + length + self.desk.cell.settings.patience;
+        let give_up = now + length + self.context.cell.settings.patience;
         while !self.has_stopped && !self.is_over() {
             self.turn();
             if Instant::now() > give_up {
@@ -285,16 +286,16 @@ impl<'a, C: Client> Worker<'a, C> {
                 break;
             }
         }
-        self.desk.close();
+        self.context.close();
     }
 
     fn is_over(&self) -> bool {
-        let more_is_due = self.desk.arrivals.as_ref().is_some_and(|arrivals| arrivals.next().is_some());
-        let is_late = Instant::now() >= self.desk.until;
-        let more_to_come = more_is_due && (!is_late || !self.desk.free.is_empty());
-        self.desk.busy == 0
+        let more_is_due = self.context.arrivals.as_ref().is_some_and(|arrivals| arrivals.next().is_some());
+        let is_late = Instant::now() >= self.context.until;
+        let more_to_come = more_is_due && (!is_late || !self.context.free.is_empty());
+        self.context.busy == 0
             && !more_to_come
-            && (is_late || self.users.iter().all(|user| user.has_done_all(&self.desk)))
+            && (is_late || self.users.iter().all(|user| user.has_done_all(&self.context)))
     }
 
     /// Keeps the sessions open, and hears when the server ends one.
@@ -307,90 +308,90 @@ impl<'a, C: Client> Worker<'a, C> {
 
     fn quit_all(&mut self) {
         for user in &mut self.users {
-            user.quit(&mut self.desk);
+            user.quit(&mut self.context);
         }
         let give_up = Instant::now() + Duration::from_secs(5);
-        while self.desk.busy > 0 && Instant::now() < give_up {
+        while self.context.busy > 0 && Instant::now() < give_up {
             self.turn();
         }
     }
 
     fn give_up(&mut self) {
-        self.desk.until = Instant::now();
+        self.context.until = Instant::now();
         for user in &mut self.users {
-            user.time_out(&mut self.desk);
+            user.time_out(&mut self.context);
         }
     }
 
     /// Ends at once, with what has been counted.
     fn stop(&mut self) {
         self.has_stopped = true;
-        self.desk.until = Instant::now();
+        self.context.until = Instant::now();
         for user in &mut self.users {
-            user.abandon(&mut self.desk);
+            user.abandon(&mut self.context);
         }
-        self.desk.close();
+        self.context.close();
     }
 
     /// Waits for something to happen, and lets it happen.
     fn turn(&mut self) {
-        if self.post.stop.is_asked() && !self.has_stopped {
+        if self.task.stop.is_asked() && !self.has_stopped {
             return self.stop();
         }
         let mut ready = std::mem::take(&mut self.ready);
         let now = Instant::now();
-        self.desk.wait(now, &mut ready);
+        self.context.wait(now, &mut ready);
         for ready in ready.drain(..) {
             self.on_ready(ready);
         }
         self.ready = ready;
         let now = Instant::now();
-        while let Some(index) = self.desk.awake(now) {
-            self.users[index as usize].wake(now, &mut self.desk);
+        while let Some(index) = self.context.awake(now) {
+            self.users[index as usize].wake(now, &mut self.context);
         }
-        while let Some((index, intended)) = self.desk.arrival(now, &self.users) {
-            self.users[index as usize].begin(intended, now, &mut self.desk);
+        while let Some((index, intended)) = self.context.arrival(now, &self.users) {
+            self.users[index as usize].begin(intended, now, &mut self.context);
         }
         let mut due = Vec::new();
-        self.desk.wheel.expire(now, &mut due);
+        self.context.wheel.expire(now, &mut due);
         for index in due {
-            self.users[index as usize].look_at_deadline(now, &mut self.desk);
+            self.users[index as usize].look_at_deadline(now, &mut self.context);
         }
     }
 
     fn on_ready(&mut self, Ready { token, hung_up }: Ready) {
         if token == TIMER {
-            return self.desk.take_time();
+            return self.context.take_time();
         }
-        self.desk.waste();
+        self.context.waste();
         let role = match token & 3 {
             token if token == Role::Control as u64 => Role::Control,
             token if token == Role::Data as u64 => Role::Data,
             _ => Role::Listener,
         };
-        self.users[(token >> 2) as usize].on_event(role, hung_up, &mut self.desk);
+        self.users[(token >> 2) as usize].on_event(role, hung_up, &mut self.context);
     }
 }
 
-impl<'a> Desk<'a> {
-    fn new(target: &'a Target, server: SocketAddr, post: &Post<'a>) -> io::Result<Self> {
+impl<'a> WorkerContext<'a> {
+    fn new(target: &'a Target, server: SocketAddr, task: &WorkerTask<'a>) -> io::Result<Self> {
         let now = Instant::now();
-        let payload = Payload::new(post.cell.settings.seed);
+        let payload = Payload::new(task.cell.settings.seed);
         let mut block = vec![0; UPLOAD_BLOCK];
         payload.fill(FileId::new(0), 0, &mut block);
         let mut block_file = File::from(memfd_create("millrace-bench", MemfdFlags::CLOEXEC)?);
         block_file.write_all(&block)?;
         let timer =
             timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
-        let mut set = Set::new(post.cell.settings.selector)?;
+        let mut set = Set::new(task.cell.settings.selector)?;
         set.watch(timer.as_fd(), TIMER, Interest::Timer)?;
         Ok(Self {
             target,
             server,
-            cell: post.cell,
-            files: Files::new(target, post.cell),
+            cell: task.cell,
+            files: Files::new(target, task.cell),
             payload,
-            live: post.live,
+            live: task.live,
             tally: Tally::default(),
             buffer: vec![0; BUFFER],
             plain: Vec::new(),
@@ -400,14 +401,14 @@ impl<'a> Desk<'a> {
             out: Vec::new(),
             request: None,
             begun: 0,
-            total: post.share(),
+            total: task.share(),
             set,
             timer,
             armed: None,
             busy: 0,
             holds_back: false,
             held_back: 0,
-            colony: None,
+            ramp: None,
             until: now,
             opened: now,
             arrivals: None,
@@ -418,11 +419,11 @@ impl<'a> Desk<'a> {
     }
 
     /// Lets operations begin.
-    fn open(&mut self, now: Instant, until: Instant, post: &Post<'_>) {
+    fn open(&mut self, now: Instant, until: Instant, task: &WorkerTask<'_>) {
         (self.opened, self.until) = (now, until);
         self.tally.opened = Some(now);
         self.arrivals = match self.cell.pace() {
-            Pace::Rate(rate) => Some(Arrivals::new(rate, post.index, post.workers, now, until)),
+            Pace::Rate(rate) => Some(Arrivals::new(rate, task.index, task.workers, now, until)),
             Pace::Closed { .. } => None,
         };
     }

@@ -16,13 +16,13 @@ pub use self::fidelity::Fidelity;
 pub use self::http::HttpFigures;
 pub use self::measured::Measured;
 use crate::chaos::{ChaosReport, Mischief};
-use crate::colony::Standing;
 use crate::fairness::{Due, Fairness};
 use crate::fault::{Fault, Faults, is_behind};
 use crate::histogram::Percentiles;
 use crate::host::Audit;
 use crate::payload::UploadCheck;
 use crate::plan::{Cell, Op};
+use crate::ramp_up::RampOutcome;
 use crate::schedule::Pace;
 use crate::tally::{Tally, UserTally};
 use crate::timeline::Moment;
@@ -71,7 +71,7 @@ pub struct CellReport {
     /// How long all of these took together, as many at once as `connecting` says.
     pub login_seconds: f64,
     /// Where a user that fails is out: who was left.
-    pub standing: Option<Standing>,
+    pub standing: Option<RampOutcome>,
     /// Of a log that was replayed: how faithfully.
     pub replay: Option<Fidelity>,
     /// Where it was encrypted.

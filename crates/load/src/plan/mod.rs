@@ -90,8 +90,8 @@ pub struct Plan {
     pub tables: Vec<Published>,
     /// Servers that are not on this machine, and may be measured all the same.
     pub allowed: Vec<IpAddr>,
-    /// A program that calls [`crew::serve`](crate::crew::serve) where its argument says so
-    /// ([`crew::COMMAND`](crate::crew::COMMAND)): more users than one process has descriptors for need it.
+    /// A program that calls [`worker_processes::serve`](crate::worker_processes::serve) where its argument says so
+    /// ([`worker_processes::COMMAND`](crate::worker_processes::COMMAND)): more users than one process has descriptors for need it.
     pub helper: Option<PathBuf>,
 }
 

@@ -23,44 +23,44 @@ const SAID_BY_A_LOG: [&str; 14] = [
 /// Only requests have this.
 const OF_HTTP: [&str; 5] = ["http", "http2", "keep-alive", "raw-target", "cgi"];
 
-/// A flag that does something only beside something else: claims that a step heeds it, and what to say where none does.
+/// A flag that does something only beside something else: claims that a step is_used it, and what to say where none does.
 struct Needs {
     flags: &'static [&'static str],
-    heeds: fn(&Settings) -> bool,
+    is_used: fn(&Settings) -> bool,
     wrong: &'static str,
 }
 
 const NEEDS: [Needs; 6] = [
     Needs {
         flags: &["speed"],
-        heeds: |step| step.replay.is_some(),
+        is_used: |step| step.replay.is_some(),
         wrong: "it is how fast a log is replayed: it takes --replay",
     },
     Needs {
         flags: &["least-rate", "clock"],
-        heeds: |step| step.read_rate.is_some(),
+        is_used: |step| step.read_rate.is_some(),
         wrong: "it judges users who read at a rate: it takes --read-rate",
     },
     Needs {
         flags: &["quiet"],
-        heeds: |step| step.on_death != OnDeath::Off,
+        is_used: |step| step.on_death != OnDeath::Off,
         wrong: "it ends a load whose users may die: it takes --on-death",
     },
     Needs {
         flags: &["think"],
-        heeds: |step| step.rate.is_none(),
+        is_used: |step| step.rate.is_none(),
         wrong: "--rate says when operations begin: take one of them",
     },
     Needs {
         flags: &["size"],
-        heeds: |step| {
+        is_used: |step| {
             step.ops.iter().any(|&op| op.has_size() && !(op == Op::Retr && step.downloads_own_file()))
         },
         wrong: "nothing of this is done with test files",
     },
     Needs {
         flags: &["resume", "prot"],
-        heeds: |step| step.tls != TlsVersion::Off,
+        is_used: |step| step.tls != TlsVersion::Off,
         wrong: "it is about TLS: it takes ftpes://, ftps://, https:// or --tls",
     },
 ];
@@ -87,9 +87,9 @@ pub(super) fn check(plan: &Plan, has_preset: bool, flags: &[(&str, &str)]) -> Re
         return wrong("verify", "what is in a --file of your own is not known, so it cannot be verified");
     }
     let is_secure = plan.target.scheme.is_secure();
-    for Needs { flags, heeds, wrong: why } in &NEEDS {
-        let is_heeded = |step: &Settings| heeds(step) || (is_secure && flags.contains(&"prot"));
-        if let Some(name) = said(flags).filter(|_| !plan.steps.iter().any(is_heeded)) {
+    for Needs { flags, is_used, wrong: why } in &NEEDS {
+        let is_used_by = |step: &Settings| is_used(step) || (is_secure && flags.contains(&"prot"));
+        if let Some(name) = said(flags).filter(|_| !plan.steps.iter().any(is_used_by)) {
             return wrong(name, why);
         }
     }

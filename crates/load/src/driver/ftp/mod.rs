@@ -2,10 +2,10 @@
 //! with sockets.
 //!
 //! - [`user`] is one session in its loop, [`transfer`] its data connection, [`throttle`] how slowly it reads.
-//! - [`errand`] is one blocking session that makes, checks and removes files; [`proof`] is how it checks them;
+//! - [`blocking_session`] is one blocking session that makes, checks and removes files; [`proof`] is how it checks them;
 //!   [`rogue`] is a bad user.
 
-mod errand;
+mod blocking_session;
 mod proof;
 mod rogue;
 mod throttle;
@@ -17,21 +17,21 @@ use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use self::errand::Errand;
+use self::blocking_session::BlockingSession;
 use self::proof::{Proof, Prover, Upload};
 use self::user::User;
+use super::cancellable_wait::CancellableWait;
 use super::error::DriverError;
 use super::files::Files;
-use super::heed::Heed;
 use super::security::Security;
-use super::task::{Driver, Post};
+use super::task::{Driver, WorkerTask};
 use super::worker::Worker;
 use crate::chaos::{Deeds, Mischief};
-use crate::fixture::Chore;
+use crate::fixture::FixtureStep;
 use crate::payload::{FileId, Payload, UploadCheck};
 use crate::plan::Script;
 use crate::plan::{Cache, Cell, Download, Op, Prot, Settings};
-use crate::progress::Chores;
+use crate::progress::FixtureProgress;
 use crate::tally::{Tally, UserTally};
 use crate::target::Target;
 
@@ -71,39 +71,53 @@ impl FtpDriver {
         Files::new(&self.target, cell)
     }
 
-    /// An errand that nobody has to wait for who does not want to.
-    fn chore<'a>(&self, chores: Chores<'a>, chore: Chore) -> Result<Errand<'a>, DriverError> {
-        Errand::log_in(&self.target, self.address, self.patience, Heed::to(chores, chore))
+    /// A session that nobody has to wait for who does not want to.
+    fn open_session<'a>(
+        &self,
+        fixtures: FixtureProgress<'a>,
+        step: FixtureStep,
+    ) -> Result<BlockingSession<'a>, DriverError> {
+        BlockingSession::log_in(
+            &self.target,
+            self.address,
+            self.patience,
+            CancellableWait::to(fixtures, step),
+        )
     }
 
     /// Puts a file there of every size that a log's downloads have.
-    fn prepare_replay(&self, cell: &Cell, script: &Script, chores: Chores<'_>) -> Result<(), DriverError> {
+    fn prepare_replay(
+        &self,
+        cell: &Cell,
+        script: &Script,
+        fixtures: FixtureProgress<'_>,
+    ) -> Result<(), DriverError> {
         let (files, payload) = (self.files(cell), Payload::new(cell.settings.seed));
-        let mut errand = self.chore(chores, Chore::Making)?;
+        let mut session = self.open_session(fixtures, FixtureStep::Making)?;
         let sizes = script.downloads();
         for (done, &bytes) in sizes.iter().enumerate() {
-            chores.note(Chore::Making, done, sizes.len())?;
+            fixtures.note(FixtureStep::Making, done, sizes.len())?;
             self.remember([files.sized(bytes)]);
-            errand.store(&files.sized(bytes), &payload, Files::download_id(0), bytes)?;
+            session.store(&files.sized(bytes), &payload, Files::download_id(0), bytes)?;
         }
-        errand.quit();
+        session.quit();
         Ok(())
     }
 
     /// Puts a file there that bad users download, and remembers what they upload.
-    fn prepare_chaos(&self, cell: &Cell, chores: Chores<'_>) -> Result<(), DriverError> {
+    fn prepare_chaos(&self, cell: &Cell, fixtures: FixtureProgress<'_>) -> Result<(), DriverError> {
         let path = self.target.file(ROGUE_DOWNLOAD);
         if !self.made.lock().unwrap_or_else(PoisonError::into_inner).contains(&path) {
-            let mut errand = self.chore(chores, Chore::Making)?;
-            errand.store(&path, &Payload::new(cell.settings.seed), FileId::new(0), rogue::FILE_SIZE)?;
-            errand.quit();
+            let mut session = self.open_session(fixtures, FixtureStep::Making)?;
+            session.store(&path, &Payload::new(cell.settings.seed), FileId::new(0), rogue::FILE_SIZE)?;
+            session.quit();
         }
         self.remember([path, self.target.file(ROGUE_UPLOAD)]);
         Ok(())
     }
 
     /// Whether the files of a cell fit there, where they may be many.
-    fn check_room(&self, cell: &Cell, errand: &mut Errand<'_>) -> Result<(), DriverError> {
+    fn check_room(&self, cell: &Cell, session: &mut BlockingSession<'_>) -> Result<(), DriverError> {
         if cell.settings.dataset.is_none() {
             return Ok(());
         }
@@ -114,7 +128,7 @@ impl FtpDriver {
         let needed = new as u64 * cell.size.unwrap_or(0);
         let free = match files.room().map_err(DriverError::Client)? {
             Some(free) => free,
-            None => match errand.ask(b"AVBL", self.target.path.as_bytes()) {
+            None => match session.ask(b"AVBL", self.target.path.as_bytes()) {
                 Err(DriverError::Refused { .. }) => None,
                 said => said?.split_ascii_whitespace().nth(1).and_then(|free| free.parse().ok()),
             }
@@ -132,60 +146,60 @@ impl FtpDriver {
 }
 
 impl Driver for FtpDriver {
-    fn reach(&self, _: &Settings, chores: Chores<'_>) -> Result<(), DriverError> {
-        let mut errand = self.chore(chores, Chore::Reaching)?;
+    fn reach(&self, _: &Settings, fixtures: FixtureProgress<'_>) -> Result<(), DriverError> {
+        let mut session = self.open_session(fixtures, FixtureStep::Reaching)?;
         let folder = &self.target.path;
         if !folder.is_empty() {
-            errand.command(b"CWD", folder.as_bytes()).map_err(|error| match error {
+            session.command(b"CWD", folder.as_bytes()).map_err(|error| match error {
                 DriverError::Refused { reply, .. } => DriverError::NoFolder { folder: folder.clone(), reply },
                 error => error,
             })?;
         }
-        errand.quit();
+        session.quit();
         Ok(())
     }
 
-    fn prepare(&self, cell: &Cell, chores: Chores<'_>) -> Result<(), DriverError> {
+    fn prepare(&self, cell: &Cell, fixtures: FixtureProgress<'_>) -> Result<(), DriverError> {
         if cell.settings.chaos.is_some() {
-            self.prepare_chaos(cell, chores)?;
+            self.prepare_chaos(cell, fixtures)?;
         }
         if let Some(script) = &cell.settings.replay {
-            return self.prepare_replay(cell, script, chores);
+            return self.prepare_replay(cell, script, fixtures);
         }
         let is_made = cell.settings.file.is_none() && cell.settings.download == Download::Made;
         if cell.op != Op::Retr || !is_made {
             return Ok(());
         }
         let (files, payload) = (self.files(cell), Payload::new(cell.settings.seed));
-        let mut errand = self.chore(chores, Chore::Making)?;
-        self.check_room(cell, &mut errand)?;
+        let mut session = self.open_session(fixtures, FixtureStep::Making)?;
+        self.check_room(cell, &mut session)?;
         for number in 0..cell.files() {
-            chores.note(Chore::Making, number as usize, cell.files() as usize)?;
+            fixtures.note(FixtureStep::Making, number as usize, cell.files() as usize)?;
             let path = files.download(number);
             let is_new = !self.made.lock().unwrap_or_else(PoisonError::into_inner).contains(&path);
             let (id, size) = (Files::download_id(number), cell.size.unwrap_or(0));
             if is_new || cell.settings.cache == Cache::Created {
                 self.remember([path.clone()]);
-                errand.store(&path, &payload, id, size).map_err(|error| match error {
+                session.store(&path, &payload, id, size).map_err(|error| match error {
                     DriverError::Refused { what, reply } => DriverError::NotStored { what, reply },
                     error => error,
                 })?;
             }
             match cell.settings.cache {
                 Cache::Any | Cache::Created => {}
-                Cache::Warm => drop(errand.check(&path, payload.checker(id, size))?),
+                Cache::Warm => drop(session.check(&path, payload.checker(id, size))?),
                 Cache::Cold => files.drop_from_cache(&path, size).map_err(DriverError::Cache)?,
             }
         }
-        errand.quit();
+        session.quit();
         Ok(())
     }
 
-    fn work(&self, post: &Post<'_>) -> Result<Tally, DriverError> {
-        match Worker::<User>::new(&self.target, self.address, post) {
+    fn work(&self, task: &WorkerTask<'_>) -> Result<Tally, DriverError> {
+        match Worker::<User>::new(&self.target, self.address, task) {
             Ok(worker) => Ok(worker.run()),
             Err(error) => {
-                post.sit_out();
+                task.sit_out();
                 Err(DriverError::Client(error))
             }
         }
@@ -197,7 +211,12 @@ impl Driver for FtpDriver {
         rogue::misbehave(place, kind, deeds);
     }
 
-    fn check(&self, cell: &Cell, tally: &mut Tally, chores: Chores<'_>) -> Result<(), DriverError> {
+    fn check(
+        &self,
+        cell: &Cell,
+        tally: &mut Tally,
+        fixtures: FixtureProgress<'_>,
+    ) -> Result<(), DriverError> {
         if !matches!(cell.op, Op::Stor | Op::Replay) {
             return Ok(());
         }
@@ -217,30 +236,30 @@ impl Driver for FtpDriver {
         if uploads.is_empty() {
             return Ok(());
         }
-        match self.prove(cell, &uploads, tally, chores) {
+        match self.prove(cell, &uploads, tally, fixtures) {
             // What was looked at until then holds.
             Err(DriverError::Left(_)) => Ok(()),
             outcome => outcome,
         }
     }
 
-    fn clean(&self, chores: Chores<'_>) -> Result<(), DriverError> {
+    fn clean(&self, fixtures: FixtureProgress<'_>) -> Result<(), DriverError> {
         let made = std::mem::take(&mut *self.made.lock().unwrap_or_else(PoisonError::into_inner));
         if made.is_empty() {
             return Ok(());
         }
         let mut done = 0;
         let mut remove = || -> Result<(), DriverError> {
-            let mut errand = self.chore(chores, Chore::Removing)?;
+            let mut session = self.open_session(fixtures, FixtureStep::Removing)?;
             for path in &made {
-                chores.note(Chore::Removing, done, made.len())?;
+                fixtures.note(FixtureStep::Removing, done, made.len())?;
                 // One that is gone already is as good as removed.
-                match errand.command(b"DELE", path.as_bytes()) {
+                match session.command(b"DELE", path.as_bytes()) {
                     Ok(()) | Err(DriverError::Refused { .. }) => done += 1,
                     Err(error) => return Err(error),
                 }
             }
-            errand.quit();
+            session.quit();
             Ok(())
         };
         let outcome = remove();
@@ -273,18 +292,18 @@ impl FtpDriver {
         cell: &Cell,
         uploads: &[(u32, Upload)],
         tally: &mut Tally,
-        chores: Chores<'_>,
+        fixtures: FixtureProgress<'_>,
     ) -> Result<(), DriverError> {
         let files = self.files(cell);
-        let mut errand = self.chore(chores, Chore::Checking)?;
-        let mut prover = Prover::new(&mut errand, Payload::new(cell.settings.seed))?;
+        let mut session = self.open_session(fixtures, FixtureStep::Checking)?;
+        let mut prover = Prover::new(&mut session, Payload::new(cell.settings.seed))?;
         let report =
             UploadCheck { by: prover.means(), uploads: uploads.len() as u64, ..UploadCheck::default() };
         let report = tally.upload_check.insert(report);
         let all = uploads.len().min(CHECKED);
         for (done, (user, upload)) in uploads.iter().take(CHECKED).enumerate() {
-            chores.note(Chore::Checking, done, all)?;
-            match prover.look(&mut errand, upload)? {
+            fixtures.note(FixtureStep::Checking, done, all)?;
+            match prover.look(&mut session, upload)? {
                 Proof::ByHash => report.by_hash += 1,
                 Proof::ReadBack => report.by_reading += 1,
                 Proof::Flawed(flaw) => {
@@ -299,7 +318,7 @@ impl FtpDriver {
                 }
             }
         }
-        errand.quit();
+        session.quit();
         Ok(())
     }
 }

@@ -5,7 +5,7 @@
 
 use millrace_ftp::digest::{Algorithm, Hasher};
 
-use super::errand::Errand;
+use super::blocking_session::BlockingSession;
 use crate::driver::error::DriverError;
 use crate::fault::Fault;
 use crate::payload::{FileId, Flaw, Payload, READING_BACK};
@@ -86,14 +86,14 @@ pub(super) enum Proof {
 
 impl Prover {
     /// Asks the server what it has.
-    pub(super) fn new(errand: &mut Errand<'_>, payload: Payload) -> Result<Self, DriverError> {
-        let features = match errand.ask(b"FEAT", b"") {
+    pub(super) fn new(session: &mut BlockingSession<'_>, payload: Payload) -> Result<Self, DriverError> {
+        let features = match session.ask(b"FEAT", b"") {
             Err(DriverError::Refused { .. }) => String::new(),
             features => features?,
         };
         let mut means = Means::of(&features);
         if let Means::Hash(algorithm) = means
-            && let Err(error) = errand.command(b"OPTS", format!("HASH {}", algorithm.name()).as_bytes())
+            && let Err(error) = session.command(b"OPTS", format!("HASH {}", algorithm.name()).as_bytes())
         {
             match error {
                 DriverError::Refused { .. } => means = Means::ReadBack,
@@ -109,15 +109,19 @@ impl Prover {
     }
 
     /// Looks at one.
-    pub(super) fn look(&mut self, errand: &mut Errand<'_>, upload: &Upload) -> Result<Proof, DriverError> {
-        let hash = self.hash(errand, upload)?;
+    pub(super) fn look(
+        &mut self,
+        session: &mut BlockingSession<'_>,
+        upload: &Upload,
+    ) -> Result<Proof, DriverError> {
+        let hash = self.hash(session, upload)?;
         let (claims, expected) = match &hash {
             Some((said, expected)) if said.eq_ignore_ascii_case(expected) => return Ok(Proof::ByHash),
             Some((said, expected)) => (said.as_str(), expected.as_str()),
             None => ("", ""),
         };
         let checker = self.payload.checker(upload.content, upload.size);
-        Ok(match errand.check(&upload.path, checker) {
+        Ok(match session.check(&upload.path, checker) {
             // What was confirmed is there no more.
             Err(DriverError::Refused { reply, .. }) => {
                 Proof::Wrong(Fault::DataLost, format!("was confirmed, and cannot be read back: {reply}"))
@@ -135,7 +139,7 @@ impl Prover {
     /// What the server says that a file's hash is, and what it should be; `None` where it says none.
     fn hash(
         &mut self,
-        errand: &mut Errand<'_>,
+        session: &mut BlockingSession<'_>,
         upload: &Upload,
     ) -> Result<Option<(String, String)>, DriverError> {
         let (verb, algorithm) = match self.means {
@@ -143,7 +147,7 @@ impl Prover {
             Means::Verb(verb, algorithm) => (verb, algorithm),
             Means::ReadBack => return Ok(None),
         };
-        let said = match errand.ask(verb.as_bytes(), upload.path.as_bytes()) {
+        let said = match session.ask(verb.as_bytes(), upload.path.as_bytes()) {
             // It has the command, and not for this file.
             Err(DriverError::Refused { .. }) => return Ok(None),
             said => said?,

@@ -1,6 +1,6 @@
 //! Bad users, each a thread that waits for itself: what they do is a function each, in [`act`].
 //!
-//! They are few and what they cost this client is no part of any figure, so they are blocking [`Errand`]s with
+//! They are few and what they cost this client is no part of any figure, so they are blocking [`BlockingSession`]s with
 //! little patience: a rogue hears within [`PATIENCE`] that it is over.
 
 use std::io::{self, Read, Write};
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use millrace_net::stream;
 
-use super::errand::Errand;
+use super::blocking_session::BlockingSession;
 use crate::chaos::{Deeds, Mischief};
+use crate::driver::cancellable_wait::CancellableWait;
 use crate::driver::error::DriverError;
-use crate::driver::heed::Heed;
 use crate::target::Target;
 
 /// How long a rogue waits for any answer.
@@ -61,8 +61,8 @@ fn act(place: Place<'_>, kind: Mischief, deeds: &Deeds) -> Result<(), DriverErro
     }
 }
 
-fn log_in(place: Place<'_>) -> Result<Errand<'static>, DriverError> {
-    Errand::log_in(place.target, place.address, PATIENCE, Heed::nobody())
+fn log_in(place: Place<'_>) -> Result<BlockingSession<'static>, DriverError> {
+    BlockingSession::log_in(place.target, place.address, PATIENCE, CancellableWait::uncancellable())
 }
 
 fn slow_login(place: Place<'_>, deeds: &Deeds) -> Result<(), DriverError> {
@@ -80,17 +80,17 @@ fn slow_login(place: Place<'_>, deeds: &Deeds) -> Result<(), DriverError> {
 }
 
 fn flood(place: Place<'_>, deeds: &Deeds) -> Result<(), DriverError> {
-    let mut errand = log_in(place)?;
+    let mut session = log_in(place)?;
     while deeds.pause(BREATH) {
         deeds.note(Mischief::PasvFlood);
-        errand.listen()?;
+        session.listen()?;
     }
     Ok(())
 }
 
 fn leave_unread(place: Place<'_>, deeds: &Deeds) -> Result<(), DriverError> {
-    let mut errand = log_in(place)?;
-    let data = errand.begin(b"RETR", place.download, Some(SMALL_BUFFER))?;
+    let mut session = log_in(place)?;
+    let data = session.begin(b"RETR", place.download, Some(SMALL_BUFFER))?;
     deeds.note(Mischief::Unread);
     deeds.pause(HOLD);
     drop(data); // with what it never read: a reset
@@ -98,10 +98,10 @@ fn leave_unread(place: Place<'_>, deeds: &Deeds) -> Result<(), DriverError> {
 }
 
 fn half_close(place: Place<'_>, deeds: &Deeds) -> Result<(), DriverError> {
-    let mut errand = log_in(place)?;
-    let mut data = errand.begin(b"STOR", place.upload, None)?;
+    let mut session = log_in(place)?;
+    let mut data = session.begin(b"STOR", place.upload, None)?;
     deeds.note(Mischief::HalfClosed);
-    let sent = data.write_all(&[0; 1000]).and_then(|()| errand.socket().shutdown(Shutdown::Write));
+    let sent = data.write_all(&[0; 1000]).and_then(|()| session.socket().shutdown(Shutdown::Write));
     if sent.is_ok() {
         deeds.pause(HOLD);
     }
@@ -109,22 +109,22 @@ fn half_close(place: Place<'_>, deeds: &Deeds) -> Result<(), DriverError> {
 }
 
 fn reset(place: Place<'_>, deeds: &Deeds) -> Result<(), DriverError> {
-    let mut errand = log_in(place)?;
-    let mut data = errand.begin(b"RETR", place.download, None)?;
+    let mut session = log_in(place)?;
+    let mut data = session.begin(b"RETR", place.download, None)?;
     deeds.note(Mischief::Resets);
     let _ = data.read(&mut [0; 1000]);
     stream::reset_on_close(data.socket());
-    stream::reset_on_close(errand.socket());
+    stream::reset_on_close(session.socket());
     deeds.pause(BREATH);
     Ok(())
 }
 
 fn abort(place: Place<'_>, deeds: &Deeds) -> Result<(), DriverError> {
-    let mut errand = log_in(place)?;
+    let mut session = log_in(place)?;
     while deeds.pause(BREATH) {
-        let mut data = errand.begin(b"RETR", place.download, None)?;
+        let mut data = session.begin(b"RETR", place.download, None)?;
         deeds.note(Mischief::Abor);
-        errand.abort(|| {
+        session.abort(|| {
             // What was on its way, until the server closes.
             let _ = io::copy(&mut data, &mut io::sink());
         })?;
@@ -133,9 +133,9 @@ fn abort(place: Place<'_>, deeds: &Deeds) -> Result<(), DriverError> {
 }
 
 fn connect_to_nowhere(place: Place<'_>, deeds: &Deeds) -> Result<(), DriverError> {
-    let mut errand = log_in(place)?;
-    let hole = Hole::dig(errand.socket()).map_err(DriverError::Client)?;
-    errand.begin_active(b"RETR", place.download, hole.address)?;
+    let mut session = log_in(place)?;
+    let hole = Hole::dig(session.socket()).map_err(DriverError::Client)?;
+    session.begin_active(b"RETR", place.download, hole.address)?;
     deeds.note(Mischief::BlackHole);
     deeds.pause(HOLD);
     Ok(())

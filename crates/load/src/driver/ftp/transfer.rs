@@ -23,7 +23,7 @@ use self::moving::Flow;
 use super::throttle::Throttle;
 use crate::driver::files::Files;
 use crate::driver::gap::Gap;
-use crate::driver::worker::{Desk, Interest, Role, Socket};
+use crate::driver::worker::{Interest, Role, Socket, WorkerContext};
 use crate::fault::Fault;
 use crate::payload::{Checker, FileId, Flaw};
 use crate::plan::Job;
@@ -106,18 +106,18 @@ impl Transfer {
         counts: &mut UserTally,
         local: SocketAddr,
         session: &mut ClientSession,
-        desk: &mut Desk<'_>,
+        context: &mut WorkerContext<'_>,
     ) -> io::Result<Self> {
-        let mut transfer = Self::named(user, job, local, counts, desk);
-        let plan = match desk.cell.mode.unwrap_or(Mode::Pasv) {
+        let mut transfer = Self::named(user, job, local, counts, context);
+        let plan = match context.cell.mode.unwrap_or(Mode::Pasv) {
             // PASV can name an IPv4 port only.
-            Mode::Pasv if desk.server.is_ipv4() => Plan::Passive,
+            Mode::Pasv if context.server.is_ipv4() => Plan::Passive,
             Mode::Pasv => Plan::ExtendedPassive,
             Mode::Epsv => Plan::ExtendedPassive,
-            Mode::Port => Plan::Active(transfer.listen(local, desk)?),
-            Mode::Eprt => Plan::ExtendedActive(transfer.listen(local, desk)?),
+            Mode::Port => Plan::Active(transfer.listen(local, context)?),
+            Mode::Eprt => Plan::ExtendedActive(transfer.listen(local, context)?),
         };
-        session.plan(plan, &mut desk.out);
+        session.plan(plan, &mut context.out);
         Ok(transfer)
     }
 
@@ -132,9 +132,9 @@ impl Transfer {
         job: Option<Job>,
         local: SocketAddr,
         counts: &mut UserTally,
-        desk: &Desk<'_>,
+        context: &WorkerContext<'_>,
     ) -> Self {
-        let cell = desk.cell;
+        let cell = context.cell;
         let (op, size) = job.map_or((cell.op, cell.size), |job| (job.op, Some(job.bytes)));
         let mut transfer = Self {
             user,
@@ -156,28 +156,28 @@ impl Transfer {
             serial: 0,
             checker: None,
             flaw: None,
-            commanded: desk.until,
+            commanded: context.until,
             throttle: None,
             gap: Gap::default(),
-            cut_at: cell.settings.endless.then_some(desk.until),
+            cut_at: cell.settings.endless.then_some(context.until),
             first_byte: None,
             last_byte: None,
             late_byte: None,
         };
-        transfer.choose_file(job, counts, desk);
+        transfer.choose_file(job, counts, context);
         if op == Op::Retr {
-            transfer.throttle = Throttle::of(&cell.settings, desk.until);
+            transfer.throttle = Throttle::of(&cell.settings, context.until);
         }
         transfer
     }
 
     /// Which file it is about, and what is to be in it.
-    fn choose_file(&mut self, job: Option<Job>, counts: &mut UserTally, desk: &Desk<'_>) {
-        let (cell, files) = (desk.cell, desk.files);
+    fn choose_file(&mut self, job: Option<Job>, counts: &mut UserTally, context: &WorkerContext<'_>) {
+        let (cell, files) = (context.cell, context.files);
         match (self.op, job) {
             (Op::Retr, Some(Job { bytes, .. })) => {
                 self.path = files.sized(bytes);
-                let checker = || desk.payload.checker(Files::download_id(0), bytes);
+                let checker = || context.payload.checker(Files::download_id(0), bytes);
                 self.checker = cell.settings.verify.then(checker);
             }
             (Op::Retr, None)
@@ -191,7 +191,7 @@ impl Transfer {
                 counts.downloads += 1;
                 self.path = files.download(number);
                 if cell.settings.verify {
-                    let checker = desk.payload.checker(Files::download_id(number), cell.size.unwrap_or(0));
+                    let checker = context.payload.checker(Files::download_id(number), cell.size.unwrap_or(0));
                     self.checker = Some(checker);
                 }
             }
@@ -207,7 +207,7 @@ impl Transfer {
     }
 
     /// Listens for the server's connection, where the control connection comes from.
-    fn listen(&mut self, local: SocketAddr, desk: &mut Desk<'_>) -> io::Result<SocketAddr> {
+    fn listen(&mut self, local: SocketAddr, context: &mut WorkerContext<'_>) -> io::Result<SocketAddr> {
         let mut tries = ACTIVE_PORTS.len();
         loop {
             let drawn = NEXT_ACTIVE_PORT.fetch_add(1, Ordering::Relaxed) % ACTIVE_PORTS.len() as u32;
@@ -215,11 +215,11 @@ impl Transfer {
             tries -= 1;
             match listener::bind_data(address) {
                 Ok(descriptor) => {
-                    let socket = desk.own(descriptor);
-                    if let Some(size) = desk.cell.settings.rcvbuf {
+                    let socket = context.own(descriptor);
+                    if let Some(size) = context.cell.settings.rcvbuf {
                         stream::limit_receive_buffer(&socket, size as usize)?;
                     }
-                    desk.watch(&socket, self.user, Role::Listener, Interest::Read)?;
+                    context.watch(&socket, self.user, Role::Listener, Interest::Read)?;
                     self.listener = Some(socket);
                     return Ok(address);
                 }
@@ -230,9 +230,9 @@ impl Transfer {
     }
 
     /// The server connects.
-    pub(super) fn accept(&mut self, desk: &Desk<'_>) {
+    pub(super) fn accept(&mut self, context: &WorkerContext<'_>) {
         if let Some(Ok((data, _))) = self.listener.as_ref().map(listener::accept) {
-            self.data = Some(desk.own(data));
+            self.data = Some(context.own(data));
             self.listener = None;
         }
     }
@@ -241,18 +241,18 @@ impl Transfer {
         &mut self,
         event: ClientEvent<'_>,
         session: &mut ClientSession,
-        desk: &mut Desk<'_>,
+        context: &mut WorkerContext<'_>,
     ) -> Next {
         match (self.stage, event) {
             (Stage::Arranging, ClientEvent::Listening(address)) => {
-                let rcvbuf = desk.cell.settings.rcvbuf.map(|size| size as usize);
+                let rcvbuf = context.cell.settings.rcvbuf.map(|size| size as usize);
                 match stream::begin_connect_with(self.local, address, rcvbuf) {
-                    Ok(data) => self.data = Some(desk.own(data)),
+                    Ok(data) => self.data = Some(context.own(data)),
                     Err(error) => return Next::Fail(Fault::Client, format!("data connection: {error}")),
                 }
-                self.command_or_hold(session, desk)
+                self.command_or_hold(session, context)
             }
-            (Stage::Arranging, ClientEvent::Done(_)) => self.command_or_hold(session, desk),
+            (Stage::Arranging, ClientEvent::Done(_)) => self.command_or_hold(session, context),
             (Stage::Arranging, ClientEvent::Refused(reply)) => {
                 Next::Fail(Fault::DataConnection, words(reply))
             }
@@ -265,7 +265,7 @@ impl Transfer {
             }
             (Stage::Commanded | Stage::Opened, ClientEvent::Done(_)) => {
                 self.stage = Stage::Confirmed(Instant::now());
-                self.check_over(desk)
+                self.check_over(context)
             }
             (Stage::Cut, ClientEvent::Done(_) | ClientEvent::Refused(_)) => {
                 Next::Complete { moved: self.moved }
@@ -275,23 +275,23 @@ impl Transfer {
         }
     }
 
-    fn command_or_hold(&mut self, session: &mut ClientSession, desk: &mut Desk<'_>) -> Next {
-        if !desk.holds_back {
-            return self.command(session, desk);
+    fn command_or_hold(&mut self, session: &mut ClientSession, context: &mut WorkerContext<'_>) -> Next {
+        if !context.holds_back {
+            return self.command(session, context);
         }
         self.stage = Stage::Held;
-        desk.held_back += 1;
+        context.held_back += 1;
         Next::Wait
     }
 
     /// Sends the command, if it was held back.
-    pub(super) fn release(&mut self, session: &mut ClientSession, desk: &mut Desk<'_>) {
+    pub(super) fn release(&mut self, session: &mut ClientSession, context: &mut WorkerContext<'_>) {
         if matches!(self.stage, Stage::Held) {
-            self.command(session, desk);
+            self.command(session, context);
         }
     }
 
-    fn command(&mut self, session: &mut ClientSession, desk: &mut Desk<'_>) -> Next {
+    fn command(&mut self, session: &mut ClientSession, context: &mut WorkerContext<'_>) -> Next {
         let verb: &[u8] = match self.op {
             Op::Retr => b"RETR",
             Op::Stor => b"STOR",
@@ -299,7 +299,7 @@ impl Transfer {
             Op::Mlsd => b"MLSD",
             _ => b"LIST",
         };
-        session.transfer(verb, self.path.as_bytes(), &mut desk.out);
+        session.transfer(verb, self.path.as_bytes(), &mut context.out);
         self.stage = Stage::Commanded;
         self.commanded = Instant::now();
         if let Some(throttle) = &mut self.throttle {
@@ -314,10 +314,10 @@ impl Transfer {
     }
 
     /// Moves what can be moved. `hung_up`: the server's end of the stream has come.
-    pub(super) fn move_bytes(&mut self, hung_up: bool, desk: &mut Desk<'_>) -> Next {
+    pub(super) fn move_bytes(&mut self, hung_up: bool, context: &mut WorkerContext<'_>) -> Next {
         let Some(data) = self.data.take() else { return Next::Wait };
         if self.channel.is_some() && !self.is_secured {
-            match self.secure(&data, desk) {
+            match self.secure(&data, context) {
                 Ok(true) => {}
                 Ok(false) => {
                     self.data = Some(data);
@@ -330,15 +330,15 @@ impl Transfer {
         }
         let result = match self.op {
             Op::Stor if !matches!(self.stage, Stage::Opened) => Ok(Flow::Rests),
-            Op::Stor => self.send(&data, desk),
-            _ => self.receive(&data, hung_up, desk),
+            Op::Stor => self.send(&data, context),
+            _ => self.receive(&data, hung_up, context),
         };
         match result {
             Ok(Flow::Ended) => {
                 self.ended = true;
                 if self.channel.is_some() {
-                    self.part(data, desk);
-                    return self.check_over(desk);
+                    self.part(data, context);
+                    return self.check_over(context);
                 }
             }
             Ok(Flow::Rests) => {
@@ -350,7 +350,7 @@ impl Transfer {
                 return Next::Wait;
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let watched = self.watch(&data, desk);
+                let watched = self.watch(&data, context);
                 self.data = Some(data);
                 return match watched {
                     Ok(()) => self.judge_speed(false),
@@ -363,7 +363,7 @@ impl Transfer {
             }
         }
         drop(data);
-        self.check_over(desk)
+        self.check_over(context)
     }
 
     fn judge_speed(&self, is_over: bool) -> Next {
@@ -378,11 +378,11 @@ impl Transfer {
     }
 
     /// Whether it has ended, and how.
-    fn check_over(&mut self, desk: &mut Desk<'_>) -> Next {
+    fn check_over(&mut self, context: &mut WorkerContext<'_>) -> Next {
         let Stage::Confirmed(confirmed) = self.stage else { return Next::Wait };
         if let (Some(data), Some(channel)) = (self.lingering.take(), &mut self.channel) {
             // With TLS 1.3 a ticket resumes one connection: those of this one are for the next.
-            let _ = channel.read(&data, &mut desk.buffer, &mut |_| {});
+            let _ = channel.read(&data, &mut context.buffer, &mut |_| {});
         }
         if !self.ended && self.op != Op::Stor {
             return Next::Wait;
@@ -392,17 +392,17 @@ impl Transfer {
             return Next::Fail(Fault::DataLost, text);
         }
         if let Some(flaw) = self.find_flaw() {
-            let words = flaw.words(|id| desk.files.name(id));
+            let words = flaw.words(|id| context.files.name(id));
             return Next::Fail(flaw.into(), format!("{} is {words}", self.path));
         }
         if let slow @ Next::Fail(..) = self.judge_speed(true) {
             return slow;
         }
         if self.op == Op::Retr {
-            desk.tally.lead.record(self.late_byte.map_or_else(Default::default, |at| at - confirmed));
+            context.tally.lead.record(self.late_byte.map_or_else(Default::default, |at| at - confirmed));
         }
         if let (Some(first), Some(last)) = (self.first_byte, self.last_byte) {
-            desk.tally.flow.record(last - first);
+            context.tally.flow.record(last - first);
         }
         Next::Complete { moved: self.moved }
     }

@@ -15,15 +15,15 @@ use std::time::Duration;
 use self::exchange::{Exchange, Head};
 use self::request::Request;
 use self::user::User;
+use super::cancellable_wait::CancellableWait;
 use super::error::DriverError;
-use super::heed::Heed;
 use super::pipe::{Pipe, is_in_clear};
 use super::security::Security;
-use super::task::{Driver, Post};
+use super::task::{Driver, WorkerTask};
 use super::worker::Worker;
 use crate::chaos::{Deeds, Mischief};
-use crate::chore::{Chore, Chores};
 use crate::plan::{Cell, HttpVersion, Settings};
+use crate::step::{FixtureProgress, FixtureStep};
 use crate::tally::Tally;
 use crate::target::Target;
 
@@ -45,11 +45,15 @@ impl HttpDriver {
     }
 
     /// The head of the answer to one request, without a load. It has one: that is where a response ends.
-    fn ask(&self, settings: &Settings, heed: Heed<'_>) -> Result<io::Result<Option<Head>>, DriverError> {
-        let mut socket = Pipe::plain(heed.connect(self.address, None, self.patience)?);
+    fn ask(
+        &self,
+        settings: &Settings,
+        wait: CancellableWait<'_>,
+    ) -> Result<io::Result<Option<Head>>, DriverError> {
+        let mut socket = Pipe::plain(wait.connect(self.address, None, self.patience)?);
         if let Some(security) = Security::of(&self.target, settings).map_err(DriverError::Client)? {
             let channel = security.channel().map_err(DriverError::Client)?;
-            match socket.encrypt(channel, heed, self.patience)? {
+            match socket.encrypt(channel, wait, self.patience)? {
                 Err(error) if is_in_clear(&error) => {
                     let (address, scheme, remedy) = (self.address, self.target.scheme, "http://");
                     return Err(DriverError::NotTls { address, scheme, remedy });
@@ -72,7 +76,7 @@ impl HttpDriver {
                 return Ok(Err(error));
             }
             exchange.note_written(exchange.output().len());
-            let read = heed.until(self.patience, || socket.read(&mut buffer).map(Some))?;
+            let read = wait.until(self.patience, || socket.read(&mut buffer).map(Some))?;
             let read = read.and_then(|count| count.ok_or(ErrorKind::WouldBlock.into()));
             let fed = read.and_then(|count| match count {
                 0 if !exchange.end() => Err(ErrorKind::UnexpectedEof.into()),
@@ -101,9 +105,9 @@ impl HttpDriver {
     }
 
     /// The same, in words where there is none.
-    fn probe(&self, settings: &Settings, heed: Heed<'_>) -> Result<Option<Head>, DriverError> {
+    fn probe(&self, settings: &Settings, wait: CancellableWait<'_>) -> Result<Option<Head>, DriverError> {
         let address = self.address;
-        self.ask(settings, heed)?.map_err(|error| {
+        self.ask(settings, wait)?.map_err(|error| {
             let how = match error.kind() {
                 ErrorKind::UnexpectedEof => "closed the connection".to_owned(),
                 ErrorKind::WouldBlock => format!("said nothing for {:?}", self.patience),
@@ -116,26 +120,26 @@ impl HttpDriver {
 }
 
 impl Driver for HttpDriver {
-    fn reach(&self, settings: &Settings, chores: Chores<'_>) -> Result<(), DriverError> {
-        let head = self.probe(settings, Heed::to(chores, Chore::Reaching))?;
+    fn reach(&self, settings: &Settings, fixtures: FixtureProgress<'_>) -> Result<(), DriverError> {
+        let head = self.probe(settings, CancellableWait::to(fixtures, FixtureStep::Reaching))?;
         // What a status says of the document is for the figures.
         if settings.cgi { self.note_program(settings, head) } else { Ok(()) }
     }
 
-    fn prepare(&self, cell: &Cell, chores: Chores<'_>) -> Result<(), DriverError> {
+    fn prepare(&self, cell: &Cell, fixtures: FixtureProgress<'_>) -> Result<(), DriverError> {
         let settings = &cell.settings;
         if !settings.cgi || self.is_program(settings) {
             return Ok(());
         }
-        let head = self.probe(settings, Heed::to(chores, Chore::Reaching))?;
+        let head = self.probe(settings, CancellableWait::to(fixtures, FixtureStep::Reaching))?;
         self.note_program(settings, head)
     }
 
-    fn work(&self, post: &Post<'_>) -> Result<Tally, DriverError> {
-        match Worker::<User>::new(&self.target, self.address, post) {
+    fn work(&self, task: &WorkerTask<'_>) -> Result<Tally, DriverError> {
+        match Worker::<User>::new(&self.target, self.address, task) {
             Ok(worker) => Ok(worker.run()),
             Err(error) => {
-                post.sit_out();
+                task.sit_out();
                 Err(DriverError::Client(error))
             }
         }
@@ -143,11 +147,11 @@ impl Driver for HttpDriver {
 
     fn misbehave(&self, _: Mischief, _: &Deeds) {}
 
-    fn check(&self, _: &Cell, _: &mut Tally, _: Chores<'_>) -> Result<(), DriverError> {
+    fn check(&self, _: &Cell, _: &mut Tally, _: FixtureProgress<'_>) -> Result<(), DriverError> {
         Ok(())
     }
 
-    fn clean(&self, _: Chores<'_>) -> Result<(), DriverError> {
+    fn clean(&self, _: FixtureProgress<'_>) -> Result<(), DriverError> {
         Ok(())
     }
 }

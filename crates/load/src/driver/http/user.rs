@@ -25,7 +25,7 @@ use super::request::Request;
 use crate::driver::gap::Gap;
 use crate::driver::life::{AFTER_LOSS, AFTER_REFUSAL, Life};
 use crate::driver::security::{Link, Security};
-use crate::driver::worker::{Client, Desk, Interest, Role};
+use crate::driver::worker::{Client, Interest, Role, WorkerContext};
 use crate::fault::Fault;
 use crate::plan::HttpVersion;
 use crate::schedule::Pace;
@@ -79,128 +79,135 @@ enum Taken {
 }
 
 /// Takes what has come in clear; of a body nobody looks at the bytes.
-fn take_plain(link: &Link, exchange: &mut Exchange, desk: &mut Desk<'_>) -> io::Result<Taken> {
+fn take_plain(link: &Link, exchange: &mut Exchange, context: &mut WorkerContext<'_>) -> io::Result<Taken> {
     let certain = exchange.certain();
     let count = if certain > 0 {
-        let room = desk.discard.len().min(usize::try_from(certain).unwrap_or(usize::MAX));
-        recv(link, &mut desk.discard[..room], RecvFlags::TRUNC)?.1
+        let room = context.discard.len().min(usize::try_from(certain).unwrap_or(usize::MAX));
+        recv(link, &mut context.discard[..room], RecvFlags::TRUNC)?.1
     } else {
-        stream::read(link, &mut desk.buffer)?
+        stream::read(link, &mut context.buffer)?
     };
     let fed = match count {
         0 => return Ok(Taken::End { is_cut: false }),
         count if certain > 0 => exchange.skip(count as u64),
-        count => exchange.feed(&desk.buffer[..count]),
+        count => exchange.feed(&context.buffer[..count]),
     };
     Ok(fed.map_or_else(Taken::Broken, |()| Taken::Bytes))
 }
 
 impl Client for User {
-    fn new(index: u32, number: u32, desk: &mut Desk<'_>) -> Self {
-        let anywhere: IpAddr =
-            if desk.server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-        let source = desk.cell.settings.source.as_ref().map(|range| range.address(number));
+    fn new(index: u32, number: u32, context: &mut WorkerContext<'_>) -> Self {
+        let anywhere: IpAddr = if context.server.is_ipv4() {
+            Ipv4Addr::UNSPECIFIED.into()
+        } else {
+            Ipv6Addr::UNSPECIFIED.into()
+        };
+        let source = context.cell.settings.source.as_ref().map(|range| range.address(number));
         Self {
             life: Life::new(index, number),
             state: State::Out,
             link: None,
             // It cannot fail where it has not failed for who looked whether the server is there.
-            security: Security::of(desk.target, &desk.cell.settings)
+            security: Security::of(context.target, &context.cell.settings)
                 .ok()
                 .flatten()
                 .map(|security| security.renewed()),
             local: SocketAddr::new(source.unwrap_or(anywhere), 0),
-            exchange: Exchange::new(desk.cell.settings.http),
+            exchange: Exchange::new(context.cell.settings.http),
             connecting: Instant::now(),
             connected_in: None,
             gap: Gap::default(),
             served: 0,
-            request: Self::request(number, desk),
+            request: Self::request(number, context),
             has_asked: false,
             watched: Interest::Write,
         }
     }
 
-    fn connect(&mut self, _: &mut Desk<'_>) {}
+    fn connect(&mut self, _: &mut WorkerContext<'_>) {}
 
-    fn is_able(&self, desk: &Desk<'_>) -> bool {
-        matches!(self.state, State::Out | State::Kept) && !self.life.is_idler(desk)
+    fn is_able(&self, context: &WorkerContext<'_>) -> bool {
+        matches!(self.state, State::Out | State::Kept) && !self.life.is_idler(context)
     }
 
-    fn has_done_all(&self, desk: &Desk<'_>) -> bool {
-        self.life.has_done_all(desk)
+    fn has_done_all(&self, context: &WorkerContext<'_>) -> bool {
+        self.life.has_done_all(context)
     }
 
-    fn begin(&mut self, intended: Instant, now: Instant, desk: &mut Desk<'_>) {
-        self.life.begin(intended, now, desk);
-        self.life.start(now, desk);
+    fn begin(&mut self, intended: Instant, now: Instant, context: &mut WorkerContext<'_>) {
+        self.life.begin(intended, now, context);
+        self.life.start(now, context);
         match self.state {
-            State::Kept if self.exchange.keeps_alive() => self.ask(desk),
+            State::Kept if self.exchange.keeps_alive() => self.ask(context),
             // The server has said that it serves no more streams.
             State::Kept => {
-                self.close(desk);
-                self.open(now, desk);
+                self.close(context);
+                self.open(now, context);
             }
-            _ => self.open(now, desk),
+            _ => self.open(now, context),
         }
     }
 
-    fn release(&mut self, _: Instant, _: &mut Desk<'_>) {}
+    fn release(&mut self, _: Instant, _: &mut WorkerContext<'_>) {}
 
-    fn settle(&mut self, now: Instant, desk: &mut Desk<'_>) {
-        if !self.is_able(desk) || self.has_done_all(desk) {
+    fn settle(&mut self, now: Instant, context: &mut WorkerContext<'_>) {
+        if !self.is_able(context) || self.has_done_all(context) {
             return;
         }
-        if desk.is_paced() {
-            desk.offer(self.life.index);
-        } else if now < desk.until {
-            self.begin(now, now, desk);
+        if context.is_paced() {
+            context.offer(self.life.index);
+        } else if now < context.until {
+            self.begin(now, now, context);
         }
     }
 
-    fn wake(&mut self, now: Instant, desk: &mut Desk<'_>) {
-        self.settle(now, desk);
+    fn wake(&mut self, now: Instant, context: &mut WorkerContext<'_>) {
+        self.settle(now, context);
     }
 
-    fn on_event(&mut self, _: Role, _: bool, desk: &mut Desk<'_>) {
+    fn on_event(&mut self, _: Role, _: bool, context: &mut WorkerContext<'_>) {
         match self.state {
             State::Out => {}
-            State::Connecting => self.on_connected(desk),
-            State::Securing => self.secure(desk),
-            State::Waiting | State::Kept if !self.has_asked => self.write(desk),
-            State::Waiting | State::Kept => while self.read(desk) && desk.tells_once() && self.listens() {},
+            State::Connecting => self.on_connected(context),
+            State::Securing => self.secure(context),
+            State::Waiting | State::Kept if !self.has_asked => self.write(context),
+            State::Waiting | State::Kept => {
+                while self.read(context) && context.tells_once() && self.listens() {}
+            }
         }
     }
 
-    fn look_at_deadline(&mut self, now: Instant, desk: &mut Desk<'_>) {
+    fn look_at_deadline(&mut self, now: Instant, context: &mut WorkerContext<'_>) {
         let is_waiting = matches!(self.state, State::Connecting | State::Securing | State::Waiting);
-        if self.life.is_overdue(is_waiting, now, desk) {
-            self.time_out(desk);
+        if self.life.is_overdue(is_waiting, now, context) {
+            self.time_out(context);
         }
     }
 
-    fn time_out(&mut self, desk: &mut Desk<'_>) {
+    fn time_out(&mut self, context: &mut WorkerContext<'_>) {
         let doing = match self.state {
             State::Out | State::Kept => return,
             State::Connecting => "its connect",
             State::Securing => "its handshake",
             State::Waiting => "a response",
         };
-        let (patience, got) = (desk.cell.settings.patience, self.exchange.all());
-        self.fail(Fault::Timeout, desk, || format!("{doing} did not end in {patience:?}, after {got} bytes"));
+        let (patience, got) = (context.cell.settings.patience, self.exchange.all());
+        self.fail(Fault::Timeout, context, || {
+            format!("{doing} did not end in {patience:?}, after {got} bytes")
+        });
     }
 
-    fn abandon(&mut self, desk: &mut Desk<'_>) {
+    fn abandon(&mut self, context: &mut WorkerContext<'_>) {
         if matches!(self.state, State::Connecting | State::Securing | State::Waiting) {
-            self.life.count_bytes(self.exchange.body(), desk);
-            desk.note_moved(self.exchange.body());
-            desk.busy -= 1;
+            self.life.count_bytes(self.exchange.body(), context);
+            context.note_moved(self.exchange.body());
+            context.busy -= 1;
         }
-        self.close(desk);
+        self.close(context);
     }
 
-    fn quit(&mut self, desk: &mut Desk<'_>) {
-        self.close(desk);
+    fn quit(&mut self, context: &mut WorkerContext<'_>) {
+        self.close(context);
     }
 
     fn clear_warm_up(&mut self) {
@@ -214,97 +221,97 @@ impl Client for User {
 
 impl User {
     /// All users share theirs, unless it has their number in it.
-    fn request(number: u32, desk: &mut Desk<'_>) -> Arc<Request> {
-        let settings = &desk.cell.settings;
-        if let Some(request) = &desk.request {
+    fn request(number: u32, context: &mut WorkerContext<'_>) -> Arc<Request> {
+        let settings = &context.cell.settings;
+        if let Some(request) = &context.request {
             return Arc::clone(request);
         }
         let path = match &settings.file {
-            Some(_) => desk.files.download(number),
-            None => format!("/{}", desk.target.path),
+            Some(_) => context.files.download(number),
+            None => format!("/{}", context.target.path),
         };
-        let request = Arc::new(Request::new(desk.target, settings, &path));
+        let request = Arc::new(Request::new(context.target, settings, &path));
         if settings.file.as_ref().is_none_or(|file| !file.contains("%d")) {
-            desk.request = Some(Arc::clone(&request));
+            context.request = Some(Arc::clone(&request));
         }
         request
     }
 
-    fn open(&mut self, now: Instant, desk: &mut Desk<'_>) {
+    fn open(&mut self, now: Instant, context: &mut WorkerContext<'_>) {
         self.state = State::Connecting;
         (self.connecting, self.connected_in) = (now, None);
-        (self.served, self.exchange) = (0, Exchange::new(desk.cell.settings.http));
+        (self.served, self.exchange) = (0, Exchange::new(context.cell.settings.http));
         self.watched = Interest::Write;
-        let rcvbuf = desk.cell.settings.rcvbuf.map(|size| size as usize);
-        let connected = stream::begin_connect_with(self.local, desk.server_of(self.life.number), rcvbuf)
+        let rcvbuf = context.cell.settings.rcvbuf.map(|size| size as usize);
+        let connected = stream::begin_connect_with(self.local, context.server_of(self.life.number), rcvbuf)
             .and_then(|descriptor| {
-                let socket = desk.own(descriptor);
-                desk.watch(&socket, self.life.index, Role::Control, Interest::Write).map(|()| socket)
+                let socket = context.own(descriptor);
+                context.watch(&socket, self.life.index, Role::Control, Interest::Write).map(|()| socket)
             });
         match connected {
             Ok(socket) => self.link = Some(Link::plain(socket)),
-            Err(error) => self.fail(Fault::Client, desk, || format!("connect: {error}")),
+            Err(error) => self.fail(Fault::Client, context, || format!("connect: {error}")),
         }
     }
 
-    fn on_connected(&mut self, desk: &mut Desk<'_>) {
+    fn on_connected(&mut self, context: &mut WorkerContext<'_>) {
         let Some(link) = &mut self.link else { return };
         if let Err(error) = stream::connected(link.socket()) {
-            return self.fail(Fault::Connect, desk, || error.to_string());
+            return self.fail(Fault::Connect, context, || error.to_string());
         }
-        Live::bump(&desk.live.sessions, 1);
+        Live::bump(&context.live.sessions, 1);
         match self.security.as_ref().map(Security::channel).transpose() {
-            Ok(None) => self.on_secured(desk),
+            Ok(None) => self.on_secured(context),
             Ok(Some(channel)) => {
                 self.state = State::Securing;
                 link.encrypt(channel);
-                self.secure(desk);
+                self.secure(context);
             }
-            Err(error) => self.fail(Fault::Client, desk, || error.to_string()),
+            Err(error) => self.fail(Fault::Client, context, || error.to_string()),
         }
     }
 
     /// The handshake goes on.
-    fn secure(&mut self, desk: &mut Desk<'_>) {
+    fn secure(&mut self, context: &mut WorkerContext<'_>) {
         let Some(link) = &mut self.link else { return };
         // It was told that it can speak; from here on it listens, too.
         self.watched = Interest::Read;
-        let watched = desk.watch_again(link.socket(), self.life.index, Role::Control, Interest::Read);
-        match watched.and_then(|()| link.handshake(&mut desk.buffer)) {
+        let watched = context.watch_again(link.socket(), self.life.index, Role::Control, Interest::Read);
+        match watched.and_then(|()| link.handshake(&mut context.buffer)) {
             Ok(false) => {}
-            Ok(true) if desk.cell.settings.http == HttpVersion::Http2 && !link.has_agreed_on(b"h2") => {
-                self.fail(Fault::Tls, desk, || "the server does not agree on HTTP/2 (ALPN)".to_owned());
+            Ok(true) if context.cell.settings.http == HttpVersion::Http2 && !link.has_agreed_on(b"h2") => {
+                self.fail(Fault::Tls, context, || "the server does not agree on HTTP/2 (ALPN)".to_owned());
             }
             Ok(true) => {
-                desk.tally.data_handshakes += 1;
-                desk.tally.data_resumed += u64::from(link.is_resumed());
-                if desk.tally.suite.is_none() {
-                    desk.tally.suite = link.suite();
+                context.tally.data_handshakes += 1;
+                context.tally.data_resumed += u64::from(link.is_resumed());
+                if context.tally.suite.is_none() {
+                    context.tally.suite = link.suite();
                 }
-                self.on_secured(desk);
+                self.on_secured(context);
             }
-            Err(error) => self.fail(Fault::Tls, desk, || error.to_string()),
+            Err(error) => self.fail(Fault::Tls, context, || error.to_string()),
         }
     }
 
     /// It can ask.
-    fn on_secured(&mut self, desk: &mut Desk<'_>) {
+    fn on_secured(&mut self, context: &mut WorkerContext<'_>) {
         self.connected_in = Some(self.connecting.elapsed());
-        self.ask(desk);
+        self.ask(context);
         // Of what came with the end of a handshake no event will tell.
-        while desk.tells_once() && self.listens() && self.read(desk) {}
+        while context.tells_once() && self.listens() && self.read(context) {}
     }
 
-    fn ask(&mut self, desk: &mut Desk<'_>) {
+    fn ask(&mut self, context: &mut WorkerContext<'_>) {
         self.state = State::Waiting;
         self.has_asked = false;
         match self.exchange.begin(&self.request) {
-            Ok(()) => self.write(desk),
-            Err(error) => self.fail(Fault::Protocol, desk, || error.to_string()),
+            Ok(()) => self.write(context),
+            Err(error) => self.fail(Fault::Protocol, context, || error.to_string()),
         }
     }
 
-    fn write(&mut self, desk: &mut Desk<'_>) {
+    fn write(&mut self, context: &mut WorkerContext<'_>) {
         let Some(link) = &mut self.link else { return };
         let rest = self.exchange.output();
         let written = if rest.is_empty() { Ok(0) } else { link.write(rest) };
@@ -319,8 +326,8 @@ impl User {
         let interest = if self.has_asked { Interest::Read } else { Interest::Write };
         if self.watched != interest || interest == Interest::Write {
             self.watched = interest;
-            if let Err(error) = desk.watch_again(link.socket(), self.life.index, Role::Control, interest) {
-                self.fail(Fault::Client, desk, || format!("watching the connection: {error}"));
+            if let Err(error) = context.watch_again(link.socket(), self.life.index, Role::Control, interest) {
+                self.fail(Fault::Client, context, || format!("watching the connection: {error}"));
             }
         }
     }
@@ -331,10 +338,10 @@ impl User {
     }
 
     /// Takes what has come.
-    fn take(&mut self, desk: &mut Desk<'_>) -> io::Result<Taken> {
+    fn take(&mut self, context: &mut WorkerContext<'_>) -> io::Result<Taken> {
         let Some(link) = &mut self.link else { return Err(ErrorKind::WouldBlock.into()) };
         let (exchange, mut fed) = (&mut self.exchange, Ok(()));
-        let heard = link.read_secret(&mut desk.buffer, &mut |plain| {
+        let heard = link.read_secret(&mut context.buffer, &mut |plain| {
             fed = fed.and_then(|()| exchange.feed(plain));
         });
         match heard {
@@ -346,63 +353,63 @@ impl User {
                     (Ok(()), _) => Taken::End { is_cut: heard != Heard::End },
                 })
             }
-            None => take_plain(link, exchange, desk),
+            None => take_plain(link, exchange, context),
         }
     }
 
     /// Claims that there may be more.
-    fn read(&mut self, desk: &mut Desk<'_>) -> bool {
+    fn read(&mut self, context: &mut WorkerContext<'_>) -> bool {
         let was_fresh = self.exchange.is_fresh();
-        let end = match self.take(desk) {
+        let end = match self.take(context) {
             Ok(Taken::Bytes) => None,
             Ok(Taken::End { is_cut }) => Some(is_cut),
             Ok(Taken::Broken(broken)) => {
-                self.fail(Fault::Protocol, desk, || broken.to_string());
+                self.fail(Fault::Protocol, context, || broken.to_string());
                 return false;
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
             Err(_) if self.may_repeat() => {
-                self.repeat(desk);
+                self.repeat(context);
                 return false;
             }
             Err(error) => {
                 let is_of_tls = error.kind() == ErrorKind::InvalidData;
                 let fault = if is_of_tls { Fault::Tls } else { Fault::ControlLost };
-                self.fail(fault, desk, || error.to_string());
+                self.fail(fault, context, || error.to_string());
                 return false;
             }
         };
         if !self.exchange.output().is_empty() && self.has_asked {
-            self.write(desk);
+            self.write(context);
         }
         let (is_fresh, is_over) = (self.exchange.is_fresh(), self.exchange.is_over());
         if was_fresh && !is_fresh {
-            desk.tally.first_byte.record(self.life.begun.elapsed());
+            context.tally.first_byte.record(self.life.begun.elapsed());
         }
         let is_waiting = self.state == State::Waiting;
         if is_waiting && !is_fresh && !(was_fresh && is_over) {
             self.gap.note(Instant::now());
         }
         match end {
-            _ if is_waiting && is_over => self.on_response(end.is_none(), desk),
-            Some(is_cut) => self.on_end(is_cut, desk),
+            _ if is_waiting && is_over => self.on_response(end.is_none(), context),
+            Some(is_cut) => self.on_end(is_cut, context),
             None => return true,
         }
         end.is_none()
     }
 
     /// The server has closed.
-    fn on_end(&mut self, is_cut: bool, desk: &mut Desk<'_>) {
+    fn on_end(&mut self, is_cut: bool, context: &mut WorkerContext<'_>) {
         match self.state {
-            State::Kept => self.close(desk),
+            State::Kept => self.close(context),
             // What ends with its connection is whole only where TLS says that this is the end (RFC 9112 section 9.8).
-            _ if !is_cut && self.exchange.end() => self.on_response(false, desk),
-            _ if self.may_repeat() => self.repeat(desk),
+            _ if !is_cut && self.exchange.end() => self.on_response(false, context),
+            _ if self.may_repeat() => self.repeat(context),
             _ if self.exchange.head().is_some() => {
                 let got = self.exchange.body();
-                self.fail(Fault::Truncated, desk, || format!("closed after {got} bytes of the body"));
+                self.fail(Fault::Truncated, context, || format!("closed after {got} bytes of the body"));
             }
-            _ => self.fail(Fault::ControlLost, desk, || "closed before a response".to_owned()),
+            _ => self.fail(Fault::ControlLost, context, || "closed before a response".to_owned()),
         }
     }
 
@@ -411,89 +418,89 @@ impl User {
         self.served > 0 && self.exchange.is_fresh()
     }
 
-    fn repeat(&mut self, desk: &mut Desk<'_>) {
-        self.close(desk);
-        self.open(Instant::now(), desk);
+    fn repeat(&mut self, context: &mut WorkerContext<'_>) {
+        self.close(context);
+        self.open(Instant::now(), context);
     }
 
     /// `goes_on`: the connection has not ended with it.
-    fn on_response(&mut self, goes_on: bool, desk: &mut Desk<'_>) {
+    fn on_response(&mut self, goes_on: bool, context: &mut WorkerContext<'_>) {
         let (body, all) = (self.exchange.body(), self.exchange.all());
         let Some(head) = self.exchange.head() else { return };
         let status = head.status;
-        let keeps_alive = goes_on && self.exchange.keeps_alive() && desk.cell.settings.keep_alive;
-        if desk.tally.http_server.is_none() {
-            desk.tally.http_server = self.exchange.server().cloned();
+        let keeps_alive = goes_on && self.exchange.keeps_alive() && context.cell.settings.keep_alive;
+        if context.tally.http_server.is_none() {
+            context.tally.http_server = self.exchange.server().cloned();
         }
-        self.life.record_gap(std::mem::take(&mut self.gap), desk);
+        self.life.record_gap(std::mem::take(&mut self.gap), context);
         self.served += 1;
         let connected_in = self.connected_in.take();
         if !(200..300).contains(&status) {
             let fault = if status == 503 { Fault::TurnedAway } else { Fault::Permanent };
-            return self.refuse(fault, keeps_alive, desk, || format!("status {status}"));
+            return self.refuse(fault, keeps_alive, context, || format!("status {status}"));
         }
-        let first = *desk.tally.document.get_or_insert(body);
+        let first = *context.tally.document.get_or_insert(body);
         if body != first {
-            return self.refuse(Fault::OtherLength, keeps_alive, desk, || {
+            return self.refuse(Fault::OtherLength, keeps_alive, context, || {
                 format!("{body} bytes, where the first document had {first}")
             });
         }
         // What the report holds against the requests that ended well must be of these.
         if let Some(took) = connected_in {
-            desk.tally.connect.record(took);
-            desk.tally.slow_connects += u64::from(took >= SLOW_CONNECT);
+            context.tally.connect.record(took);
+            context.tally.slow_connects += u64::from(took >= SLOW_CONNECT);
         }
-        desk.tally.wire_bytes += all;
-        desk.tally.kept_alive += u64::from(keeps_alive);
-        desk.note_moved(body);
-        self.life.record(Instant::now(), body, desk);
-        let think = match desk.cell.pace() {
+        context.tally.wire_bytes += all;
+        context.tally.kept_alive += u64::from(keeps_alive);
+        context.note_moved(body);
+        self.life.record(Instant::now(), body, context);
+        let think = match context.cell.pace() {
             Pace::Closed { think } => think,
             Pace::Rate(_) => Duration::ZERO,
         };
-        self.rest(keeps_alive, think, desk);
+        self.rest(keeps_alive, think, context);
     }
 
     fn refuse(
         &mut self,
         fault: Fault,
         keeps_alive: bool,
-        desk: &mut Desk<'_>,
+        context: &mut WorkerContext<'_>,
         text: impl FnOnce() -> String,
     ) {
-        self.life.count_fault(fault, false, desk, text);
-        self.rest(keeps_alive, AFTER_REFUSAL, desk);
+        self.life.count_fault(fault, false, context, text);
+        self.rest(keeps_alive, AFTER_REFUSAL, context);
     }
 
     /// The operation is over; the connection may go on.
-    fn rest(&mut self, keeps_alive: bool, pause: Duration, desk: &mut Desk<'_>) {
+    fn rest(&mut self, keeps_alive: bool, pause: Duration, context: &mut WorkerContext<'_>) {
         if keeps_alive {
             self.state = State::Kept;
         } else {
-            self.close(desk);
+            self.close(context);
         }
-        desk.busy -= 1;
-        self.settle_after(pause, desk);
+        context.busy -= 1;
+        self.settle_after(pause, context);
     }
 
-    fn fail(&mut self, fault: Fault, desk: &mut Desk<'_>, text: impl FnOnce() -> String) {
-        self.life.record_gap(std::mem::take(&mut self.gap).given_up(Instant::now()), desk);
-        self.life.count_fault(fault, false, desk, text);
-        self.close(desk);
-        desk.busy -= 1;
-        self.settle_after(AFTER_LOSS, desk);
+    fn fail(&mut self, fault: Fault, context: &mut WorkerContext<'_>, text: impl FnOnce() -> String) {
+        self.life.record_gap(std::mem::take(&mut self.gap).given_up(Instant::now()), context);
+        self.life.count_fault(fault, false, context, text);
+        self.close(context);
+        context.busy -= 1;
+        self.settle_after(AFTER_LOSS, context);
     }
 
-    fn close(&mut self, desk: &mut Desk<'_>) {
+    fn close(&mut self, context: &mut WorkerContext<'_>) {
         if matches!(self.state, State::Securing | State::Waiting | State::Kept) {
-            Live::bump(&desk.live.sessions, u64::MAX);
+            Live::bump(&context.live.sessions, u64::MAX);
         }
         self.state = State::Out;
         self.link = None;
     }
 
-    fn settle_after(&mut self, pause: Duration, desk: &mut Desk<'_>) {
+    fn settle_after(&mut self, pause: Duration, context: &mut WorkerContext<'_>) {
         let now = Instant::now();
-        if pause.is_zero() { self.settle(now, desk) } else { desk.sleep(self.life.index, now + pause) }
+        if pause.is_zero() { self.settle(now, context) } else { context.sleep(self.life.index, now + pause) }
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use millrace_ftp::client::{ClientEvent, ClientSession, Plan, ReplyReader};
 
 use super::setup;
+use crate::driver::cancellable_wait::CancellableWait;
 use crate::driver::error::DriverError;
-use crate::driver::heed::Heed;
 use crate::driver::pipe::{Pipe, is_in_clear};
 use crate::driver::security::Security;
 use crate::payload::{Checker, FileId, Flaw, Payload};
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const CHUNK: usize = 256 * 1024;
 
 /// A session.
-pub(super) struct Errand<'a> {
+pub(super) struct BlockingSession<'a> {
     control: Pipe,
     security: Option<Security>,
     address: SocketAddr,
@@ -34,7 +34,7 @@ pub(super) struct Errand<'a> {
     /// The lines of the last reply that was a success.
     answer: Vec<u8>,
     /// Who may not want to wait for it.
-    heed: Heed<'a>,
+    wait: CancellableWait<'a>,
 }
 
 /// What an [`ClientEvent`] says, without the reply it was made from.
@@ -44,21 +44,21 @@ enum Heard {
     Done,
 }
 
-impl<'a> Errand<'a> {
+impl<'a> BlockingSession<'a> {
     /// Connects and logs in; every answer may take so long.
     pub(super) fn log_in(
         target: &Target,
         address: SocketAddr,
         patience: Duration,
-        heed: Heed<'a>,
+        wait: CancellableWait<'a>,
     ) -> Result<Self, DriverError> {
         let patience = patience.min(PATIENCE);
-        let control = heed.connect(address, None, patience)?;
+        let control = wait.connect(address, None, patience)?;
         control.set_nodelay(true).map_err(|error| DriverError::Unreachable { address, error })?;
         let security = Security::of(target, &Settings::default()).map_err(DriverError::Client)?;
         let control = Pipe::plain(control);
         let (session, reader) = (ClientSession::new(address), ReplyReader::default());
-        let mut errand = Self {
+        let mut opened = Self {
             control,
             security,
             address,
@@ -69,31 +69,31 @@ impl<'a> Errand<'a> {
             input: Vec::new(),
             chunk: Vec::new(),
             answer: Vec::new(),
-            heed,
+            wait,
         };
-        let is_implicit = errand.security.as_ref().map(|security| security.is_implicit);
+        let is_implicit = opened.security.as_ref().map(|security| security.is_implicit);
         if is_implicit == Some(true) {
-            errand.encrypt()?;
+            opened.encrypt()?;
         }
-        errand.hear("its greeting")?;
+        opened.hear("its greeting")?;
         if is_implicit == Some(false) {
-            errand.command(b"AUTH", b"TLS")?;
-            errand.encrypt()?;
+            opened.command(b"AUTH", b"TLS")?;
+            opened.encrypt()?;
         }
         let mut out = Vec::new();
-        errand.session.log_in(target.user.as_bytes(), target.password.as_bytes(), &mut out);
-        errand.send(&out)?;
-        errand.hear("the login")?;
-        for [verb, argument] in setup(errand.security.as_ref()) {
-            errand.command(verb, argument)?;
+        opened.session.log_in(target.user.as_bytes(), target.password.as_bytes(), &mut out);
+        opened.send(&out)?;
+        opened.hear("the login")?;
+        for [verb, argument] in setup(opened.security.as_ref()) {
+            opened.command(verb, argument)?;
         }
-        Ok(errand)
+        Ok(opened)
     }
 
     fn encrypt(&mut self) -> Result<(), DriverError> {
         let Some(security) = &self.security else { return Ok(()) };
         let channel = security.channel().map_err(|error| self.unreachable(error))?;
-        let encrypted = self.control.encrypt(channel, self.heed, self.patience)?;
+        let encrypted = self.control.encrypt(channel, self.wait, self.patience)?;
         let (address, scheme) = (self.address, self.scheme);
         let remedy = "ftpes:// asks for TLS after the greeting, and ftp://";
         encrypted.map_err(|error| match scheme {
@@ -114,7 +114,7 @@ impl<'a> Errand<'a> {
         self.chunk.resize(CHUNK, 0);
         let mut offset = 0;
         while offset < size {
-            self.heed.check()?;
+            self.wait.check()?;
             let count = (size - offset).min(CHUNK as u64) as usize;
             payload.fill(file, offset, &mut self.chunk[..count]);
             if data.write_all(&self.chunk[..count]).is_err() {
@@ -125,8 +125,8 @@ impl<'a> Errand<'a> {
         let _ = data.finish();
         self.hear(&format!("STOR {path}"))?;
         // What comes yet is tickets, which the next data connections need.
-        let (heed, patience) = (self.heed, self.patience);
-        drop(heed.until(patience, || data.read(&mut [0]).map(Some))?);
+        let (wait, patience) = (self.wait, self.patience);
+        drop(wait.until(patience, || data.read(&mut [0]).map(Some))?);
         Ok(())
     }
 
@@ -140,8 +140,8 @@ impl<'a> Errand<'a> {
         self.chunk.resize(CHUNK, 0);
         let mut verdict = Ok(());
         loop {
-            self.heed.check()?;
-            let read = self.heed.until(self.patience, || data.read(&mut self.chunk).map(Some))?;
+            self.wait.check()?;
+            let read = self.wait.until(self.patience, || data.read(&mut self.chunk).map(Some))?;
             let read = read.and_then(|count| count.ok_or(io::ErrorKind::TimedOut.into()));
             let count = read.map_err(|error| self.unreachable(error))?;
             if count == 0 {
@@ -201,7 +201,7 @@ impl<'a> Errand<'a> {
         rcvbuf: Option<usize>,
     ) -> Result<Pipe, DriverError> {
         let address = self.listen()?;
-        let data = self.heed.connect(address, rcvbuf, self.patience)?;
+        let data = self.wait.connect(address, rcvbuf, self.patience)?;
         let mut out = Vec::new();
         self.session.transfer(verb, path.as_bytes(), &mut out);
         self.send(&out)?;
@@ -210,7 +210,7 @@ impl<'a> Errand<'a> {
                 let mut data = Pipe::plain(data);
                 if let Some(security) = &self.security {
                     let channel = security.channel().map_err(|error| self.unreachable(error))?;
-                    let secured = data.encrypt(channel, self.heed, self.patience)?;
+                    let secured = data.encrypt(channel, self.wait, self.patience)?;
                     secured.map_err(|error| self.unreachable(error))?;
                 }
                 Ok(data)
@@ -299,7 +299,7 @@ impl<'a> Errand<'a> {
         let mut piece = [0; 4096];
         let silent = |how| Err(DriverError::Silent { address: self.address, how, what: what.to_owned() });
         let control = &mut self.control;
-        match self.heed.until(self.patience, || control.read(&mut piece).map(Some))? {
+        match self.wait.until(self.patience, || control.read(&mut piece).map(Some))? {
             Ok(Some(0)) => silent("closed the connection".to_owned()),
             Ok(Some(count)) => {
                 self.input.extend_from_slice(&piece[..count]);

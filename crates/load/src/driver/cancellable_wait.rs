@@ -1,6 +1,6 @@
 //! Waiting for a server that may be silent: for as long as patience lasts, and not at all for who does not want to.
 //!
-//! Invariant: whoever heeds looks up every [`LOOK`], whatever it waits for.
+//! Invariant: whoever is_used looks up every [`LOOK`], whatever it waits for.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -9,32 +9,32 @@ use std::time::{Duration, Instant};
 use millrace_net::stream;
 
 use super::error::DriverError;
-use crate::fixture::Chore;
-use crate::progress::Chores;
+use crate::fixture::FixtureStep;
+use crate::progress::FixtureProgress;
 
 /// How often it looks up from what does not come.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// For what something is waited for, and who may not want to wait for it.
 #[derive(Clone, Copy)]
-pub(super) struct Heed<'a>(Option<(Chores<'a>, Chore)>);
+pub(super) struct CancellableWait<'a>(Option<(FixtureProgress<'a>, FixtureStep)>);
 
-impl<'a> Heed<'a> {
-    /// Ends where nobody waits for the chore any more.
-    pub(super) fn to(chores: Chores<'a>, chore: Chore) -> Self {
-        Self(Some((chores, chore)))
+impl<'a> CancellableWait<'a> {
+    /// Ends where nobody waits for the step any more.
+    pub(super) fn to(fixtures: FixtureProgress<'a>, step: FixtureStep) -> Self {
+        Self(Some((fixtures, step)))
     }
 
     /// Waits for as long as it takes.
-    pub(super) fn nobody() -> Self {
+    pub(super) fn uncancellable() -> Self {
         Self(None)
     }
 
     /// Fails where nobody waits any more.
     pub(super) fn check(self) -> Result<(), DriverError> {
         match self.0 {
-            Some((chores, Chore::Reaching)) => Ok(chores.note(Chore::Reaching, 0, 1)?),
-            Some((chores, chore)) if chores.is_left(chore) => Err(DriverError::Left(0)),
+            Some((fixtures, FixtureStep::Reaching)) => Ok(fixtures.note(FixtureStep::Reaching, 0, 1)?),
+            Some((fixtures, step)) if fixtures.is_left(step) => Err(DriverError::Left(0)),
             _ => Ok(()),
         }
     }

@@ -8,12 +8,12 @@ use std::thread;
 use std::time::Duration;
 
 use super::{Counts, Order, Report, Word, line};
-use crate::colony::Commune;
-use crate::driver::{self, Gate, Meeting, Post};
+use crate::driver::{self, Gate, Meeting, WorkerTask};
+use crate::ramp_up::RampState;
 use crate::stop::Stop;
 use crate::tally::Live;
 
-/// How often the foreman is told how far it is.
+/// How often the coordinator is told how far it is.
 const TELL: Duration = Duration::from_millis(100);
 
 /// Does what `input` orders and reports to `output`; an error is of these two.
@@ -26,12 +26,12 @@ pub fn serve(input: impl Read + Send + 'static, output: impl Write + Send) -> io
     millrace_net::limits::raise_descriptors();
     let (live, is_over) = (Live::default(), AtomicBool::new(false));
     let (release, released) = channel();
-    let commune = Arc::new(Commune::new(order.workers));
-    // It outlives this call where the foreman has nothing more to say: the process then ends around it.
-    let (heard, own) = (Arc::clone(&commune), order.index);
+    let ramp_state = Arc::new(RampState::new(order.workers));
+    // It outlives this call where the coordinator has nothing more to say: the process then ends around it.
+    let (heard, own) = (Arc::clone(&ramp_state), order.index);
     thread::spawn(move || listen(input, &release, &heard, own));
     let output = Mutex::new(output);
-    let door = Door { live: &live, commune: &commune, output: &output, released: Mutex::new(released) };
+    let door = Door { live: &live, ramp_state: &ramp_state, output: &output, released: Mutex::new(released) };
     let report = thread::scope(|scope| {
         let teller = scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) && door.say(&door.live()).is_ok() {
@@ -41,9 +41,9 @@ pub fn serve(input: impl Read + Send + 'static, output: impl Write + Send) -> io
         let driver = driver::open(&order.target, order.address, order.cell.settings.patience);
         let Order { cell, index, workers, .. } = &order;
         let gate = Gate::through(&door);
-        let (index, workers, live, commune) = (*index, *workers, &live, &*commune);
-        let post = Post { cell, index, workers, gate: &gate, live, commune, stop: &STOP };
-        let report = match driver.work(&post) {
+        let (index, workers, live, ramp_state) = (*index, *workers, &live, &*ramp_state);
+        let task = WorkerTask { cell, index, workers, gate: &gate, live, ramp_state, stop: &STOP };
+        let report = match driver.work(&task) {
             Ok(tally) => Report::Tally(Box::new(tally)),
             Err(error) => Report::Failed(error.to_string()),
         };
@@ -57,12 +57,12 @@ pub fn serve(input: impl Read + Send + 'static, output: impl Write + Send) -> io
 /// By what the worker is asked to end.
 static STOP: Stop = Stop::new();
 
-/// Hears the foreman: one who has gone does not wait for anything any more.
-fn listen(input: impl BufRead, release: &Sender<()>, commune: &Commune, own: usize) {
+/// Hears the coordinator: one who has gone does not wait for anything any more.
+fn listen(input: impl BufRead, release: &Sender<()>, ramp_state: &RampState, own: usize) {
     for said in input.lines().map_while(Result::ok) {
         match serde_json::from_str(&said) {
             Ok(Word::Go) => drop(release.send(())),
-            Ok(Word::Census(census)) => commune.learn(&census, |worker| worker != own),
+            Ok(Word::RampSnapshot(snapshot)) => ramp_state.learn(&snapshot, |worker| worker != own),
             Ok(Word::Stop) | Err(_) => drop(STOP.ask()),
         }
     }
@@ -72,14 +72,14 @@ fn listen(input: impl BufRead, release: &Sender<()>, commune: &Commune, own: usi
 /// Where this worker meets the others.
 struct Door<'a, W> {
     live: &'a Live,
-    commune: &'a Commune,
+    ramp_state: &'a RampState,
     output: &'a Mutex<W>,
     released: Mutex<Receiver<()>>,
 }
 
 impl<W: Write> Door<'_, W> {
     fn live(&self) -> Report {
-        Report::Live(counts(self.live), self.commune.census())
+        Report::Live(counts(self.live), self.ramp_state.snapshot())
     }
 
     fn say(&self, report: &Report) -> io::Result<()> {
@@ -92,7 +92,7 @@ impl<W: Write> Door<'_, W> {
 impl<W: Write + Send> Meeting for Door<'_, W> {
     fn meet(&self) {
         let said = self.say(&self.live()).and_then(|()| self.say(&Report::Here));
-        // A foreman who has gone releases nobody, and then there is nothing to wait for.
+        // A coordinator who has gone releases nobody, and then there is nothing to wait for.
         if said.is_ok() {
             let _ = self.released.lock().unwrap_or_else(PoisonError::into_inner).recv();
         }

@@ -1,42 +1,42 @@
 //! Workers in processes of their own, for more users than one process has descriptors for.
 //!
-//! A worker is the same whether it is a thread or a process: it has its [`Post`](crate::driver::Post), meets the others
+//! A worker is the same whether it is a thread or a process: it has its [`WorkerTask`](crate::driver::WorkerTask), meets the others
 //! at the gate, and hands over its tally. Of a process the gate, the live counts and the tally go through its standard
 //! input and output, a line each:
 //!
 //! ```text
-//! foreman (a thread of the run)                hand (the process)
+//! coordinator (a thread of the run)                worker (the process)
 //!   order: target, cell, which share   ----->    opens the driver, begins
 //!                                      <-----    live: counts, ten times a second and before each meeting
 //!   meets the others                   <-----    here: it has come to the gate
 //!   go                                 ----->    goes on
 //!   stop: somebody does not wait       ----->    ends, with what it has
-//!   census: who lives elsewhere        ----->    where a death rule holds
+//!   snapshot: who lives elsewhere        ----->    where a death rule holds
 //!                                      <-----    tally, or why there is none
 //! ```
 //!
-//! A hand whose foreman has gone reads the end of its input, stops, and is gone, too. What is sent is not written
+//! A worker whose coordinator has gone reads the end of its input, stops, and is gone, too. What is sent is not written
 //! anywhere: the password is in no command line.
 
-mod foreman;
-mod hand;
+mod coordinator;
+mod worker;
 
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::foreman::work;
-pub use self::hand::serve;
-use crate::colony::Census;
+pub(crate) use self::coordinator::work;
+pub use self::worker::serve;
 use crate::plan::Cell;
 use crate::plan::Script;
+use crate::ramp_up::RampSnapshot;
 use crate::tally::Tally;
 use crate::target::Target;
 
-/// The argument that has the program be a hand.
+/// The argument that has the program be a worker.
 pub const COMMAND: &str = "bench-worker";
 
-/// What a hand has to do.
+/// What a worker has to do.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
     pub(crate) target: Target,
@@ -49,18 +49,18 @@ pub(crate) struct Order {
     pub(crate) script: Option<Script>,
 }
 
-/// What a foreman says, after the order.
+/// What a coordinator says, after the order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 enum Word {
     Go,
     Stop,
-    Census(Census),
+    RampSnapshot(RampSnapshot),
 }
 
-/// What a hand says.
+/// What a worker says.
 #[derive(Debug, Serialize, Deserialize)]
 enum Report {
-    Live(Counts, Census),
+    Live(Counts, RampSnapshot),
     Here,
     Tally(Box<Tally>),
     Failed(String),

@@ -7,55 +7,55 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::Ordering;
 
 use super::{COMMAND, Counts, Order, Report, Word, line};
-use crate::driver::{DriverError, Post};
+use crate::driver::{DriverError, WorkerTask};
 use crate::tally::{Live, Tally};
 
 /// Has a process of `program` do a worker's share, and goes through the phases in its place.
-pub(crate) fn work(post: &Post<'_>, program: &Path, order: &Order) -> Result<Tally, DriverError> {
-    let mut foreman = Foreman { post, met: 0, was_stopped: false };
-    let result = foreman.lead(program, order);
+pub(crate) fn work(task: &WorkerTask<'_>, program: &Path, order: &Order) -> Result<Tally, DriverError> {
+    let mut coordinator = Coordinator { task, met: 0, was_stopped: false };
+    let result = coordinator.lead(program, order);
     if result.is_err() {
-        post.gate.spoil();
+        task.gate.spoil();
     }
     // Whatever became of it, nobody waits in vain.
-    post.sit_out_after(foreman.met);
+    task.sit_out_after(coordinator.met);
     result
 }
 
-struct Foreman<'a> {
-    post: &'a Post<'a>,
+struct Coordinator<'a> {
+    task: &'a WorkerTask<'a>,
     /// How often the others were met.
     met: usize,
     was_stopped: bool,
 }
 
-impl Foreman<'_> {
+impl Coordinator<'_> {
     fn lead(&mut self, program: &Path, order: &Order) -> Result<Tally, DriverError> {
-        let mut hand = Hand::start(program, order).map_err(DriverError::Client)?;
-        let output = hand.0.stdout.take().map(BufReader::new);
-        let mut input = hand.0.stdin.take();
+        let mut worker = WorkerProcess::start(program, order).map_err(DriverError::Client)?;
+        let output = worker.0.stdout.take().map(BufReader::new);
+        let mut input = worker.0.stdin.take();
         for said in output.into_iter().flat_map(BufReader::lines) {
             let said = said.map_err(DriverError::Client)?;
             let report = serde_json::from_str(&said).map_err(|error| died(error.to_string()))?;
             match report {
-                Report::Live(counts, census) => {
-                    counts.show(self.post.live);
-                    let own = self.post.index;
-                    self.post.commune.learn(&census, |worker| worker == own);
-                    let known = self.post.commune.census();
-                    if known != census {
-                        tell(input.as_mut(), &Word::Census(known));
+                Report::Live(counts, snapshot) => {
+                    counts.show(self.task.live);
+                    let own = self.task.index;
+                    self.task.ramp_state.learn(&snapshot, |worker| worker == own);
+                    let known = self.task.ramp_state.snapshot();
+                    if known != snapshot {
+                        tell(input.as_mut(), &Word::RampSnapshot(known));
                     }
                 }
                 Report::Here => {
                     self.met += 1;
-                    self.post.gate.meet();
+                    self.task.gate.meet();
                     tell(input.as_mut(), &Word::Go);
                 }
                 Report::Tally(tally) => return Ok(*tally),
                 Report::Failed(why) => return Err(died(why)),
             }
-            let is_over = self.post.stop.is_asked() || self.post.gate.is_spoilt();
+            let is_over = self.task.stop.is_asked() || self.task.gate.is_spoilt();
             if is_over && !self.was_stopped {
                 self.was_stopped = true;
                 tell(input.as_mut(), &Word::Stop);
@@ -90,11 +90,11 @@ impl Counts {
 }
 
 /// The process; it does not outlive this.
-struct Hand(Child);
+struct WorkerProcess(Child);
 
-impl Hand {
+impl WorkerProcess {
     fn start(program: &Path, order: &Order) -> io::Result<Self> {
-        // A Ctrl-C in the terminal is the run's: it asks the hands to end, who then hand over what they have.
+        // A Ctrl-C in the terminal is the run's: it asks the workers to end, which then send what they have.
         let mut child = Command::new(program)
             .arg(COMMAND)
             .stdin(Stdio::piped())
@@ -108,7 +108,7 @@ impl Hand {
     }
 }
 
-impl Drop for Hand {
+impl Drop for WorkerProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

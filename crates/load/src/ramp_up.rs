@@ -1,7 +1,7 @@
 //! Users who begin one after the other and may die: the rules of dkftpbench, as a value without a clock.
 //!
 //! A user is *started* when it connects, *born* when it has logged in, and *dies* at its first failure or when it
-//! is too slow. Every birth and every death puts the end off by the quiet time. Several workers share one [`Commune`].
+//! is too slow. Every birth and every death puts the end off by the quiet time. Several workers share one [`RampState`].
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::plan::{OnDeath, Settings};
 
 /// How a load with a death rule ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Standing {
+pub struct RampOutcome {
     /// Users that began.
     pub started: u32,
     /// Users that were left when it was over.
@@ -35,7 +35,7 @@ pub struct Death {
     pub why: String,
 }
 
-impl Standing {
+impl RampOutcome {
     /// The same of more users of the same load.
     pub(crate) fn and(self, other: Self) -> Self {
         let deaths = [self.first_death, other.first_death].into_iter().flatten();
@@ -51,9 +51,9 @@ impl Standing {
 /// What the workers of a load know of each other's users: one worker's begin when all of the one before have begun.
 ///
 /// Threads share it. Of a worker that is a process there are two, which tell each other ten times a second what they
-/// know ([`Census`]): a death is known to all within that time.
+/// know ([`RampSnapshot`]): a death is known to all within that time.
 #[derive(Debug)]
-pub(crate) struct Commune {
+pub(crate) struct RampState {
     /// The same moment since the machine started, and as this process has it.
     origin: (Duration, Instant),
     /// Whose users begin.
@@ -65,16 +65,16 @@ pub(crate) struct Commune {
     alive: Vec<AtomicU32>,
 }
 
-/// What a [`Commune`] knows at a moment.
+/// What a [`RampState`] knows at a moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Census {
+pub(crate) struct RampSnapshot {
     turn: usize,
     has_death: bool,
     changed: u64,
     alive: Vec<u32>,
 }
 
-impl Commune {
+impl RampState {
     /// Nobody has begun.
     pub(crate) fn new(workers: usize) -> Self {
         Self {
@@ -86,8 +86,8 @@ impl Commune {
         }
     }
 
-    pub(crate) fn census(&self) -> Census {
-        Census {
+    pub(crate) fn snapshot(&self) -> RampSnapshot {
+        RampSnapshot {
             // Before the living: who knows that it is its turn knows all who have begun before.
             turn: self.turn.load(Ordering::Acquire),
             has_death: self.has_death.load(Ordering::Relaxed),
@@ -97,15 +97,15 @@ impl Commune {
     }
 
     /// Learns what another knows of the workers that it knows best.
-    pub(crate) fn learn(&self, census: &Census, knows: impl Fn(usize) -> bool) {
-        for (at, (own, &theirs)) in self.alive.iter().zip(&census.alive).enumerate() {
+    pub(crate) fn learn(&self, snapshot: &RampSnapshot, knows: impl Fn(usize) -> bool) {
+        for (at, (own, &theirs)) in self.alive.iter().zip(&snapshot.alive).enumerate() {
             if knows(at) {
                 own.store(theirs, Ordering::Relaxed);
             }
         }
-        self.turn.fetch_max(census.turn, Ordering::Release);
-        self.has_death.fetch_or(census.has_death, Ordering::Relaxed);
-        self.changed.fetch_max(census.changed, Ordering::Relaxed);
+        self.turn.fetch_max(snapshot.turn, Ordering::Release);
+        self.has_death.fetch_or(snapshot.has_death, Ordering::Relaxed);
+        self.changed.fetch_max(snapshot.changed, Ordering::Relaxed);
     }
 
     fn note_change(&self, now: Instant) {
@@ -128,7 +128,7 @@ impl Commune {
 
 /// Who of a worker has begun, and who is alive.
 #[derive(Debug)]
-pub(crate) struct Colony<'a> {
+pub(crate) struct RampUp<'a> {
     rule: OnDeath,
     quiet: Duration,
     most: u32,
@@ -140,19 +140,19 @@ pub(crate) struct Colony<'a> {
     first_death: Option<Death>,
     /// Which worker this is, and what all know.
     index: usize,
-    commune: &'a Commune,
+    ramp_state: &'a RampState,
 }
 
-impl<'a> Colony<'a> {
+impl<'a> RampUp<'a> {
     /// Nobody has begun; at most `most` of this worker will.
     pub(crate) fn new(
         settings: &Settings,
         most: u32,
         now: Instant,
         index: usize,
-        commune: &'a Commune,
+        ramp_state: &'a RampState,
     ) -> Self {
-        commune.note_change(now);
+        ramp_state.note_change(now);
         Self {
             rule: settings.on_death,
             quiet: settings.quiet,
@@ -163,7 +163,7 @@ impl<'a> Colony<'a> {
             begun: now,
             first_death: None,
             index,
-            commune,
+            ramp_state,
         }
     }
 
@@ -171,36 +171,36 @@ impl<'a> Colony<'a> {
     pub(crate) fn start(&mut self) -> Option<u32> {
         if self.started == self.most {
             let (own, next) = (self.index, self.index + 1);
-            let _ = self.commune.turn.compare_exchange(own, next, Ordering::Release, Ordering::Relaxed);
+            let _ = self.ramp_state.turn.compare_exchange(own, next, Ordering::Release, Ordering::Relaxed);
             return None;
         }
-        let is_its_turn = self.commune.turn.load(Ordering::Relaxed) == self.index;
+        let is_its_turn = self.ramp_state.turn.load(Ordering::Relaxed) == self.index;
         if !is_its_turn || !self.may_grow() || self.connecting == self.at_once {
             return None;
         }
         self.started += 1;
         self.connecting += 1;
-        self.commune.alive[self.index].fetch_add(1, Ordering::Relaxed);
+        self.ramp_state.alive[self.index].fetch_add(1, Ordering::Relaxed);
         Some(self.started - 1)
     }
 
     fn may_grow(&self) -> bool {
-        self.rule != OnDeath::StopGrowth || !self.commune.has_death.load(Ordering::Relaxed)
+        self.rule != OnDeath::StopGrowth || !self.ramp_state.has_death.load(Ordering::Relaxed)
     }
 
     /// A user has logged in.
     pub(crate) fn note_birth(&mut self, now: Instant) {
         self.connecting -= 1;
-        self.commune.note_change(now);
+        self.ramp_state.note_change(now);
     }
 
     /// A user has failed.
     pub(crate) fn note_death(&mut self, was_connecting: bool, now: Instant, why: &str) {
-        let alive = self.commune.alive();
+        let alive = self.ramp_state.alive();
         self.connecting -= u32::from(was_connecting);
-        self.commune.alive[self.index].fetch_sub(1, Ordering::Relaxed);
-        self.commune.has_death.store(true, Ordering::Relaxed);
-        self.commune.note_change(now);
+        self.ramp_state.alive[self.index].fetch_sub(1, Ordering::Relaxed);
+        self.ramp_state.has_death.store(true, Ordering::Relaxed);
+        self.ramp_state.note_change(now);
         self.first_death.get_or_insert_with(|| Death {
             at_s: (now - self.begun).as_secs_f64(),
             alive,
@@ -210,15 +210,15 @@ impl<'a> Colony<'a> {
 
     /// Nothing has changed for the quiet time, or nobody is left and nobody comes.
     pub(crate) fn is_over(&self, now: Instant) -> bool {
-        let has_grown = self.commune.turn.load(Ordering::Relaxed) == self.commune.alive.len();
+        let has_grown = self.ramp_state.turn.load(Ordering::Relaxed) == self.ramp_state.alive.len();
         let grows = !has_grown && self.may_grow();
-        self.commune.quiet(now) >= self.quiet || (self.commune.alive() == 0 && !grows)
+        self.ramp_state.quiet(now) >= self.quiet || (self.ramp_state.alive() == 0 && !grows)
     }
 
-    pub(crate) fn standing(self, now: Instant) -> Standing {
+    pub(crate) fn standing(self, now: Instant) -> RampOutcome {
         let is_settled = self.is_over(now);
-        let left = self.commune.alive[self.index].load(Ordering::Relaxed);
-        Standing { started: self.started, left, first_death: self.first_death, is_settled }
+        let left = self.ramp_state.alive[self.index].load(Ordering::Relaxed);
+        RampOutcome { started: self.started, left, first_death: self.first_death, is_settled }
     }
 }
 
@@ -233,62 +233,62 @@ mod tests {
     }
 
     /// The only worker, with three users.
-    fn colony(rule: OnDeath, commune: &Commune) -> (Colony<'_>, Instant) {
+    fn ramp(rule: OnDeath, ramp_state: &RampState) -> (RampUp<'_>, Instant) {
         let now = Instant::now();
-        (Colony::new(&settings(rule), 3, now, 0, commune), now)
+        (RampUp::new(&settings(rule), 3, now, 0, ramp_state), now)
     }
 
     #[test]
     fn one_user_connects_at_a_time() {
-        let commune = Commune::new(1);
-        let (mut colony, now) = colony(OnDeath::StopGrowth, &commune);
-        assert_eq!((colony.start(), colony.start()), (Some(0), None));
-        colony.note_birth(now);
-        assert_eq!((colony.start(), colony.start()), (Some(1), None));
+        let ramp_state = RampState::new(1);
+        let (mut ramp, now) = ramp(OnDeath::StopGrowth, &ramp_state);
+        assert_eq!((ramp.start(), ramp.start()), (Some(0), None));
+        ramp.note_birth(now);
+        assert_eq!((ramp.start(), ramp.start()), (Some(1), None));
     }
 
     #[test]
     fn a_death_stops_the_growth_or_does_not() {
         for (rule, next) in [(OnDeath::StopGrowth, None), (OnDeath::DropOut, Some(1))] {
-            let commune = Commune::new(1);
-            let (mut colony, now) = colony(rule, &commune);
-            colony.start();
-            colony.note_birth(now);
-            colony.note_death(false, now + Duration::from_secs(2), "too slow");
-            assert_eq!(colony.start(), next, "{rule:?}");
-            let death = colony.standing(now + QUIET).first_death.unwrap();
+            let ramp_state = RampState::new(1);
+            let (mut ramp, now) = ramp(rule, &ramp_state);
+            ramp.start();
+            ramp.note_birth(now);
+            ramp.note_death(false, now + Duration::from_secs(2), "too slow");
+            assert_eq!(ramp.start(), next, "{rule:?}");
+            let death = ramp.standing(now + QUIET).first_death.unwrap();
             assert_eq!((death.at_s, death.alive, &death.why[..]), (2.0, 1, "too slow"));
         }
     }
 
     #[test]
     fn every_birth_and_death_puts_the_end_off() {
-        let commune = Commune::new(1);
-        let (mut colony, now) = colony(OnDeath::DropOut, &commune);
-        colony.start();
-        colony.note_birth(now + QUIET / 2);
-        assert!(!colony.is_over(now + QUIET));
-        assert!(colony.is_over(now + QUIET * 3 / 2));
-        let standing = colony.standing(now + QUIET * 2);
+        let ramp_state = RampState::new(1);
+        let (mut ramp, now) = ramp(OnDeath::DropOut, &ramp_state);
+        ramp.start();
+        ramp.note_birth(now + QUIET / 2);
+        assert!(!ramp.is_over(now + QUIET));
+        assert!(ramp.is_over(now + QUIET * 3 / 2));
+        let standing = ramp.standing(now + QUIET * 2);
         assert_eq!((standing.started, standing.left, standing.is_settled), (1, 1, true));
     }
 
     #[test]
     fn it_is_over_at_once_when_all_are_dead_and_nobody_comes() {
-        let commune = Commune::new(1);
-        let (mut colony, now) = colony(OnDeath::StopGrowth, &commune);
-        assert!(!colony.is_over(now));
-        colony.start();
-        colony.note_death(true, now, "421");
-        assert!(colony.is_over(now));
+        let ramp_state = RampState::new(1);
+        let (mut ramp, now) = ramp(OnDeath::StopGrowth, &ramp_state);
+        assert!(!ramp.is_over(now));
+        ramp.start();
+        ramp.note_death(true, now, "421");
+        assert!(ramp.is_over(now));
     }
 
     #[test]
     fn the_next_worker_begins_when_all_of_the_one_before_have() {
-        let (commune, now) = (Commune::new(2), Instant::now());
+        let (ramp_state, now) = (RampState::new(2), Instant::now());
         let settings = settings(OnDeath::StopGrowth);
-        let mut first = Colony::new(&settings, 1, now, 0, &commune);
-        let mut second = Colony::new(&settings, 5, now, 1, &commune);
+        let mut first = RampUp::new(&settings, 1, now, 0, &ramp_state);
+        let mut second = RampUp::new(&settings, 5, now, 1, &ramp_state);
         assert_eq!((second.start(), first.start()), (None, Some(0)));
         first.note_birth(now);
         assert_eq!((first.start(), second.start()), (None, Some(0)));
@@ -302,18 +302,18 @@ mod tests {
 
     #[test]
     fn what_one_process_knows_another_learns() {
-        let (run, hand, now) = (Commune::new(2), Commune::new(2), Instant::now());
-        let mut colony = Colony::new(&settings(OnDeath::StopGrowth), 1, now, 0, &hand);
-        colony.start();
-        colony.note_birth(now);
-        colony.start();
-        run.learn(&hand.census(), |worker| worker == 0);
-        assert_eq!(run.census(), hand.census());
-        let mut other = Colony::new(&settings(OnDeath::StopGrowth), 1, now, 1, &run);
+        let (run, child, now) = (RampState::new(2), RampState::new(2), Instant::now());
+        let mut ramp = RampUp::new(&settings(OnDeath::StopGrowth), 1, now, 0, &child);
+        ramp.start();
+        ramp.note_birth(now);
+        ramp.start();
+        run.learn(&child.snapshot(), |worker| worker == 0);
+        assert_eq!(run.snapshot(), child.snapshot());
+        let mut other = RampUp::new(&settings(OnDeath::StopGrowth), 1, now, 1, &run);
         assert_eq!(other.start(), Some(0));
         other.note_death(true, now + QUIET, "421");
-        hand.learn(&run.census(), |worker| worker != 0);
-        assert!(!colony.may_grow() && !colony.is_over(now + QUIET * 3 / 2));
-        assert_eq!(hand.census(), run.census());
+        child.learn(&run.snapshot(), |worker| worker != 0);
+        assert!(!ramp.may_grow() && !ramp.is_over(now + QUIET * 3 / 2));
+        assert_eq!(child.snapshot(), run.snapshot());
     }
 }

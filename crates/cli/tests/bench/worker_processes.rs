@@ -20,7 +20,7 @@ fn crowded(server: &Serving, arguments: &[&str]) -> Command {
 
 #[test]
 fn more_users_than_descriptors_are_spread_over_processes() {
-    let server = Serving::start("crew");
+    let server = Serving::start("workers");
     let load = [
         "--ops",
         "noop,retr",
@@ -61,7 +61,7 @@ fn crowded_figures(server: &Serving, arguments: &[&str]) -> Vec<serde_json::Valu
 
 #[test]
 fn a_death_rule_holds_for_users_of_several_processes() {
-    let server = Serving::start_with("crew-grows", "sessions = 100\n");
+    let server = Serving::start_with("workers-grows", "sessions = 100\n");
     let users = ["--ops", "retr", "--size", "1000", "--read-rate", "500", "--login-concurrency", "1"];
     let rule = ["--on-death", "stop-growth", "--quiet", "10s", "--duration", "10m", "--users", "190"];
     let [cell] = &crowded_figures(&server, &[users, rule].concat())[..] else { panic!() };
@@ -78,7 +78,7 @@ fn a_death_rule_holds_for_users_of_several_processes() {
 
 #[test]
 fn users_of_several_processes_are_served_amid_bad_ones() {
-    let server = Serving::start("crew-chaos");
+    let server = Serving::start("workers-chaos");
     let load =
         ["--ops", "noop", "--users", "150", "--count", "2", "--duration", "5m", "--chaos", "1%:slow-login"];
     let figures = crowded_figures(&server, &load);
@@ -96,7 +96,7 @@ fn users_of_several_processes_are_served_amid_bad_ones() {
 
 #[test]
 fn a_log_is_replayed_by_several_processes() {
-    let server = Serving::start("crew-replay");
+    let server = Serving::start("workers-replay");
     let log = server.folder.with_extension("xferlog");
     let line = |client: u32, way: char| {
         format!(
@@ -119,7 +119,7 @@ fn a_log_is_replayed_by_several_processes() {
 
 #[test]
 fn servers_are_raced_by_users_of_several_processes() {
-    let servers = [Serving::start("crew-race-a"), Serving::start("crew-race-b")];
+    let servers = [Serving::start("workers-race-a"), Serving::start("workers-race-b")];
     let load = [
         "--ops",
         "noop",
@@ -158,20 +158,20 @@ fn parent(pid: u32) -> Option<u32> {
 
 #[test]
 fn a_worker_process_that_dies_is_said_and_nobody_waits_for_it() {
-    let server = Serving::start("crew-dies");
+    let server = Serving::start("workers-dies");
     let mut run =
         crowded(&server, &["--ops", "noop", "--users", "200", "--duration", "10m"]).spawn().unwrap();
     let deadline = Instant::now() + Duration::from_secs(30);
-    let hand = loop {
+    let worker = loop {
         let all = std::fs::read_dir("/proc").unwrap().flatten();
         let mut numbers = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        if let Some(hand) = numbers.find(|&pid| parent(pid) == Some(run.id())) {
-            break hand.to_string();
+        if let Some(worker) = numbers.find(|&pid| parent(pid) == Some(run.id())) {
+            break worker.to_string();
         }
         assert!(Instant::now() < deadline, "no process was started");
         std::thread::yield_now();
     };
-    assert!(Command::new("kill").args(["-KILL", &hand]).status().unwrap().success());
+    assert!(Command::new("kill").args(["-KILL", &worker]).status().unwrap().success());
     let status = run.wait().unwrap();
     let mut said = String::new();
     std::io::Read::read_to_string(&mut run.stderr.take().unwrap(), &mut said).unwrap();
