@@ -50,7 +50,7 @@ impl Mischief {
     }
 }
 
-/// Who is bad: `10%`, or `10%:unread,abor`.
+/// The share of misbehaving users, and their misbehaviours: `10%`, or `10%:unread,abor`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chaos {
     /// Bad users for a hundred good ones.
@@ -107,7 +107,7 @@ pub(crate) struct Deeds {
 }
 
 impl Deeds {
-    /// Claims that it is enough.
+    /// Returns true if it is enough.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
     }
@@ -141,7 +141,7 @@ impl Deeds {
     }
 }
 
-/// What bad users did, and what is left of it.
+/// What misbehaving users did, and what the server still holds of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChaosReport {
     /// How many there were.

@@ -12,8 +12,8 @@ const NAMED: usize = 10;
 /// How evenly the users were served: by bytes, or by operations where these move none.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Fairness {
-    /// Jain's index: 1 where all got the same, 1/n where one got all. Nothing where nobody got anything, or users were to
-    /// get different things.
+    /// Jain's index: 1 where all got the same, 1/n where one got all. `None` where no user got anything, or where users
+    /// were to get different amounts.
     pub jain: Option<f64>,
     /// The least that a user got, against the median.
     pub min_over_median: Option<f64>,
@@ -21,7 +21,7 @@ pub struct Fairness {
     pub starved: usize,
     /// The first of them, by their numbers.
     pub starved_users: Vec<u32>,
-    /// What each user got a second; nothing where nobody did anything.
+    /// Each user's rate in bytes a second; `None` where no user did anything.
     #[serde(default)]
     pub goodput: Option<Goodput>,
     /// The longest operation of any user, in milliseconds.
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_no_division_by_zero() {
+    fn no_users_do_not_divide_by_zero() {
         assert_eq!(Fairness::of(&[], Due::All, 1.0), Fairness::default());
         assert_eq!(Fairness::of(&users(&[0, 0]), Due::All, 1.0).jain, None);
     }
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(Fairness::of(&users(&[0, 0]), Due::All, 1.0).goodput, None);
     }
 
-    /// Four users with one file each, of whom one got it at half of the others' speed.
+    /// Four users with one file each, of which one got it at half of the others' speed.
     #[test]
     fn who_is_to_get_so_much_is_served_as_fast_as_it_got_that() {
         let opened = std::time::Instant::now();

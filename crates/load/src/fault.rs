@@ -92,11 +92,11 @@ impl Fault {
             Self::TooSlow => "too slow",
             Self::Protocol => "an answer that cannot be followed",
             Self::Client => "this machine could not",
-            Self::Missed => "not begun, as nobody was free",
+            Self::Missed => "not begun, as no user was free",
         }
     }
 
-    /// Claims that wrong bytes arrived, which no speed excuses.
+    /// Returns true if wrong bytes arrived, which no speed excuses.
     pub fn is_wrong_data(self) -> bool {
         use Fault::{Corrupt, CrossedOver, DataLost, Doubled, Skipped, TooLong, Truncated};
         matches!(self, DataLost | Truncated | TooLong | Doubled | Skipped | CrossedOver | Corrupt)
@@ -116,7 +116,7 @@ impl From<Flaw> for Fault {
     }
 }
 
-/// Claims that of a fixed rate so much was missed that it was not the rate that was asked for.
+/// Returns true if of a fixed rate so much was missed that it was not the rate that was asked for.
 pub fn is_behind(missed: u64, ops: u64) -> bool {
     missed > (missed + ops) / 100
 }
@@ -183,8 +183,8 @@ impl Faults {
         self.kinds.iter().map(|kind| kind.count).sum()
     }
 
-    /// How many operations or logins failed: neither what this machine could not begin, nor what a fixed rate found
-    /// nobody free for, is the server's failure.
+    /// How many operations or logins the server failed: this excludes what this machine could not begin, and operations
+    /// of a fixed rate for which no user was free.
     pub fn of_server(&self) -> u64 {
         self.count() - self.of(Fault::Client) - self.of(Fault::Missed)
     }

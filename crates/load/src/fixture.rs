@@ -1,6 +1,6 @@
 //! Fixtures: making, checking and removing test files, which takes as long as the server's disk does.
 
-/// What is done.
+/// A step of the work between figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FixtureStep {
     /// The server is asked whether it is there, and lets the account in.

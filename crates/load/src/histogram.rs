@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Counted from a microsecond: nothing over a socket is faster.
 const LOWEST_NS: u64 = 1_000;
-/// Counted up to an hour, which is longer than any run; what is longer counts as that.
+/// Counted up to an hour, which is longer than any run; higher values count as an hour.
 const HIGHEST_NS: u64 = 3_600_000_000_000;
 const DIGITS: u8 = 3;
 

@@ -34,13 +34,13 @@
 //! Where to look:
 //!
 //! - [`plan`] is what to measure: a [`target`], and settings that flags and presets share.
-//! - [`run`] takes the figures, one [`plan::Cell`] after the other, and tells its [`progress`]; `driver` loads the
-//!   server, [`schedule`] says when operations begin, [`payload`] what files contain; [`fixture`] is what is done
+//! - [`run`] takes the figures, one [`plan::Cell`] after the other, and reports its [`progress`]; `driver` loads the
+//!   server, [`schedule`] decides when operations begin, [`payload`] generates file contents; [`fixture`] is the work
 //!   between the figures.
 //! - [`ramp_up`] is who lives, where a user that fails is out; [`chaos`] is who behaves badly beside them.
 //! - [`worker_processes`] is workers in processes of their own, for more users than one process can have.
-//! - [`tally`], [`histogram`], [`timeline`], [`fault`], [`fairness`] and [`host`] are what is counted; a [`figure`] is
-//!   what a cell comes to, with a [`verdict`] on what bounded it; [`series`] compares figures of one load.
+//! - [`tally`], [`histogram`], [`timeline`], [`fault`], [`fairness`] and [`host`] hold the counts; a [`figure`] is the
+//!   result of a cell, with a [`verdict`] on its limit; [`series`] compares figures of one load.
 //! - [`stats`] is what may be concluded from several of them.
 
 pub mod chaos;

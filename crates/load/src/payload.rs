@@ -1,9 +1,9 @@
 //! What test files contain: bytes that say which file they belong to, and where in it.
 //!
-//! A file is a row of 8-byte words. The word at `index` of file `id` is a keyed *permutation* of the pair
-//! (id, index), so it looks random, and yet whoever meets it elsewhere can compute back where it came from.
-//! A wrong byte is therefore not just wrong: [`Checker`] tells data that belongs to another file from data
-//! that came twice, was skipped or was made up. Nothing is compared with a stored copy.
+//! A file is a row of 8-byte words. The word at `index` of file `id` is a keyed *permutation* of the pair (id, index),
+//! so it looks random, and yet its origin can be computed from its value. A wrong byte is therefore not just wrong:
+//! [`Checker`] distinguishes data of another file from repeated, skipped and invented data. Nothing is compared with a
+//! stored copy.
 
 use std::fmt;
 
@@ -266,7 +266,7 @@ impl Checker {
         }
     }
 
-    /// Checks whole words from a word's beginning, and answers what is left: less than a word.
+    /// Checks whole words from a word's beginning, and returns the remaining partial word.
     fn check_words<'a>(&mut self, bytes: &'a [u8], index: u64) -> Result<&'a [u8], Flaw> {
         let mut words = bytes.chunks_exact(WORD);
         for (chunk, index) in (&mut words).zip(index..) {

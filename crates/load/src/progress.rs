@@ -7,7 +7,7 @@ use crate::fixture::FixtureStep;
 use crate::plan::Cell;
 use crate::stop::Stop;
 
-/// What is told while a plan runs.
+/// The progress of a run at a moment.
 #[derive(Debug, Clone, Copy)]
 pub struct Snapshot<'a> {
     /// Which cell, from 0, of how many.
@@ -28,7 +28,7 @@ pub struct Snapshot<'a> {
     pub waited_us: u64,
 }
 
-/// Who is told.
+/// Receives the progress of a run.
 pub trait Progress {
     /// Called some times a second.
     fn tell(&self, snapshot: &Snapshot<'_>);
@@ -42,7 +42,7 @@ pub trait Progress {
     }
 }
 
-/// Nobody.
+/// Ignores all progress.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Silent;
 
@@ -51,22 +51,22 @@ impl Progress for Silent {
     fn cell_done(&self, _: &CellReport) {}
 }
 
-/// Somebody did not want to wait for the end of a step.
+/// The user has cancelled a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Left;
 
-/// Who is told of fixtures, and may leave them.
+/// Receives the progress of fixtures, and can cancel them.
 #[derive(Clone, Copy)]
 pub(crate) struct FixtureProgress<'a>(pub(crate) &'a dyn Progress);
 
 impl FixtureProgress<'_> {
-    /// So many of so many are done; fails where nobody waits for the rest.
+    /// Reports that `done` of `all` are done; fails if the user has cancelled the step.
     pub(crate) fn note(self, step: FixtureStep, done: usize, all: usize) -> Result<(), Left> {
         self.0.between(step, done, all);
         if self.is_left(step) { Err(Left) } else { Ok(()) }
     }
 
-    /// Claims that nobody waits for it any more.
+    /// Returns true if the user has cancelled the step.
     pub(crate) fn is_left(self, step: FixtureStep) -> bool {
         match step {
             FixtureStep::Reaching | FixtureStep::Making | FixtureStep::Checking => self.0.stop().is_asked(),

@@ -20,7 +20,7 @@ pub struct RampOutcome {
     pub left: u32,
     /// The first death, if anyone died.
     pub first_death: Option<Death>,
-    /// Claims that it ended because nothing changed any more, and not because the time was over.
+    /// Whether it ended because nothing changed any more, and not because the time was over.
     pub is_settled: bool,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct RampState {
     /// Whose users begin.
     turn: AtomicUsize,
     has_death: AtomicBool,
-    /// When somebody was born or died last, in nanoseconds since the machine started.
+    /// When a user was last born or died, in nanoseconds since the machine started.
     changed: AtomicU64,
     /// Of each worker.
     alive: Vec<AtomicU32>,
@@ -75,7 +75,7 @@ pub(crate) struct RampSnapshot {
 }
 
 impl RampState {
-    /// Nobody has begun.
+    /// The state before any user begins.
     pub(crate) fn new(workers: usize) -> Self {
         Self {
             origin: moment::now(),
@@ -96,7 +96,7 @@ impl RampState {
         }
     }
 
-    /// Learns what another knows of the workers that it knows best.
+    /// Merges the state of the workers that the snapshot's sender is responsible for.
     pub(crate) fn learn(&self, snapshot: &RampSnapshot, knows: impl Fn(usize) -> bool) {
         for (at, (own, &theirs)) in self.alive.iter().zip(&snapshot.alive).enumerate() {
             if knows(at) {
@@ -116,7 +116,7 @@ impl RampState {
         (self.origin.0 + now.saturating_duration_since(self.origin.1)).as_nanos() as u64
     }
 
-    /// For how long nobody was born and nobody died.
+    /// How long no user was born or died.
     fn quiet(&self, now: Instant) -> Duration {
         Duration::from_nanos(self.nanoseconds(now).saturating_sub(self.changed.load(Ordering::Relaxed)))
     }
@@ -126,7 +126,7 @@ impl RampState {
     }
 }
 
-/// Who of a worker has begun, and who is alive.
+/// One worker's users: how many have begun, and how many are alive.
 #[derive(Debug)]
 pub(crate) struct RampUp<'a> {
     rule: OnDeath,
@@ -144,7 +144,7 @@ pub(crate) struct RampUp<'a> {
 }
 
 impl<'a> RampUp<'a> {
-    /// Nobody has begun; at most `most` of this worker will.
+    /// A worker before its first user; at most `most` of its users will begin.
     pub(crate) fn new(
         settings: &Settings,
         most: u32,
@@ -208,7 +208,7 @@ impl<'a> RampUp<'a> {
         });
     }
 
-    /// Nothing has changed for the quiet time, or nobody is left and nobody comes.
+    /// Returns true if nothing has changed for the quiet time, or if no user is left and none will begin.
     pub(crate) fn is_over(&self, now: Instant) -> bool {
         let has_grown = self.ramp_state.turn.load(Ordering::Relaxed) == self.ramp_state.alive.len();
         let grows = !has_grown && self.may_grow();
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_over_at_once_when_all_are_dead_and_nobody_comes() {
+    fn it_is_over_at_once_when_all_are_dead_and_none_will_begin() {
         let ramp_state = RampState::new(1);
         let (mut ramp, now) = ramp(OnDeath::StopGrowth, &ramp_state);
         assert!(!ramp.is_over(now));

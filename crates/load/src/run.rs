@@ -42,9 +42,9 @@ pub enum RunError {
         /// What the system says.
         error: io::Error,
     },
-    /// It is somebody else's machine, for all one knows: addresses of networks change hands.
+    /// The address may belong to a third party: only loopback is loaded without `--allow`.
     #[error(
-        "{0} is no loopback address, so the server may be somebody else's; to load one of your own there, say so with \
+        "{0} is no loopback address, so the server may not be yours; to load one of your own there, say so with \
          --allow {0}"
     )]
     NotAllowed(IpAddr),
@@ -115,7 +115,7 @@ pub enum RunError {
         /// How many are possible.
         most: u64,
     },
-    /// What is to be dropped from the page cache.
+    /// No served folder is known whose files could be dropped from the page cache.
     #[error("--cache cold: --server-root DIRECTORY must say where the target's folder is on this machine")]
     NoRoot,
     /// The server's process.
@@ -139,7 +139,7 @@ impl From<DriverError> for RunError {
 }
 
 impl RunError {
-    /// Claims that what was asked for cannot be, whatever the server does.
+    /// Returns true if what was asked for cannot be, whatever the server does.
     pub fn is_usage(&self) -> bool {
         match self {
             Self::Interrupted => false,
@@ -156,7 +156,7 @@ pub enum Ending {
     /// Everything was measured.
     #[default]
     Complete,
-    /// Somebody would not wait: what is there is right, and not all.
+    /// The user ended the run: the results are right, but incomplete.
     Interrupted,
     /// The server, or this machine, could not go on.
     Failed(String),
@@ -179,8 +179,8 @@ pub struct Measurement {
 
 /// Takes every figure of a plan.
 ///
-/// What ends it early, a server that has gone or somebody who does not want to wait, stands in the report
-/// ([`Ending`]); it is an error only where nothing was measured.
+/// An early end (a server that has gone, or the user's interrupt) stands in the report ([`Ending`]); it is an error
+/// only where nothing was measured.
 pub fn run(plan: &Plan, progress: &dyn Progress) -> Result<Measurement, RunError> {
     let (cells, left_out) = permitted(plan.cells())?;
     let is_lost = |cell: &Cell| cell.settings.cache == Cache::Cold && cell.settings.server_root.is_none();
@@ -258,7 +258,7 @@ pub struct Station {
 }
 
 impl Station {
-    /// Checks that the plan may and can be run, and that somebody answers there.
+    /// Checks that the plan is permitted and possible, and that a server answers.
     pub fn open(plan: &Plan, progress: &dyn Progress) -> Result<Self, RunError> {
         let address = check(plan)?;
         let driver = driver::open(&plan.target, address, plan.base.patience);
@@ -267,7 +267,7 @@ impl Station {
         Ok(Self { address, driver, target, helper, caution: caution(plan) })
     }
 
-    /// Takes one figure, which is so many of so many.
+    /// Measures one figure: cell `at` of the plan.
     pub fn take(
         &self,
         cell: &Cell,
@@ -352,7 +352,7 @@ impl Station {
         Ok(Figures { tally: sum, audit, login_seconds, timeline, chaos, commands })
     }
 
-    /// A worker's share, by whoever does it.
+    /// Runs a worker's share, on this thread or in a process.
     fn work(&self, task: &WorkerTask<'_>, program: Option<&Path>) -> Result<Tally, DriverError> {
         let Some(program) = program else { return self.driver.work(task) };
         let WorkerTask { cell, index, workers, .. } = *task;
@@ -465,7 +465,7 @@ struct Attended {
     login_seconds: f64,
     timeline: Vec<Moment>,
     ran: Option<Ran>,
-    /// Nobody had asked to end it before it began to count.
+    /// The run was not cancelled before it began to count.
     was_in_time: bool,
 }
 
@@ -532,8 +532,8 @@ impl Coordinator<'_> {
         Attended { audit, begun, login_seconds, timeline, ran, was_in_time }
     }
 
-    /// Where the server runs a command for each operation: waits until that of the last has added its byte, or none did
-    /// for as long as anybody is patient.
+    /// Where the server runs a command for each operation: waits until the last command has added its byte, or until
+    /// the timeout passes without a further byte.
     fn attend_commands(&self, had_run: u64, ops: u64, stop: &Stop, watch: &mut Watch) -> Option<Ran> {
         let (file, patience) = (self.cell.settings.ran.as_deref()?, self.cell.settings.patience);
         let asked = self.counts()[0] - ops;

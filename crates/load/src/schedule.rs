@@ -1,10 +1,9 @@
 //! When operations begin.
 //!
-//! In a *closed loop* a user begins its next operation when the last has ended, after thinking. A server that
-//! stalls is then asked less while it stalls, and the latencies that nobody got to see are missing
-//! (coordinated omission). At a *fixed rate* every operation has a moment at which it was meant to begin,
-//! whatever the server does; its latency counts from there, and the time since it really began is kept
-//! beside it.
+//! In a *closed loop* a user begins its next operation when the last has ended, after thinking. A server that stalls is
+//! then asked less while it stalls, so that the latencies of the operations that it delayed are missing (coordinated
+//! omission). At a *fixed rate* every operation has a moment at which it was meant to begin, whatever the server does;
+//! its latency counts from that moment, and the time since its actual beginning is recorded, too.
 
 use std::time::{Duration, Instant};
 

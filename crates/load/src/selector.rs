@@ -36,7 +36,8 @@ impl Selector {
 
     /// Whether the system permits it here; the error says why not.
     ///
-    /// It is tried on a thread of its own: what is left of a ring interrupts calls of the thread that had it.
+    /// It is tried on a thread of its own: the remains of a closed ring interrupt system calls of the thread that owned
+    /// it.
     pub fn permitted(self) -> io::Result<()> {
         match self {
             Self::Poll | Self::Epoll | Self::EpollEt => Ok(()),

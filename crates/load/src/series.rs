@@ -82,8 +82,8 @@ impl<'a> LoadSeries<'a> {
         Some((repetitions[(repetitions.len() - 1) / 2], repetitions.len()))
     }
 
-    /// Why a figure of it is of users who wait: half as many, or fewer, got nine tenths of its rate or more, and no limit
-    /// was seen.
+    /// Why one of its figures shows users that queue: half as many, or fewer, reached at least nine tenths of its rate,
+    /// and no limit was seen.
     fn waits(&self, cell: &CellReport) -> Option<String> {
         let is_of_rate = cell.has_operations() && cell.measured.rate.is_none() && cell.standing.is_none();
         let is_open = cell.verdict.bound == Bound::Unsaturated && !cell.is_too_short();
@@ -177,7 +177,7 @@ mod tests {
     fn users_who_get_no_more_than_fewer_did_wait() {
         use Bound::{Server, Unsaturated, Waiting};
         let cases = [
-            // The rate falls, or stays, though nobody is at a limit.
+            // The rate falls, or stays, though neither server nor client is at a limit.
             (
                 [("1", 100.0, Unsaturated), ("100", 6000.0, Unsaturated), ("10000", 4000.0, Unsaturated)],
                 Waiting,
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn where_operations_fail_or_another_rate_is_asked_for_nobody_is_said_to_wait() {
+    fn failures_and_another_target_rate_do_not_count_as_queueing() {
         let waits = |change: fn(&mut CellReport)| {
             let mut cells =
                 [("10", 900.0), ("100", 500.0)].map(|(users, rate)| figure(users, rate, Bound::Unsaturated));

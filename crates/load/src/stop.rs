@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Asks a run to end early: nothing begins any more, what is under way is abandoned, and the rest is reported.
+/// Asks a run to end early: no operation begins any more, running ones are abandoned, and the rest is reported.
 ///
 /// Asked while test files are removed, it has them left where they are.
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ pub enum Asked {
     Ends,
     /// It leaves the test files where they are, and reports.
     LeavesFiles,
-    /// It was asked before: whoever does not wait for the report must end the process.
+    /// It was asked before: a caller that does not wait for the report must end the process.
     Again,
 }
 
@@ -30,12 +30,12 @@ pub enum Asked {
 const LOOK: Duration = Duration::from_millis(200);
 
 impl Stop {
-    /// Nobody has asked.
+    /// No request yet.
     pub const fn new() -> Self {
         Self(AtomicU8::new(0))
     }
 
-    /// One that nobody asks.
+    /// A stop that is never requested.
     pub fn never() -> &'static Self {
         static NEVER: Stop = Stop::new();
         &NEVER
@@ -53,12 +53,12 @@ impl Stop {
         }
     }
 
-    /// Claims that somebody has asked.
+    /// Returns true if a stop was requested.
     pub fn is_asked(&self) -> bool {
         self.0.load(Ordering::Relaxed) & ASKED != 0
     }
 
-    /// Claims that somebody has asked while test files were removed.
+    /// Returns true if a stop was requested while test files were being removed.
     pub(crate) fn is_left(&self) -> bool {
         self.0.load(Ordering::Relaxed) & LEFT != 0
     }
@@ -73,7 +73,7 @@ impl Stop {
         self.0.fetch_and(!CLEANING, Ordering::Relaxed);
     }
 
-    /// Sleeps, unless somebody asks.
+    /// Sleeps until the time is over or a stop is requested.
     pub(crate) fn pause(&self, length: Duration) {
         let until = Instant::now() + length;
         while !self.is_asked()

@@ -90,7 +90,7 @@ pub struct UserTally {
 }
 
 impl Tally {
-    /// Everyone has logged in who can.
+    /// All users that can have logged in.
     pub(crate) fn end_logins(&mut self) {
         self.login_faults = std::mem::take(&mut self.faults);
     }

@@ -21,12 +21,12 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// Claims that requests are made, and not commands.
+    /// Returns true if requests are made, and not commands.
     pub fn is_http(self) -> bool {
         matches!(self, Self::Http | Self::Https)
     }
 
-    /// Claims that it is encrypted.
+    /// Returns true if it is encrypted.
     pub fn is_secure(self) -> bool {
         !matches!(self, Self::Ftp | Self::Http)
     }
@@ -111,7 +111,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// Claims that load may go there unasked.
+/// Returns true if the address may be loaded without `--allow`.
 pub(crate) fn is_own_machine(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }

@@ -1,7 +1,7 @@
 //! What bounded a figure: one word, and the evidence for it.
 //!
-//! The rules are tried in order, and the first that holds decides: what makes every other finding worthless, a client
-//! at its limit or others who had the machine, comes before what is told of the server.
+//! The rules are tried in order, and the first that holds decides: findings that invalidate all others (a client at its
+//! limit, a machine used by other programs) come before those about the server.
 
 use serde::{Deserialize, Serialize};
 
@@ -43,7 +43,7 @@ impl Bound {
         }
     }
 
-    /// Claims that the figure shows the limit of something else than the server, which may be faster.
+    /// Returns true if the figure shows the limit of something else than the server, which may be faster.
     pub fn hides_the_server(self) -> bool {
         matches!(self, Self::Client | Self::Others)
     }
@@ -71,7 +71,7 @@ pub(crate) struct LoadSummary {
     pub(crate) failed: u64,
     /// The slowest operation.
     pub(crate) slowest_ms: f64,
-    /// Bad users have the server connect to where nobody answers: its SYNs are repeated.
+    /// Misbehaving users make the server connect to addresses that do not answer, so it retransmits SYNs.
     pub(crate) has_black_holes: bool,
 }
 
@@ -93,8 +93,9 @@ const DISK_WAIT: f64 = 0.25;
 /// From here on, other virtual machines disturb the figure.
 const STOLEN: f64 = 0.03;
 
-/// What other virtual machines left of the processors, 0 to 1: a thread that used all of that was never idle, though the
-/// clock shows less. Nobody knows which thread they held up, so each is held against what was left on the whole.
+/// The share of the processors that other virtual machines left, 0 to 1: a thread that used all of it was never idle,
+/// though its CPU time is less than the clock's. Which thread was held up is unknown, so every thread is compared with
+/// the overall share.
 fn left(audit: &Audit) -> f64 {
     1.0 - audit.stolen
 }
@@ -126,7 +127,7 @@ const RULES: [(Bound, Rule); 14] = [
     (Bound::Client, client_takes_the_machine),
     (Bound::Server, server_takes_the_machine),
     (Bound::Client, client_never_idle),
-    (Bound::Client, somebody_takes_the_machine),
+    (Bound::Client, an_unknown_process_takes_the_machine),
     (Bound::Client, client_held_back),
     (Bound::Server, server_turns_connections_away),
     (Bound::Network, packets_lost),
@@ -162,7 +163,7 @@ fn no_limit(load: LoadSummary) -> String {
     }
 }
 
-/// Claims that a figure was over before the machine's counters could tell anything of it.
+/// Returns true if a figure was over before the machine's counters could tell anything of it.
 pub(crate) fn is_too_short(audit: &Audit) -> bool {
     audit.seconds < SHORTEST
 }
@@ -186,8 +187,8 @@ fn client_never_idle(audit: &Audit, _: LoadSummary) -> Option<String> {
     })
 }
 
-/// Where nobody knows the server's share, a full machine may be the server's doing: but then nobody knows that either.
-fn somebody_takes_the_machine(audit: &Audit, _: LoadSummary) -> Option<String> {
+/// Where the server's CPU is unknown, a full machine may be the server's doing or another program's.
+fn an_unknown_process_takes_the_machine(audit: &Audit, _: LoadSummary) -> Option<String> {
     (audit.server.is_none() && is_machine_full(audit)).then(|| {
         let busy = audit.machine_busy * 100.0;
         format!(
@@ -205,7 +206,7 @@ struct Shares {
 }
 
 impl Shares {
-    /// Where nobody knows the server's share, what is not the client's may be all the server's.
+    /// Where the server's CPU is unknown, all that the client did not use may be the server's.
     fn of(audit: &Audit) -> Self {
         let (server, programs) = match &audit.server {
             Some(server) => (server.cpu_seconds / audit.seconds, audit.others),
@@ -415,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn queues_that_overflow_now_and_then_or_hold_up_nobody_are_no_limit_of_the_server() {
+    fn rare_overflows_of_queues_or_those_without_delay_are_no_limit_of_the_server() {
         let verdict = |drops: u64, ops: u64, slowest_ms: f64| {
             let mut audit = calm();
             audit.network.listen_drops = drops;
@@ -448,7 +449,7 @@ mod tests {
 
     /// Ten seconds of two processors; the server's CPU is known unless it is `None`.
     #[test]
-    fn whoever_had_most_of_a_full_machine_bounds_it() {
+    fn the_process_with_most_of_a_full_machine_bounds_it() {
         let cases = [
             // server, client, other programs, other virtual machines: processors
             ((Some(1.0), 0.9, 0.0, 0.0), Bound::Server, "server 1.00 processors, client 0.90 of 2"),
@@ -465,7 +466,7 @@ mod tests {
             ((Some(0.6), 0.3, 0.5, 0.6), Bound::Others, "and other virtual machines took 0.60"),
             ((Some(0.1), 0.2, 1.7, 0.0), Bound::Others, "may run on: stop what else runs here"),
             ((Some(0.1), 0.2, 0.0, 1.7), Bound::Others, "another machine, or another hour, tells more"),
-            // Nobody knows whose what is not the client's is, but for what was never here.
+            // All CPU time besides the client's may be the server's, except time that other virtual machines took.
             ((None, 0.3, 1.6, 0.0), Bound::Client, "whose doing that was cannot be told: give --server-pid"),
             ((None, 0.3, 0.5, 1.2), Bound::Others, "other virtual machines took 1.20 of the 2"),
         ];
@@ -491,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_of_one_thread_that_had_its_processor_is_full_whoever_had_the_other() {
+    fn a_server_of_one_thread_that_had_its_processor_is_full_whatever_used_the_other() {
         let one_thread = |audit: &mut Audit| {
             (audit.machine_busy, audit.others) = (1.0, 1.0);
             audit.client = ClientAudit { cpu_seconds: 0.5, ..ClientAudit::default() };

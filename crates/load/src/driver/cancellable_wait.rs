@@ -1,6 +1,6 @@
-//! Waiting for a server that may be silent: for as long as patience lasts, and not at all for who does not want to.
+//! Waiting for a server that may be silent, for at most the timeout; the user can cancel the wait.
 //!
-//! Invariant: whoever is_used looks up every [`LOOK`], whatever it waits for.
+//! Invariant: a cancellable wait looks for a cancellation every [`LOOK`].
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -15,12 +15,12 @@ use crate::progress::FixtureProgress;
 /// How often it looks up from what does not come.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// For what something is waited for, and who may not want to wait for it.
+/// The step of the fixtures that waits; `None` where the wait cannot be cancelled.
 #[derive(Clone, Copy)]
 pub(super) struct CancellableWait<'a>(Option<(FixtureProgress<'a>, FixtureStep)>);
 
 impl<'a> CancellableWait<'a> {
-    /// Ends where nobody waits for the step any more.
+    /// Ends when the user cancels the step.
     pub(super) fn to(fixtures: FixtureProgress<'a>, step: FixtureStep) -> Self {
         Self(Some((fixtures, step)))
     }
@@ -30,7 +30,7 @@ impl<'a> CancellableWait<'a> {
         Self(None)
     }
 
-    /// Fails where nobody waits any more.
+    /// Fails if the user has cancelled the step.
     pub(super) fn check(self) -> Result<(), DriverError> {
         match self.0 {
             Some((fixtures, FixtureStep::Reaching)) => Ok(fixtures.note(FixtureStep::Reaching, 0, 1)?),
@@ -39,7 +39,7 @@ impl<'a> CancellableWait<'a> {
         }
     }
 
-    /// For how long a call may wait, of who has so much patience.
+    /// How long a single call may block, given the remaining timeout.
     pub(super) fn look(self, patience: Duration) -> Duration {
         if self.0.is_some() { patience.min(LOOK) } else { patience }
     }
@@ -50,7 +50,7 @@ impl<'a> CancellableWait<'a> {
         socket.set_write_timeout(Some(patience))
     }
 
-    /// Asks again and again for what is not yet there, until `patience` is over; `None` then.
+    /// Polls with `ask` until it has an answer; `None` after `patience`.
     pub(super) fn until<T>(
         self,
         patience: Duration,

@@ -11,7 +11,7 @@ use crate::target::Scheme;
 /// Why a cell cannot be measured at all.
 #[derive(Debug, Error)]
 pub enum DriverError {
-    /// The protocol has no such thing.
+    /// The protocol does not have this operation.
     #[error(
         "{op} cannot be measured so over {scheme}://: ftp:// has retr, stor and the others, http:// has get"
     )]
@@ -117,13 +117,13 @@ pub enum DriverError {
         /// What there is.
         free: u64,
     },
-    /// Whether they would, nobody says.
+    /// The room on the server is unknown.
     #[error(
         "--dataset-vs-ram: the server does not say how much room it has (AVBL); --server-root DIRECTORY names its folder"
     )]
     UnknownRoom,
-    /// Somebody did not want to wait; so many test files are left.
-    #[error("nobody waited for their removal, and {0} are there")]
+    /// The user cancelled the removal; so many test files are left.
+    #[error("the removal of test files was cancelled; {0} are left")]
     Left(usize),
     /// This machine cannot.
     #[error("this machine: {0}")]
@@ -131,7 +131,7 @@ pub enum DriverError {
 }
 
 impl DriverError {
-    /// Claims that what was asked for cannot be.
+    /// Returns true if what was asked for cannot be.
     pub(crate) fn is_usage(&self) -> bool {
         matches!(
             self,

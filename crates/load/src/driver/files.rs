@@ -11,7 +11,8 @@ use crate::payload::FileId;
 use crate::plan::{Cell, Download, Names, Op};
 use crate::target::Target;
 
-/// Pages that another processor has just put into the cache are kept for a moment, whoever does not need them.
+/// The kernel keeps pages for a moment that another processor has just put into the cache, although they may be
+/// dropped.
 const TRIES: u32 = 50;
 const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 
@@ -56,7 +57,8 @@ impl<'a> Files<'a> {
         self.target.file(&format!("millrace-bench-replay-{bytes}"))
     }
 
-    /// What a user's upload contains. What all write over at once has one content: whoever comes last, it is right.
+    /// The content of a user's upload. A file that all users write at once has one content, so the last writer is
+    /// always right.
     pub(super) fn upload_id(&self, user: u32, serial: u32) -> FileId {
         match self.cell.settings.names {
             Names::One => FileId::upload(0, 0),

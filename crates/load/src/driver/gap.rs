@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-/// What is known of one transfer.
+/// The longest gap within one transfer.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Gap {
     moved_at: Option<Instant>,

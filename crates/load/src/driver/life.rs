@@ -60,12 +60,12 @@ impl Life {
         self.counts = UserTally { number, downloads, uploads, confirmed, ..UserTally::default() };
     }
 
-    /// Claims that it only keeps a session open.
+    /// Returns true if it only keeps a session open.
     pub(super) fn is_idler(&self, context: &WorkerContext<'_>) -> bool {
         self.number >= context.cell.users
     }
 
-    /// Claims that it has begun as many operations as it may.
+    /// Returns true if it has begun as many operations as it may.
     pub(super) fn has_done_all(&self, context: &WorkerContext<'_>) -> bool {
         let most = match context.cell.op {
             Op::Quit => Some(1),
@@ -111,7 +111,7 @@ impl Life {
         }
     }
 
-    /// The wheel looks at it: claims that its patience is over, or asks to be looked at again.
+    /// Called by the timer wheel. Returns true if the timeout has expired; otherwise schedules the next look.
     pub(super) fn is_overdue(
         &mut self,
         is_waiting: bool,

@@ -1,4 +1,4 @@
-//! The door for protocols: whoever can load a server is a [`Driver`].
+//! The drivers: a protocol that the benchmark can load implements [`Driver`].
 //!
 //! A cell runs in phases that all workers enter together ([`Gate`]); the coordinator meets them at each, and looks
 //! at the machine meanwhile.
@@ -28,7 +28,7 @@ use crate::target::{Scheme, Target};
 
 /// The driver for a target: each scheme has its row here.
 ///
-/// `patience` is how long what is not measured may take to be answered.
+/// `patience` is the timeout for answers outside the measurement.
 pub(crate) fn open(target: &Target, address: SocketAddr, patience: Duration) -> Box<dyn Driver> {
     match target.scheme {
         Scheme::Ftp | Scheme::Ftps | Scheme::Ftpes => {

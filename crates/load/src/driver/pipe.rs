@@ -1,5 +1,5 @@
-//! A connection that waits, encrypted or not: what errands of FTP, and whoever looks whether an HTTP server is there,
-//! speak through.
+//! A blocking connection, encrypted or not, for [`BlockingSession`](super::ftp) and for the test whether an HTTP server
+//! answers.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -58,8 +58,8 @@ impl Pipe {
         self.secret.as_ref().is_some_and(|secret| secret.channel.tls().protocol() == Some(protocol))
     }
 
-    /// Says that this was all. It is kept until the server has taken it: to close with unread tickets of TLS 1.3
-    /// would reset the connection, and lose what is on its way.
+    /// Ends the output, and waits until the server has taken it: closing with unread TLS 1.3 tickets would reset the
+    /// connection and lose data in flight.
     pub(super) fn finish(&mut self) -> io::Result<()> {
         if let Some(secret) = &mut self.secret {
             secret.channel.close(&self.socket)?;

@@ -1,4 +1,4 @@
-//! What is encrypted, and how: FTP in TLS (RFC 4217), explicit and implicit, and HTTP in TLS (RFC 9110 section 4.2.2).
+//! Encryption of the load: FTP in TLS (RFC 4217), explicit and implicit, and HTTP in TLS (RFC 9110 section 4.2.2).
 //!
 //! Every session of FTP has tickets of its own, and its data connections resume with them: servers may insist. A user of
 //! HTTP has tickets of its own, and each of its connections resumes with those of the one before.
@@ -25,7 +25,7 @@ pub(super) struct Security {
 }
 
 impl Security {
-    /// `None` where nothing is. Nobody's certificate is checked: the benchmark measures servers of one's own.
+    /// `None` where nothing is encrypted. Certificates are not verified: the benchmark measures the user's own servers.
     pub(super) fn of(target: &Target, settings: &Settings) -> io::Result<Option<Self>> {
         if !target.scheme.is_secure() {
             return Ok(None);
@@ -73,7 +73,7 @@ impl Link {
         Self { socket, channel: None }
     }
 
-    /// What is watched.
+    /// The socket to watch.
     pub(super) fn socket(&self) -> &Socket {
         &self.socket
     }
@@ -83,7 +83,7 @@ impl Link {
         self.channel = Some(channel);
     }
 
-    /// Claims that it must go on with [`Link::handshake`] before anything can be said.
+    /// Returns true if it must go on with [`Link::handshake`] before anything can be said.
     pub(super) fn is_handshaking(&self) -> bool {
         self.channel.as_ref().is_some_and(|channel| channel.tls().is_handshaking())
     }
@@ -93,7 +93,7 @@ impl Link {
         self.channel.as_mut().map_or(Ok(true), |channel| channel.handshake(&self.socket, buffer))
     }
 
-    /// Claims that it goes on with what an earlier connection has agreed on.
+    /// Returns true if it goes on with what an earlier connection has agreed on.
     pub(super) fn is_resumed(&self) -> bool {
         self.channel.as_ref().is_some_and(|channel| channel.tls().is_resumed())
     }
@@ -103,7 +103,7 @@ impl Link {
         self.channel.as_ref().is_some_and(|channel| channel.tls().protocol() == Some(protocol))
     }
 
-    /// What is used, once the handshake is over.
+    /// The cipher suite, after the handshake.
     pub(super) fn suite(&self) -> Option<String> {
         let tls = self.channel.as_ref()?.tls();
         Some(format!("{} {}", tls.version()?, tls.cipher()?))
@@ -141,7 +141,7 @@ impl Link {
         }
     }
 
-    /// Claims that the socket has taken all of that; it is offered the rest.
+    /// Returns true if the socket has taken all of that; it is offered the rest.
     pub(super) fn flush(&mut self) -> io::Result<bool> {
         match self.channel.as_mut().map_or(Ok(()), |channel| channel.flush(&self.socket)) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),

@@ -1,11 +1,11 @@
 //! How a worker hears which of its sockets are ready: by poll, epoll or io_uring, whichever is asked for.
 //!
-//! Invariant: a [`Socket`] that is closed is out of its [`Set`] before anything else is watched or waited for. epoll
-//! sees to that itself; poll would ask about whoever gets the number next, and io_uring would hold the connection
-//! open, so they are told.
+//! Invariant: a [`Socket`] that is closed leaves its [`Set`] before any other is watched or waited for. epoll removes
+//! it by itself. poll would report on the next socket with the same descriptor number, and io_uring would hold the
+//! connection open, so those two are told.
 //!
-//! Some tell once, when a socket becomes ready, and not again while it stays so ([`tells_once`]): who does not take
-//! all there is must come back by itself.
+//! Some selectors are edge-triggered ([`tells_once`]): a caller that does not drain a socket must come back to it by
+//! itself.
 
 use std::cell::RefCell;
 use std::io;
@@ -22,7 +22,7 @@ use crate::selector::Selector;
 
 /// Events taken at a time.
 const EVENTS: usize = 256;
-/// A ring with so many entries has room for twice as many completions; the kernel keeps what is more.
+/// A ring with so many entries has room for twice as many completions; the kernel keeps the excess.
 const ENTRIES: u32 = 4096;
 
 /// A socket of a user.
@@ -49,7 +49,7 @@ impl Drop for Socket {
     }
 }
 
-/// What is waited for at a socket.
+/// The events awaited on a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Interest {
     /// Something to read.
@@ -64,7 +64,7 @@ pub(super) enum Interest {
     Timer,
 }
 
-/// What is ready.
+/// A socket that is ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ready {
     pub(super) token: u64,
@@ -115,7 +115,7 @@ impl Set {
         self.kind.watch_again(what, token, interest)
     }
 
-    /// Adds what is ready; waits until something is, or for so long.
+    /// Adds the sockets that are ready; waits until one is, or until the timeout.
     pub(super) fn wait(&mut self, timeout: Duration, ready: &mut Vec<Ready>) -> io::Result<()> {
         self.forget_closed();
         self.kind.wait(timeout, ready)
@@ -128,7 +128,7 @@ impl Set {
     }
 }
 
-/// Claims that a socket is told of when it becomes ready, and not again while it stays so.
+/// Returns true if a socket is told of when it becomes ready, and not again while it stays so.
 pub(super) fn tells_once(selector: Selector) -> bool {
     matches!(selector, Selector::EpollEt | Selector::IoUring)
 }
@@ -193,7 +193,7 @@ impl Kind for Epoll {
     }
 }
 
-/// What is watched, by the number of its descriptor.
+/// The watched sockets, by descriptor number.
 #[derive(Default)]
 struct Watches(Vec<Option<Watch>>);
 
@@ -201,7 +201,7 @@ struct Watches(Vec<Option<Watch>>);
 struct Watch {
     token: u64,
     interest: Interest,
-    /// Which of all watches it is: what is said of an earlier one is recognised by it.
+    /// Distinguishes the watch from earlier ones of the same descriptor, whose late events are then ignored.
     serial: u32,
 }
 
@@ -289,7 +289,7 @@ impl Kind for Uring {
     fn watch(&mut self, what: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()> {
         let number = what.as_raw_fd();
         self.forget(number);
-        // Half of the numbers, so that none is the ring's own word for nobody.
+        // Half of the numbers, so that none equals the ring's reserved value.
         self.serial = (self.serial + 1) & (u32::MAX >> 1);
         let watch = Watch { token, interest, serial: self.serial };
         self.watches.put(number, watch);
@@ -299,7 +299,7 @@ impl Kind for Uring {
 
     fn forget(&mut self, number: RawFd) {
         if let Some(watch) = self.watches.take(number) {
-            // What cannot be said to the ring now is said to nobody: its set is lost with it.
+            // The error is ignored: the set can no longer be used anyway.
             let _ = self.ring.forget(Self::name(number, &watch));
         }
     }

@@ -13,8 +13,8 @@ use crate::tally::{Live, Tally};
 
 /// A way to load a server.
 pub(crate) trait Driver: Sync {
-    /// Claims that the server is there and lets the account in, asked as the load will ask: half an hour of failures
-    /// would say the same.
+    /// Checks that the server answers and accepts the account, in the same way as the load: otherwise a whole run would
+    /// only report failures.
     fn reach(&self, settings: &Settings, fixtures: FixtureProgress<'_>) -> Result<(), DriverError>;
 
     /// Puts there what the cell needs.
@@ -42,18 +42,18 @@ pub(crate) struct WorkerTask<'a> {
     pub(crate) workers: usize,
     pub(crate) gate: &'a Gate<'a>,
     pub(crate) live: &'a Live,
-    /// Where a death rule holds: what is known of the others' users.
+    /// With a death rule: the state of the users of all workers.
     pub(crate) ramp_state: &'a RampState,
     pub(crate) stop: &'a Stop,
 }
 
 impl WorkerTask<'_> {
-    /// Goes through the phases without doing anything, so that nobody waits in vain.
+    /// Passes through the phases without doing anything, so that the other workers do not block at the gate.
     pub(crate) fn sit_out(&self) {
         self.sit_out_after(0);
     }
 
-    /// The same, of who has met the others so many times already.
+    /// The same for a worker that has already met the others so many times.
     pub(crate) fn sit_out_after(&self, met: usize) {
         for phase in met..PHASES {
             if phase == PHASES - 1 {
@@ -82,7 +82,7 @@ impl WorkerTask<'_> {
     }
 }
 
-/// How often a worker meets the others: nobody has connected, everyone has logged in, the warm-up has ended, the
+/// How often a worker meets the others: no user has connected, all users have logged in, the warm-up has ended, the
 /// coordinator has looked at the machine, the last operation has ended.
 pub(crate) const PHASES: usize = 5;
 
@@ -123,7 +123,7 @@ impl<'a> Gate<'a> {
         self.is_spoilt.store(true, Ordering::Relaxed);
     }
 
-    /// Claims that a worker is lost.
+    /// Returns true if a worker is lost.
     pub(crate) fn is_spoilt(&self) -> bool {
         self.is_spoilt.load(Ordering::Relaxed)
     }

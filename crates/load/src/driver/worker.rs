@@ -34,7 +34,7 @@ use crate::selector::Selector;
 use crate::tally::{Live, Tally, UserTally};
 use crate::target::Target;
 
-/// What is read or made at a time, where bytes are looked at.
+/// The size of reads and writes where bytes are inspected.
 const BUFFER: usize = millrace_net::tls::BUFFER;
 /// The most that the kernel is told to drop at a time: more than any receive buffer.
 const DISCARD: usize = 16 << 20;
@@ -57,16 +57,16 @@ fn token(user: u32, role: Role) -> u64 {
 
 /// One user of a protocol. What it waits for, it has the context watch; what comes of that, it is told.
 pub(super) trait Client: Sized {
-    /// A user who has not connected.
+    /// Makes a user that has not connected.
     fn new(index: u32, number: u32, context: &mut WorkerContext<'_>) -> Self;
 
     /// Connects, and logs in.
     fn connect(&mut self, context: &mut WorkerContext<'_>);
 
-    /// Claims that it can begin an operation.
+    /// Returns true if it can begin an operation.
     fn is_able(&self, context: &WorkerContext<'_>) -> bool;
 
-    /// Claims that it has begun as many operations as it may.
+    /// Returns true if it has begun as many operations as it may.
     fn has_done_all(&self, context: &WorkerContext<'_>) -> bool;
 
     /// Begins an operation that was meant to begin at `intended`.
@@ -108,7 +108,7 @@ pub(super) struct Worker<'a, C> {
     users: Vec<C>,
     context: WorkerContext<'a>,
     ready: Vec<Ready>,
-    /// It was asked to end, and everybody has left.
+    /// The run was asked to end, and every user has left.
     has_stopped: bool,
 }
 
@@ -152,7 +152,7 @@ pub(super) struct WorkerContext<'a> {
     pub(super) until: Instant,
     /// When operations could begin.
     pub(super) opened: Instant,
-    /// At a fixed rate: when operations are meant to begin, and who can.
+    /// At a fixed rate: when operations are due, and which users are free.
     arrivals: Option<Arrivals>,
     free: VecDeque<u32>,
     /// Users who think, or recover from a fault.
@@ -173,7 +173,7 @@ impl<'a, C: Client> Worker<'a, C> {
     pub(super) fn run(mut self) -> Tally {
         let WorkerTask { cell, gate, live, .. } = self.task;
         live.thread.store(rustix::thread::gettid().as_raw_nonzero().get() as u64, Ordering::Relaxed);
-        gate.meet(); // nobody has connected yet
+        gate.meet(); // no user has connected yet
         if cell.op != Op::Login && !cell.grows() {
             self.log_in_all();
         }
@@ -239,7 +239,7 @@ impl<'a, C: Client> Worker<'a, C> {
         (self.context.holds_back, self.context.held_back) = (false, 0);
     }
 
-    /// Lets users begin one after the other, until nobody is born or dies any more.
+    /// Lets users begin one after the other, until no user is born or dies for the quiet time.
     fn grow(&mut self, length: Duration) {
         let (begun, most) = (Instant::now(), self.users.len() as u32);
         self.context.open(begun, begun + length, &self.task);
@@ -456,13 +456,13 @@ impl<'a> WorkerContext<'a> {
         Live::bump(&self.live.bytes, count);
     }
 
-    /// Claims that operations begin at moments of their own.
+    /// Returns true if operations begin at moments of their own.
     pub(super) fn is_paced(&self) -> bool {
         self.arrivals.is_some()
     }
 
-    /// At a fixed rate: this user can begin the next operation. When the time is over, only those who were free by then
-    /// begin what is still due: a rate that is not reached ends with its time.
+    /// At a fixed rate: this user can begin the next operation. After the end of the time, only users that were already
+    /// free begin the operations still due, so that a rate that is not reached ends with its time.
     pub(super) fn offer(&mut self, user: u32) {
         if Instant::now() < self.until {
             self.free.push_back(user);
@@ -513,7 +513,7 @@ impl<'a> WorkerContext<'a> {
         self.set.watch_again(socket.as_fd(), token(user, role), interest)
     }
 
-    /// Claims that a socket which is not emptied is not told of again.
+    /// Returns true if a socket which is not emptied is not told of again.
     pub(super) fn tells_once(&self) -> bool {
         tells_once(self.cell.settings.selector)
     }
@@ -561,7 +561,7 @@ impl<'a> WorkerContext<'a> {
         (until <= now).then(|| self.sleepers.pop().map(|_| user))?
     }
 
-    /// An operation that is meant to begin, and who can.
+    /// The next operation that is due, and the user that begins it.
     fn arrival<C: Client>(&mut self, now: Instant, users: &[C]) -> Option<(u32, Instant)> {
         // One that lost its session since it was offered comes back by itself.
         while let Some(&user) = self.free.front()

@@ -38,7 +38,7 @@ impl Fidelity {
         }
     }
 
-    /// Claims that everything was made, and nearly nothing late: the server was asked what the log says.
+    /// Returns true if everything was made, and nearly nothing late: the server was asked what the log says.
     pub fn is_faithful(&self) -> bool {
         self.transfers == self.logged.transfers && self.failed == 0 && self.late.p99_ms < 100.0
     }

@@ -132,7 +132,7 @@ impl Measured {
     }
 }
 
-/// An upload that is cut off is of whatever got through by then, and so is what is downloaded of it.
+/// An upload that is cut off leaves a partial file, and a download of it is as short.
 fn is_of_any_length(cell: &Cell) -> bool {
     cell.settings.endless && (cell.op == Op::Stor || cell.settings.download == Download::Uploaded)
 }

@@ -70,7 +70,7 @@ pub struct CellReport {
     pub login: Percentiles,
     /// How long all of these took together, as many at once as `connecting` says.
     pub login_seconds: f64,
-    /// Where a user that fails is out: who was left.
+    /// Where a user that fails is out: how many were left.
     pub standing: Option<RampOutcome>,
     /// Of a log that was replayed: how faithfully.
     pub replay: Option<Fidelity>,
@@ -201,37 +201,37 @@ impl CellReport {
         if self.measured.endless { self.mb_per_s } else { self.ops_per_s }
     }
 
-    /// Claims that its operations, rather than its bytes, tell something.
+    /// Returns true if its operations, rather than its bytes, tell something.
     pub fn has_operations(&self) -> bool {
         self.ops > 0 && !self.measured.endless && self.measured.op != "idle"
     }
 
-    /// Claims that it is told in bytes: files are large, or whatever comes is taken.
+    /// Returns true if it is told in bytes: files are large, or whatever comes is taken.
     pub fn is_of_bytes(&self) -> bool {
         self.measured.endless || self.measured.size.is_some_and(|size| size >= LARGE)
     }
 
-    /// Claims that it was over before anybody could see whose limit it showed.
+    /// Returns true if it was too short to show a limit.
     pub fn is_too_short(&self) -> bool {
         is_too_short(&self.audit)
     }
 
-    /// Claims that there is nothing to measure a rate by: no operation ended well, and none moved anything.
+    /// Returns true if there is nothing to measure a rate by: no operation ended well, and none moved anything.
     pub fn is_empty(&self) -> bool {
         self.ops == 0 && self.bytes == 0
     }
 
-    /// Claims that something was asked for, and nothing ended well.
+    /// Returns true if something was asked for, and nothing ended well.
     pub fn is_barren(&self) -> bool {
         self.held().unwrap_or(self.ops) == 0 && self.failures() > 0
     }
 
-    /// Claims that the server let operations or logins fail. Where users die of that, it is what the figure is about.
+    /// Returns true if the server let operations or logins fail. Where users die of that, it is what the figure is about.
     pub fn has_failures(&self) -> bool {
         self.standing.is_none() && self.faults.of_server() + self.login_faults.of_server() > 0
     }
 
-    /// Claims that it is not of what was asked for: a fixed rate was not reached, or a log not followed. Its latencies are
+    /// Returns true if it is not of what was asked for: a fixed rate was not reached, or a log not followed. Its latencies are
     /// those of another load.
     pub fn misses_its_load(&self) -> bool {
         is_behind(self.faults.of(Fault::Missed), self.ops)
@@ -251,13 +251,13 @@ impl CellReport {
 }
 
 impl CellReport {
-    /// Claims that sessions were held, and the server's memory shows nothing of them.
+    /// Returns true if sessions were held, and the server's memory shows nothing of them.
     pub fn hides_its_memory(&self) -> bool {
         self.measured.op == "idle" && self.audit.server.is_some() && self.pss_kib_per_session.is_none()
     }
 }
 
-/// Whom the server had to serve: where a death ends the growth, those who never began got nothing of anybody.
+/// The users that the server had to serve: where a death ends the growth, those that never began are left out.
 fn served(tally: &Tally) -> Cow<'_, [UserTally]> {
     match &tally.standing {
         Some(_) => tally.users.iter().filter(|user| user.began.is_some()).cloned().collect(),

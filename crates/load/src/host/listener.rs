@@ -1,7 +1,7 @@
 //! Who listens where: whether the process that `--server-pid` names is the server at all.
 //!
-//! Invariant: a process is called a stranger only where that is certain. Another network namespace, descriptors that may
-//! not be looked at, a socket that nobody lists: then nothing is said.
+//! Invariant: a process is called a stranger only where that is certain. In doubt (another network namespace,
+//! unreadable descriptors, a socket that is not listed) the result is `None`.
 
 use std::collections::HashSet;
 use std::fs;
@@ -10,8 +10,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::process::{Tree, numbers};
 
-/// Says that neither a process nor any that descends from it listens there, and who does, or that this client is one of
-/// them; `None` where all is well, or nobody knows.
+/// Names the process that listens there, if it is neither `root`, nor a descendant of it, or says that it is this
+/// client; `None` where all is well or unknown.
 pub(crate) fn stranger(root: i32, address: SocketAddr) -> Option<String> {
     let (tree, own) = (Tree::of(root)?.pids(), std::process::id() as i32);
     if root != own && tree.contains(&own) {
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(listeners(&[other.id() as i32]), 0, "cat has a pipe");
         let gone = listener.local_addr().unwrap();
         drop(listener);
-        assert_eq!(stranger_at(gone), None, "nobody listens there");
+        assert_eq!(stranger_at(gone), None, "no process listens there");
         assert_eq!(stranger(i32::MAX, gone), None);
         // It may be out of sight, beyond a container.
         let parent = std::os::unix::process::parent_id() as i32;

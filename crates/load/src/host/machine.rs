@@ -51,7 +51,7 @@ impl Processor {
     }
 }
 
-/// The processors that these processes may run on, by number: empty where nobody says.
+/// The processors that these processes may run on, by number: empty where unknown.
 pub(crate) fn reach(pids: impl IntoIterator<Item = i32>) -> Vec<usize> {
     let status = |pid: i32| std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let mut all: Vec<usize> = pids.into_iter().flat_map(|pid| allowed(&status(pid))).collect();

@@ -145,7 +145,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const MEMORY_GLANCES: u32 = 10;
 
 impl Watch {
-    /// Nobody has connected yet.
+    /// The state before any user connects.
     pub(crate) fn new(server_pid: Option<i32>) -> Self {
         Self {
             server_pid,

@@ -102,7 +102,7 @@ fn own_cpu(pid: i32) -> Duration {
         .map_or(Duration::ZERO, Duration::from)
 }
 
-/// What is needed of `/proc/PID/stat`.
+/// The fields needed of `/proc/PID/stat`.
 struct Stat {
     parent: i32,
     children_ticks: u32,

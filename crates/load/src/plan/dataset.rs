@@ -17,7 +17,7 @@ pub struct Dataset {
     pub memory: u64,
 }
 
-/// More is made by nobody who waits for it.
+/// Making more would take too long.
 pub(crate) const MOST_FILES: u64 = 1_000_000;
 
 impl Dataset {

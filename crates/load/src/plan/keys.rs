@@ -237,13 +237,13 @@ pub const KEYS: [Key; 54] = [
     Key {
         name: "on-death",
         value: "off|drop-out|stop-growth",
-        help: "users begin one after the other, and whoever fails is out; a death may end the growth",
+        help: "users begin one after the other, and a user that fails is out; a death may end the growth",
         set: |s, t| put(&mut s.on_death, value::one_of(&DEATHS, t)),
     },
     Key {
         name: "quiet",
         value: "TIME",
-        help: "with a death rule: it is over when nobody was born or died for so long",
+        help: "with a death rule: the run ends when no user logged in or died for so long",
         set: |s, t| put(&mut s.quiet, value::duration(t).map(|time| time.max(SHORTEST))),
     },
     Key {

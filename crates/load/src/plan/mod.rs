@@ -1,4 +1,4 @@
-//! What is to be measured: a target, and steps of settings, each of which is a few cells.
+//! The plan of a run: a target, and steps of settings, each of which is a few cells.
 //!
 //! Flags and presets are said in the same words ([`KEYS`]); a [`Plan`] is what they mean together. A [`Cell`]
 //! is one figure: an operation of one size, by so many users, in one mode.
@@ -67,7 +67,7 @@ pub enum PlanError {
     NoForm(&'static str),
 }
 
-/// What is to be measured.
+/// The plan of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     /// The server.
@@ -95,10 +95,10 @@ pub struct Plan {
     pub helper: Option<PathBuf>,
 }
 
-/// Flags that say what is measured: without a preset's name they make a plan of their own.
+/// Flags that select the load: without a preset's name they make a plan of their own.
 const CHOOSING: [&str; 4] = ["ops", "size", "file", "replay"];
 
-/// Claims that the flags make a plan of their own.
+/// Returns true if the flags make a plan of their own.
 pub(crate) fn is_chosen(flags: &[(&str, &str)]) -> bool {
     flags.iter().any(|(name, _)| CHOOSING.contains(name))
 }
@@ -252,13 +252,13 @@ impl Cell {
         self.settings.chaos.as_ref().map_or(0, |chaos| chaos.users(self.users))
     }
 
-    /// Claims that users begin one after the other, and may die.
+    /// Returns true if users begin one after the other, and may die.
     pub fn grows(&self) -> bool {
         self.settings.on_death != OnDeath::Off
     }
 
-    /// How long it is loaded before that counts. Who begins one after the other, or all at once, and who does
-    /// something only once has no warm-up.
+    /// The warm-up: load that does not count. A load whose users begin one after the other, or all at once, or act only
+    /// once, has none.
     pub fn warm_up(&self) -> Duration {
         let once = matches!(self.op, Op::Quit | Op::Replay)
             || self.settings.barrier

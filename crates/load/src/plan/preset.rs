@@ -10,10 +10,9 @@
 //!
 //! `notes` and `[[table]]` are what the document says that a preset reproduces: see `published`.
 //!
-//! A preset has two forms: corrected, and as its document was published, where what is in the table
-//! `as-published` overrides. Either can be `quick`, for a test in well under a minute. Both tables may stand at
-//! the top, for every step, or in a step; and `only = "corrected"` or `"as-published"` leaves a step out of the
-//! other form.
+//! A preset has two forms: corrected, and as published, where the table `as-published` overrides the settings. Either
+//! can be `quick`, for a test in well under a minute. Both tables may stand at the top, for every step, or in a step;
+//! and `only = "corrected"` or `"as-published"` leaves a step out of the other form.
 //!
 //! An unknown key is an error that names the file and the line.
 
@@ -69,7 +68,7 @@ impl Form {
     }
 }
 
-/// What is said of a form rather than of a setting.
+/// Keys about a form rather than a setting.
 const ABOUT_FORMS: [&str; 3] = ["as-published", "quick", "only"];
 
 /// A plan without a target.
@@ -93,7 +92,7 @@ pub struct Preset {
     pub as_published: bool,
 }
 
-/// The plan of who says by flags what is to be measured.
+/// The plan of a run without a preset.
 const OF_FLAGS: &str = "summary = 'what the flags say'
 [quick]
 users = 10
@@ -244,7 +243,7 @@ impl Source<'_> {
         settings.set(name, &words).map_err(|wrong| self.error(key.span().start, format!("{name}: {wrong}")))
     }
 
-    /// A value as a flag would have it: what is a list in TOML has commas there.
+    /// A value in the form of a flag: a TOML list becomes a list with commas.
     fn words(&self, value: &Spanned<DeValue<'_>>) -> Result<String, PlanError> {
         Ok(match value.get_ref() {
             DeValue::String(text) => text.to_string(),

@@ -141,7 +141,7 @@ pub struct Line {
 }
 
 impl Published {
-    /// Claims that every row has as many numbers as there are columns.
+    /// Returns true if every row has as many numbers as there are columns.
     pub(super) fn is_complete(&self) -> bool {
         self.row.iter().all(|row| row.published.len() == self.column.len())
     }

@@ -50,7 +50,7 @@ pub struct Logged {
     pub most_at_once: u32,
     /// The mean of how long they took, in seconds.
     pub mean_seconds: f64,
-    /// Lines that are neither: deletions, and what is no line of a transfer log.
+    /// Lines that are neither: deletions, and lines that are not of a transfer log.
     pub skipped: u64,
 }
 
@@ -220,7 +220,7 @@ fn timed<'a>(entries: &[Entry<'a>]) -> Vec<(Job, (&'a str, &'a str))> {
     jobs.into_iter().map(job).collect()
 }
 
-/// Gives each transfer to a user of its client who is free, or to a new one.
+/// Gives each transfer to a free user of its client, or to a new one.
 fn users(jobs: Vec<(Job, (&str, &str))>) -> Vec<Vec<Job>> {
     let mut users: Vec<Vec<Job>> = Vec::new();
     let mut of_client: HashMap<(&str, &str), Vec<usize>> = HashMap::new();

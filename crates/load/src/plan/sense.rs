@@ -23,7 +23,8 @@ const SAID_BY_A_LOG: [&str; 14] = [
 /// Only requests have this.
 const OF_HTTP: [&str; 5] = ["http", "http2", "keep-alive", "raw-target", "cgi"];
 
-/// A flag that does something only beside something else: claims that a step is_used it, and what to say where none does.
+/// A flag that has an effect only together with another setting: `is_used` returns true for a step that uses it, and
+/// `wrong` is the error where no step does.
 struct Needs {
     flags: &'static [&'static str],
     is_used: fn(&Settings) -> bool,
@@ -65,7 +66,7 @@ const NEEDS: [Needs; 6] = [
     },
 ];
 
-/// Whether the flags make sense together; `has_preset`: beside a preset that somebody named.
+/// Checks that the flags make sense together; `has_preset`: the user named a preset.
 pub(super) fn check(plan: &Plan, has_preset: bool, flags: &[(&str, &str)]) -> Result<(), PlanError> {
     let is_over_http = plan.target.scheme.is_http();
     let said = |names: &[&str]| flags.iter().map(|flag| flag.0).find(|name| names.contains(name));
@@ -104,13 +105,13 @@ pub(super) fn check(plan: &Plan, has_preset: bool, flags: &[(&str, &str)]) -> Re
     }
 }
 
-/// Claims that it downloads what was there before.
+/// Returns true if it downloads what was there before.
 fn is_of_own_file(step: &Settings) -> bool {
     step.downloads_own_file() && step.ops.contains(&Op::Retr)
 }
 
 impl Settings {
-    /// Claims that its downloads are of a file that is not made for the test, and may be of any size.
+    /// Returns true if its downloads are of a file that is not made for the test, and may be of any size.
     pub(super) fn downloads_own_file(&self) -> bool {
         self.file.is_some() && self.download == Download::Made
     }

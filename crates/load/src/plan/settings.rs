@@ -87,7 +87,7 @@ impl PartialEq for Said {
 }
 
 impl Settings {
-    /// Where a log says what is to be done, it also says by how many users and for how long.
+    /// A replayed log also determines the number of users and the duration.
     pub(super) fn follow_script(&mut self) -> Result<(), String> {
         /// The last transfer begins before the end.
         const AFTER_THE_LAST: Duration = Duration::from_secs(1);
@@ -173,7 +173,7 @@ impl Default for Settings {
             ports: Vec::new(),
             threads: 1,
             selector: Selector::Epoll,
-            // A server's backlog is not what is measured.
+            // The server's backlog is not the subject of the measurement.
             connecting: 32,
             idlers: 0,
             read_rate: None,

@@ -50,12 +50,12 @@ pub const OPS: [(&str, Op); 11] = [
 ];
 
 impl Op {
-    /// Claims that it uses a data connection.
+    /// Returns true if it uses a data connection.
     pub fn has_data(self) -> bool {
         !matches!(self, Self::Login | Self::Noop | Self::Idle | Self::Quit | Self::Get)
     }
 
-    /// Claims that it has a size.
+    /// Returns true if it has a size.
     pub fn has_size(self) -> bool {
         matches!(self, Self::Retr | Self::Stor)
     }
@@ -141,7 +141,7 @@ pub enum Names {
 pub(super) const NAMES: [(&str, Names); 3] =
     [("same", Names::Same), ("fresh", Names::Fresh), ("one", Names::One)];
 
-/// What is downloaded.
+/// The file to download.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Download {
     /// Test files of the cell's size.
@@ -173,7 +173,7 @@ pub enum OnDeath {
     Off,
     /// It is out; all others begin nevertheless (dkftpbench 0.4 and 0.7).
     DropOut,
-    /// It is out, and nobody begins any more (dkftpbench from 2001 on).
+    /// It is out, and no further user begins (dkftpbench from 2001 on).
     StopGrowth,
 }
 

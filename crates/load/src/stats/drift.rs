@@ -87,7 +87,7 @@ fn slope(readings: &[f64]) -> f64 {
     median(&pairs.collect::<Vec<_>>()).unwrap_or(0.0)
 }
 
-/// Claims that few random orders of the readings have as steep a slope.
+/// Returns true if few random orders of the readings have as steep a slope.
 fn is_significant(readings: &[f64], slope_seen: f64, seed: u64) -> bool {
     let (mut random, mut order) = (Random::new(seed), readings.to_vec());
     let as_steep = (0..ORDERS).filter(|_| {

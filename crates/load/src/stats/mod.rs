@@ -104,7 +104,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Claims that a value lies in it.
+    /// Returns true if a value lies in it.
     pub fn holds(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }
@@ -122,7 +122,7 @@ pub enum Difference {
     Higher,
     /// The second is lower.
     Lower,
-    /// They are the same, but for what nobody cares about.
+    /// They are equal, apart from a negligible difference.
     Same,
     /// There may be one: the figures vary too much to tell.
     Unclear,

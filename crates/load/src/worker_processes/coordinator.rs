@@ -17,7 +17,7 @@ pub(crate) fn work(task: &WorkerTask<'_>, program: &Path, order: &Order) -> Resu
     if result.is_err() {
         task.gate.spoil();
     }
-    // Whatever became of it, nobody waits in vain.
+    // In any case the other workers must not block at the gate.
     task.sit_out_after(coordinator.met);
     result
 }

@@ -10,13 +10,13 @@
 //!                                      <-----    live: counts, ten times a second and before each meeting
 //!   meets the others                   <-----    here: it has come to the gate
 //!   go                                 ----->    goes on
-//!   stop: somebody does not wait       ----->    ends, with what it has
+//!   stop: the run was cancelled        ----->    ends, and reports what it has
 //!   snapshot: who lives elsewhere        ----->    where a death rule holds
 //!                                      <-----    tally, or why there is none
 //! ```
 //!
-//! A worker whose coordinator has gone reads the end of its input, stops, and is gone, too. What is sent is not written
-//! anywhere: the password is in no command line.
+//! A worker process whose coordinator has ended reads the end of its input, stops, and ends, too. The order is sent
+//! through a pipe, so that the password is in no command line.
 
 mod coordinator;
 mod worker;

@@ -57,7 +57,7 @@ pub fn serve(input: impl Read + Send + 'static, output: impl Write + Send) -> io
 /// By what the worker is asked to end.
 static STOP: Stop = Stop::new();
 
-/// Hears the coordinator: one who has gone does not wait for anything any more.
+/// Reads the coordinator's messages. When the coordinator has ended, it cancels every wait.
 fn listen(input: impl BufRead, release: &Sender<()>, ramp_state: &RampState, own: usize) {
     for said in input.lines().map_while(Result::ok) {
         match serde_json::from_str(&said) {
@@ -92,7 +92,7 @@ impl<W: Write> Door<'_, W> {
 impl<W: Write + Send> Meeting for Door<'_, W> {
     fn meet(&self) {
         let said = self.say(&self.live()).and_then(|()| self.say(&Report::Here));
-        // A coordinator who has gone releases nobody, and then there is nothing to wait for.
+        // A coordinator that has ended does not answer any more, so there is nothing to wait for.
         if said.is_ok() {
             let _ = self.released.lock().unwrap_or_else(PoisonError::into_inner).recv();
         }

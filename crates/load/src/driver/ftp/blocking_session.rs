@@ -1,4 +1,4 @@
-//! One blocking session for what is not measured: making, checking and removing test files, and misbehaving.
+//! A blocking session for work that is not measured: making, checking and removing test files, and misbehaving.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -33,7 +33,7 @@ pub(super) struct BlockingSession<'a> {
     chunk: Vec<u8>,
     /// The lines of the last reply that was a success.
     answer: Vec<u8>,
-    /// Who may not want to wait for it.
+    /// How the user can cancel it.
     wait: CancellableWait<'a>,
 }
 
@@ -235,7 +235,7 @@ impl<'a> BlockingSession<'a> {
         self.send(&out)
     }
 
-    /// Aborts the transfer under way; `drain` takes what is left of its data.
+    /// Aborts the transfer under way; `drain` reads the rest of its data.
     pub(super) fn abort(&mut self, drain: impl FnOnce()) -> Result<(), DriverError> {
         let mut out = Vec::new();
         self.session.abort(&mut out);

@@ -42,7 +42,7 @@ const CHECKED: usize = 1000;
 const ROGUE_DOWNLOAD: &str = "millrace-bench-chaos";
 const ROGUE_UPLOAD: &str = "millrace-bench-chaos-upload";
 
-/// What is said once the control connection is encrypted, where it is, and the user logged in.
+/// The commands between the login, or the TLS handshake before it, and the first transfer.
 fn setup(security: Option<&Security>) -> &'static [[&'static [u8]; 2]] {
     const TYPE: [&[u8]; 2] = [b"TYPE", b"I"];
     const PBSZ: [&[u8]; 2] = [b"PBSZ", b"0"];
@@ -71,7 +71,7 @@ impl FtpDriver {
         Files::new(&self.target, cell)
     }
 
-    /// A session that nobody has to wait for who does not want to.
+    /// Opens a session whose waits the user can cancel.
     fn open_session<'a>(
         &self,
         fixtures: FixtureProgress<'a>,

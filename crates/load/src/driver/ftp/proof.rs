@@ -10,7 +10,7 @@ use crate::driver::error::DriverError;
 use crate::fault::Fault;
 use crate::payload::{FileId, Flaw, Payload, READING_BACK};
 
-/// What is asked of the server.
+/// The command that asks for a hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Means {
     /// `HASH` (draft-bryan-ftpext-hash) by this algorithm.
@@ -40,7 +40,7 @@ impl Means {
         };
         let lines: Vec<Vec<String>> = features.lines().map(words).collect();
         let line = |verb: &str| lines.iter().find(|words| words.first().is_some_and(|word| word == verb));
-        // ` HASH SHA-256*;SHA-512;MD5`: the star is behind what is chosen.
+        // ` HASH SHA-256*;SHA-512;MD5`: the star follows the selected algorithm.
         let known = |word: &String| Algorithm::parse(word.trim_end_matches('*').as_bytes());
         let algorithms: Vec<_> = line("HASH").into_iter().flatten().skip(1).filter_map(known).collect();
         let hash = PREFERRED.into_iter().find(|algorithm| algorithms.contains(algorithm)).map(Self::Hash);

@@ -141,7 +141,7 @@ fn connect_to_nowhere(place: Place<'_>, deeds: &Deeds) -> Result<(), DriverError
     Ok(())
 }
 
-/// A listener whose queue is full: the kernel drops every further SYN, and whoever connects waits in vain.
+/// A listener whose queue is full: the kernel drops every further SYN, so that a connection attempt never completes.
 struct Hole {
     address: SocketAddr,
     _listener: TcpListener,
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hole_answers_nobody() {
+    fn a_hole_never_answers() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let control = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let hole = Hole::dig(&control).unwrap();

@@ -171,7 +171,7 @@ impl Transfer {
         transfer
     }
 
-    /// Which file it is about, and what is to be in it.
+    /// Chooses the file of the next transfer, and its content.
     fn choose_file(&mut self, job: Option<Job>, counts: &mut UserTally, context: &WorkerContext<'_>) {
         let (cell, files) = (context.cell, context.files);
         match (self.op, job) {
@@ -308,7 +308,7 @@ impl Transfer {
         Next::Wait
     }
 
-    /// Claims that bytes may move although no event says so.
+    /// Returns true if bytes may move although no event says so.
     pub(super) fn is_worth_a_look(&self) -> bool {
         !self.is_watched && self.data.is_some() && matches!(self.stage, Stage::Opened | Stage::Confirmed(_))
     }

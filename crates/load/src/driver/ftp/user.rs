@@ -58,7 +58,7 @@ enum State {
     /// The handshake is under way, or `AUTH TLS` was sent.
     Securing,
     LoggingIn,
-    /// What is left to be said after the login.
+    /// The commands that remain after the login.
     SettingUp(&'static [[&'static [u8]; 2]]),
     Free,
     Transferring(Transfer),
@@ -297,7 +297,7 @@ impl User {
         self.look_for_data(context);
     }
 
-    /// Takes what has come; claims that there may be more.
+    /// Reads what has arrived. Returns true if there may be more.
     fn hear(&mut self, context: &mut WorkerContext<'_>) -> bool {
         let Some(control) = &mut self.control else { return false };
         if control.is_handshaking() {
@@ -570,7 +570,7 @@ impl User {
         if pause.is_zero() { self.settle(now, context) } else { context.sleep(self.life.index, now + pause) }
     }
 
-    /// Sends what is to be said. A lost connection shows at the next read.
+    /// Sends the pending output. A lost connection shows at the next read.
     fn send(&mut self, context: &mut WorkerContext<'_>) {
         if let Some(control) = &mut self.control
             && !context.out.is_empty()

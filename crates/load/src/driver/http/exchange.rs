@@ -1,4 +1,4 @@
-//! A connection of HTTP and the response that is awaited on it: what is to be written, what the benchmark counts, and what it keeps of
+//! An HTTP connection and the response awaited on it: the pending output, the benchmark's counts, and what it keeps of
 //! the response's head.
 
 use std::sync::Arc;
@@ -67,7 +67,7 @@ struct Response {
 enum Protocol {
     Http1 {
         connection: ClientConnection,
-        /// What is sent, and how much of it is written.
+        /// The request, and how much of it is written.
         request: Option<Arc<Request>>,
         written: usize,
     },
@@ -78,7 +78,7 @@ enum Protocol {
 struct Http2 {
     client: h2::Client,
     stream: u32,
-    /// What is to be sent, and how much of it is written.
+    /// The pending output, and how much of it is written.
     out: Vec<u8>,
     written: usize,
     /// Bytes that came since the last ones that are a response's.
@@ -121,7 +121,7 @@ impl Exchange {
         }
     }
 
-    /// What is to be written to the server.
+    /// The output pending for the server.
     pub(super) fn output(&self) -> &[u8] {
         match &self.protocol {
             Protocol::Http1 { request: Some(request), written, .. } => match &**request {
@@ -240,7 +240,7 @@ impl Response {
         Ok(())
     }
 
-    /// Keeps what is of interest in a head.
+    /// Keeps the fields of a head that matter to the benchmark.
     fn keep<'f>(&mut self, status: u16, get: impl Fn(&str) -> Option<&'f [u8]>) {
         let of_file = OF_FILES.into_iter().find(|name| get(name).is_some());
         self.head = Some(Head { status, of_file });

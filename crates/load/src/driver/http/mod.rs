@@ -1,7 +1,8 @@
 //! HTTP/1.0, 1.1 and 2, in clear or in TLS: loads a server with users who get one document again and again.
 //!
-//! [`user`] is one user and its connection, [`exchange`] what is said on it, [`request`] what is asked for. A document is
-//! counted, not looked at: it has failed when its status is no success or its length is not the first one's.
+//! [`user`] is one user and its connection, [`exchange`] its requests and responses, [`request`] the bytes of a
+//! request. The content of a document is not checked: a request fails when its status is not a success, or when its
+//! length differs from the first document's.
 
 mod exchange;
 pub(super) mod request;
@@ -98,7 +99,7 @@ impl HttpDriver {
         Ok(())
     }
 
-    /// Claims that a program is known to answer what such a load asks for.
+    /// Returns true if a program is known to answer what such a load asks for.
     fn is_program(&self, settings: &Settings) -> bool {
         let known = self.program.lock().unwrap_or_else(PoisonError::into_inner);
         known.as_ref() == Some(&settings.raw_target)

@@ -7,7 +7,7 @@ use millrace_http::{Version, base64};
 use crate::plan::{HttpVersion, Settings};
 use crate::target::Target;
 
-/// What is sent for one request.
+/// The bytes of one request.
 #[derive(Debug)]
 pub(crate) enum Request {
     /// The head.

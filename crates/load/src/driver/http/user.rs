@@ -72,13 +72,13 @@ enum State {
 enum Taken {
     /// Bytes, or none where these were TLS's own; there may be more.
     Bytes,
-    /// The same, and the end of the stream; `is_cut`: which nobody has announced, though TLS has a word for it.
+    /// The data before the end of the stream; `is_cut`: the stream ended without a close_notify.
     End { is_cut: bool },
-    /// What is no HTTP.
+    /// The bytes are not HTTP.
     Broken(ExchangeError),
 }
 
-/// Takes what has come in clear; of a body nobody looks at the bytes.
+/// Takes what has arrived in clear; a body's bytes are not inspected.
 fn take_plain(link: &Link, exchange: &mut Exchange, context: &mut WorkerContext<'_>) -> io::Result<Taken> {
     let certain = exchange.certain();
     let count = if certain > 0 {
@@ -332,7 +332,7 @@ impl User {
         }
     }
 
-    /// Claims that what comes is a response, or the end.
+    /// Returns true if what comes is a response, or the end.
     fn listens(&self) -> bool {
         matches!(self.state, State::Waiting | State::Kept) && self.has_asked
     }
@@ -357,7 +357,7 @@ impl User {
         }
     }
 
-    /// Claims that there may be more.
+    /// Returns true if there may be more.
     fn read(&mut self, context: &mut WorkerContext<'_>) -> bool {
         let was_fresh = self.exchange.is_fresh();
         let end = match self.take(context) {

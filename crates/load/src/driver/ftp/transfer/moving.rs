@@ -23,7 +23,7 @@ const ROUNDS: usize = 8;
 pub(super) enum Flow {
     /// There will be another event.
     Rests,
-    /// The end of the stream, or of what is to be sent.
+    /// The end of the stream, or of the data to send.
     Ended,
     /// The time of an endless transfer is over.
     Cut,
@@ -125,7 +125,7 @@ impl Transfer {
                 return Ok(Flow::Ended);
             }
         }
-        // Others have their turn; a socket that is watched for good tells of what is left, or is come back to.
+        // Lets other users continue; a permanently watched socket reports the rest, or the caller returns to it.
         if self.is_watched && self.throttle.is_none() {
             if context.tells_once() {
                 context.sleep_within(self.user, Instant::now());
@@ -156,7 +156,7 @@ impl Transfer {
         if count > 0 {
             self.count_received(count, context);
         }
-        // Some servers end without a farewell: what is missing shows in the size.
+        // Some servers end without close_notify: the size shows what is missing.
         Ok(!matches!(heard, Heard::Bytes { .. }))
     }
 
