@@ -1,4 +1,4 @@
-//! The benchmark's laboratory: what is done with the figures that [`millrace_load`] takes.
+//! The benchmark's laboratory: evaluates the figures that [`millrace_load`] measures.
 //!
 //! - [`run`] runs a plan and makes a [`report`] of it; [`html`] has the same as a page.
 //! - [`gate`] judges a report by thresholds or against a baseline.

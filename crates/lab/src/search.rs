@@ -1,4 +1,4 @@
-//! The capacity search: the most users with whom a load still goes well.
+//! The capacity search: the most users that a load supports without failing its criteria.
 //!
 //! It doubles until it does not, halves the gap to within 1 %, and then asks three more times, and once for long: an
 //! answer that does not stand up is lowered, and the report says so. At last it loads the server beyond the answer and
@@ -36,7 +36,7 @@ const BEYOND: f64 = 1.25;
 pub struct Criterion {
     /// users are at least at this share of the pace that one user has alone, on average and each but
     pub pace: f64,
-    /// this share of them, of whom no more get less than half of the median.
+    /// this share of them, of which no more get less than half of the median.
     pub starved: f64,
 }
 
@@ -103,15 +103,15 @@ pub struct Capacity {
     pub began: u64,
     /// The client's machine.
     pub machine: Machine,
-    /// The most users with whom it went well, each time; 0 for none.
+    /// The most users that passed, each time; 0 if none did.
     pub users: u32,
     /// It is all that was asked for, and there may be more.
     pub is_open: bool,
-    /// Where nobody named a number: what of this client's own kept it from asking for more.
+    /// Where the number of users was not given: the client's own limit that stopped the growth.
     pub ceiling: Option<String>,
     /// An answer did not stand up and had to be lowered.
     pub is_shaky: bool,
-    /// Whether the answer held right after a load beyond it; nobody knows where none was found.
+    /// Whether the answer held right after a load beyond it; `None` where no such load was found.
     pub recovers: Option<bool>,
     /// Whether the search came to its end; what it had found until then holds.
     pub ending: Ending,
@@ -124,12 +124,12 @@ pub struct Capacity {
 }
 
 impl Capacity {
-    /// Claims that users logged in and did nothing.
+    /// Returns true if users logged in and did nothing.
     pub fn is_of_idle_users(&self) -> bool {
         self.what == "idle"
     }
 
-    /// Claims that what ended the search was this client's machine, or what else ran on it: then the server may hold more.
+    /// Returns true if what ended the search was this client's machine, or what else ran on it: then the server may hold more.
     pub fn is_of_this_client(&self) -> bool {
         let failed = self.trials.iter().filter(|trial| trial.objection.is_some() && trial.users > self.users);
         let nearest = failed.min_by_key(|trial| trial.users);
@@ -243,8 +243,8 @@ impl Criterion {
     /// Why a load did not go well.
     fn objection(&self, cell: &CellReport, planned: f64, alone: Option<f64>) -> Option<String> {
         let users = cell.measured.users;
-        // Where whoever fails is out, the question is who was left: users begin one after the other, and go at the
-        // pace that they are given.
+        // Where a user that fails is out, the question is how many are left: users begin one after the other, and keep
+        // the given pace.
         if let Some(standing) = &cell.standing {
             let left = standing.left;
             return match &standing.first_death {
@@ -280,8 +280,8 @@ impl Criterion {
 }
 
 impl Criterion {
-    /// The pace of the fastest of those who may be slow, where users are told apart. One operation more than it ended is
-    /// its due: it was busy with that when the time was over.
+    /// The pace of the fastest user among those that may be slow, where users are counted separately. The operation
+    /// under way at the end counts, too.
     fn slow(&self, cell: &CellReport, pace: f64, planned: f64) -> Option<f64> {
         let goodput = cell.fairness.goodput.as_ref().filter(|_| self.starved < 1.0)?;
         let share = goodput.slowest_hundredth.filter(|_| goodput.mean > 0.0)? / goodput.mean;
@@ -367,7 +367,7 @@ impl Course {
                 self.bad = self.good;
                 let steps = 1 << self.lowered.saturating_sub(2).min(10);
                 self.good = ((f64::from(users) * LOWER.powi(steps)) as u32).min(users - 1);
-                // What is lowered is confirmed, not approached again.
+                // A lowered value is confirmed, not approached again.
                 self.bad = self.bad.min(self.good + 1);
             }
         }

@@ -53,7 +53,7 @@ fn the_quick_form_of_every_preset_runs_without_a_fault() {
 fn run_quickly(name: &str) {
     let report = measure(name, false);
     for cell in &report.cells {
-        // Users who are too slow and drop out are a result; on a machine that others fill there may be some.
+        // Users that are too slow and drop out are a result; on a busy machine there may be some.
         let faults = cell.faults.count() - cell.faults.of(Fault::TooSlow);
         assert_eq!(faults + cell.login_faults.count(), 0, "{name}: {:?}", cell.faults);
     }
@@ -117,7 +117,7 @@ fn every_table_gets_a_number() {
             }
             if name.starts_with("iitk") {
                 assert!(table.title.ends_with("; cache created"), "{}", table.title);
-                // The rate, the skew and the sync ratio of whoever downloads the same file, by users.
+                // The rate, the skew and the sync ratio of users that download the same file, by users.
                 let of_same = table.rows.iter().filter(|row| row.name.to_lowercase().contains("same"));
                 let of_same: Vec<_> = of_same.collect();
                 let known = |row: &&millrace_lab::report::table::Row| {

@@ -237,7 +237,7 @@ fn answer(socket: &TcpStream, channel: &mut Channel, says_farewell: bool) -> std
     if says_farewell { channel.close(socket) } else { Ok(()) }
 }
 
-/// RFC 9112 section 9.8: without a word of TLS that this is the end, it may be somebody else's doing.
+/// RFC 9112 section 9.8: where the connection ends without a close_notify, an attacker may have cut it.
 #[test]
 fn what_ends_with_its_connection_is_whole_only_where_tls_says_so() {
     for (says_farewell, whole) in [(true, 8), (false, 0)] {

@@ -17,7 +17,7 @@ use super::metric::{GateMetric, METRICS};
 use crate::report::Report;
 use millrace_load::stats::{Confidence, Difference, Interval, unpaired};
 
-/// What is compared. `mb` says what `ops` says, and most latencies what `p50` and `p99` do.
+/// The compared metrics. `mb` says what `ops` says, and most latencies what `p50` and `p99` do.
 const COMPARED: [&str; 6] = ["ops", "p50", "p99", "server-us", "memory", "errors"];
 
 /// Repetitions of the same server, minutes apart on a shared virtual machine, differ by as much without a reason.
@@ -56,7 +56,7 @@ pub struct BaselineComparison {
 pub enum Says {
     /// Today's is better.
     Better,
-    /// There is no difference that anybody would care about.
+    /// The difference is too small to matter.
     Same,
     /// Today's is worse.
     Worse,

@@ -70,7 +70,7 @@ impl<'a> Figure<'a> {
         reasons.into_iter().find(|reason| is(reason.0)).map(|reason| reason.1)
     }
 
-    /// What is known of a metric: `None` where it was not measured in every repetition.
+    /// A metric's values: `None` where it was not measured in every repetition.
     pub(super) fn repetitions(&self, metric: &GateMetric) -> Option<Vec<f64>> {
         self.cells.iter().map(|cell| (metric.read)(cell)).collect()
     }

@@ -27,7 +27,7 @@ pub(super) enum Nature {
     Rate,
     /// Another measured quantity, which varies from run to run and which a slow client spoils.
     Quantity,
-    /// What happened, whoever was slow.
+    /// A fact, independent of speed.
     Fact,
 }
 

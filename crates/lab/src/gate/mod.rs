@@ -16,7 +16,7 @@ pub use self::metric::{GateMetric, METRICS};
 
 use serde::Serialize;
 
-/// What is to be done with a report. Of several outcomes the highest counts.
+/// What a report leads to. Of several outcomes the highest counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GateOutcome {

@@ -47,7 +47,7 @@ const COMPARATORS: [(&str, Comparator); 4] =
 #[derive(Debug, PartialEq, Eq)]
 pub struct Unreadable {
     text: String,
-    /// In letters, from 0.
+    /// In characters, from 0.
     column: usize,
     wrong: String,
 }
@@ -65,7 +65,7 @@ impl std::error::Error for Unreadable {}
 /// What a threshold says of a figure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ruling {
-    /// What is to be done.
+    /// The outcome where the threshold is not met.
     pub outcome: GateOutcome,
     /// A sentence.
     pub text: String,
@@ -92,12 +92,12 @@ impl Threshold {
         Ok(Self { text: text.to_owned(), words, metric, comparator, limit })
     }
 
-    /// Claims that some figure of these is meant; else the threshold would pass whatever happens.
+    /// Returns true if some figure of these is meant; else the threshold would pass whatever happens.
     pub fn applies(&self, cells: &[Cell]) -> bool {
         cells.iter().any(|cell| self.chooses(&Measured::of(cell)))
     }
 
-    /// Claims that it says how many operations of a figure may fail.
+    /// Returns true if it says how many operations of a figure may fail.
     pub fn allows_failures(&self, cell: &CellReport) -> bool {
         matches!(self.metric.name, "errors" | "error-share") && self.chooses(&cell.measured)
     }

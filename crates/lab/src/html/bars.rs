@@ -1,5 +1,5 @@
-//! What is told by its length: the figures of several, one below the other. No picture, but boxes of the page: they
-//! follow its width, and their numbers can be copied.
+//! Bars: figures of several servers, one below the other. They are boxes of the page, not a picture: they follow its
+//! width, and their numbers can be copied.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ pub(super) struct Bar {
     pub(super) name: String,
     pub(super) color: usize,
     pub(super) value: Option<f64>,
-    /// Markup: the number, and what is said of it.
+    /// Markup: the number and its explanation.
     pub(super) words: String,
 }
 

@@ -1,8 +1,7 @@
 //! One page with plots, for who reads no tables.
 //!
-//! A page holds everything that it needs and asks nobody for anything, which it also tells the browser
-//! (`Content-Security-Policy`): it opens offline, from a mail or a build's artifacts. Its numbers are the JSON's; see
-//! [`words::number`].
+//! A page is self-contained and makes no requests, which `Content-Security-Policy` also enforces: it opens offline,
+//! from a mail or a build's artifacts. Its numbers are the JSON's; see [`words::number`].
 
 mod bars;
 mod parts;
@@ -50,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_asks_nobody_for_anything() {
+    fn a_page_makes_no_requests() {
         let page = page("a <kind>", "a title", "about", "");
         for outward in ["http:", "https:", "url(", "@import", "<script", "<link", "src="] {
             assert!(!page.contains(outward), "{outward}");

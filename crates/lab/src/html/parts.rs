@@ -59,13 +59,13 @@ pub(super) fn folded(summary: &str, body: &str) -> String {
     format!("<details><summary>{}</summary>\n{body}</details>\n", escaped(summary))
 }
 
-/// Its first letter large: the beginning of a heading.
+/// Capitalises the first letter, for the beginning of a heading.
 pub(super) fn capital(words: &str) -> String {
     let mut letters = words.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// Names and what is to be said of them, in lines that may be long.
+/// A list of names and descriptions; the descriptions may be long.
 pub(super) fn facts(rows: &[(String, String)]) -> String {
     let rows = rows.iter().fold(String::new(), |out, (name, what)| {
         out + &format!("<tr><th>{}</th><td>{}</td></tr>\n", escaped(name), escaped(what))

@@ -44,7 +44,7 @@ pub(super) fn figures(load: &LoadSeries<'_>) -> String {
         + &figure("Mean latency over time", &lines(SECONDS, MEAN, &waits))
 }
 
-/// What is not drawn, where there are more figures than lines can be told apart.
+/// Names the lines left out where there are more than can be told apart.
 pub(super) fn left_out(load: &LoadSeries<'_>) -> Option<String> {
     let more = load.cells.len().checked_sub(MOST_LINES).filter(|&more| more > 0)?;
     Some(format!("Drawn are the first {MOST_LINES}; {more} more are in the table."))
@@ -123,7 +123,7 @@ fn pairs(timeline: &[Moment]) -> impl Iterator<Item = [Moment; 2]> {
 /// Places in a plot, from left to right.
 type Points = Vec<(f64, f64)>;
 
-/// What is counted of a figure that has come so far.
+/// The counter that a line shows.
 type Counted = fn(&Moment) -> f64;
 
 fn rates(timeline: &[Moment], counted: Counted) -> Vec<(f64, f64)> {

@@ -13,7 +13,7 @@ const RIGHT: f64 = 14.0;
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = 42.0;
 
-/// Of a letter, where the page is narrow and the style sheet writes larger to make up for that.
+/// The width of a character where the page is narrow and the style sheet enlarges the text.
 const LETTER: f64 = 8.2;
 /// Between two words.
 const SPACE: f64 = 9.0;

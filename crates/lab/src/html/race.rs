@@ -45,7 +45,7 @@ pub fn render(report: &RaceReport) -> String {
     page("Millrace race", &title, &about, &body)
 }
 
-/// The main figure of each load: as bars, and as a table for who wants to copy it.
+/// The main figure of each load: as bars, and as a table to copy from.
 fn glance(report: &RaceReport) -> String {
     let all = matrix(report, &|standing| standing.main());
     let measured: Vec<&Scenario> =
@@ -145,7 +145,7 @@ fn cost(report: &RaceReport) -> String {
 /// One load in full.
 fn load(report: &RaceReport, scenario: &Scenario) -> String {
     let Some(main) = scenario.standings.iter().find_map(Standing::main) else {
-        return section(&scenario.title, "<p class=\"card\">Nobody could be measured.</p>\n");
+        return section(&scenario.title, "<p class=\"card\">No server could be measured.</p>\n");
     };
     let is_idle = scenario.measured.as_ref().is_some_and(|measured| measured.op == "idle");
     let ratio = format!("x of {}", report.reference());

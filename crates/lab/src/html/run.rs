@@ -72,7 +72,7 @@ fn doubts(report: &Report) -> Vec<String> {
     report.warnings.iter().cloned().chain(report.cells.iter().flat_map(of_cell)).collect()
 }
 
-/// What is no doubt, and belongs to a figure.
+/// Remarks that belong to a figure and cast no doubt on it.
 fn remarks(report: &Report) -> Vec<String> {
     let of_cell = |cell: &CellReport| {
         let dataset =
@@ -87,7 +87,7 @@ fn remarks(report: &Report) -> Vec<String> {
 /// A column of figures: its heading, and a cell of it as markup.
 type Column = (&'static str, fn(&CellReport) -> String);
 
-/// What is looked for first.
+/// The columns that readers look for first.
 const FIRST: [Column; 8] = [
     ("users", |cell| of_count(u64::from(cell.measured.users))),
     ("ops/s", |cell| of_ops(cell, cell.ops_per_s, of_rate)),

@@ -1,8 +1,8 @@
 //! How each server is configured: alike in what it must do, and otherwise as its users run it.
 //!
 //! For all: loopback only, its own range of passive ports, limits on clients raised or off, no DNS or ident look-ups,
-//! no transfer log, no TLS unless the race is in TLS, and the cheapest password check that it offers. Over HTTP the access log is on, as nobody
-//! runs a web server without one, buffered where that can be had.
+//! no transfer log, no TLS unless the race is in TLS, and the cheapest password check that it offers. Over HTTP the
+//! access log is on, as on every production web server, buffered where the server can.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -17,7 +17,7 @@ use super::{Launch, Peer, Setting};
 
 /// crypt(3) of "bench" in its cheapest form: a login should cost the server's work, not the hash's.
 const BENCH_HASH: &str = "mrsQXBVE22d8Y";
-const NOBODY: u32 = 65_534;
+const UNPRIVILEGED_ID: u32 = 65_534;
 const SESSIONS: u32 = 20_000;
 const PACKAGE: &str = "peers/install fetches it, or your distribution's package manager";
 const PYFTPDLIB_SERVER: &str = include_str!("../../../../peers/pyftpdlib_server.py");
@@ -243,10 +243,10 @@ fn vsftpd(at: &Setting<'_>) -> io::Result<Launch> {
 }
 
 fn pure_ftpd(at: &Setting<'_>) -> io::Result<Launch> {
-    let account = format!("bench:{BENCH_HASH}:{NOBODY}:{NOBODY}::{}::::::::::::\n", at.root.display());
+    let account = format!("bench:{BENCH_HASH}:{UNPRIVILEGED_ID}:{UNPRIVILEGED_ID}::{}::::::::::::\n", at.root.display());
     let (account, database) = (write(at, "pure.passwd", &account)?, at.state.join("pure.pdb"));
     let program = &at.installed.program;
-    // sbin/pure-ftpd and bin/pure-pw are neighbours wherever they are installed.
+    // sbin/pure-ftpd and bin/pure-pw lie in the same prefix.
     let pure_pw = program.parent().and_then(|sbin| sbin.parent()).map(|usr| usr.join("bin/pure-pw"));
     let made = Command::new(pure_pw.unwrap_or_else(|| "pure-pw".into()))
         .args(["mkdb", &text(&database), "-f", &text(&account)])
@@ -271,7 +271,7 @@ fn pure_ftpd(at: &Setting<'_>) -> io::Result<Launch> {
 }
 
 fn proftpd(at: &Setting<'_>) -> io::Result<Launch> {
-    let account = format!("bench:{BENCH_HASH}:{NOBODY}:{NOBODY}::{}:/bin/sh\n", at.root.display());
+    let account = format!("bench:{BENCH_HASH}:{UNPRIVILEGED_ID}:{UNPRIVILEGED_ID}::{}:/bin/sh\n", at.root.display());
     let (account, state) = (write(at, "proftpd.passwd", &account)?, at.state.display());
     let tls = at.certificate()?.map_or_else(String::new, |KeyPair { certificate, key }| {
         let modules = at.beside("lib/proftpd").map_or_else(String::new, |path| format!("ModulePath {}\n", text(&path)));
@@ -358,7 +358,7 @@ impl Setting<'_> {
         vec![text(&self.installed.program)]
     }
 
-    /// A certificate of its own, that nobody vouches for, where the race is in TLS.
+    /// A self-signed certificate, where the race is in TLS.
     fn certificate(&self) -> io::Result<Option<KeyPair>> {
         if !self.installed.peer.is_over_tls() {
             return Ok(None);
@@ -372,7 +372,7 @@ impl Setting<'_> {
         write(self, "both.pem", &(fs::read_to_string(certificate)? + &fs::read_to_string(key)?)).map(Some)
     }
 
-    /// A folder of its installation: sbin and lib are neighbours wherever that is.
+    /// A folder of its installation: sbin and lib lie in the same prefix.
     fn beside(&self, folder: &str) -> Option<PathBuf> {
         let usr = self.installed.program.parent()?.parent()?;
         Some(usr.join(folder)).filter(|folder| folder.is_dir())

@@ -77,7 +77,7 @@ fn environment(folder: &Path) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What is installed in the system uses the system's libraries.
+/// A program installed in the system uses the system's libraries.
 fn only_python(environment: Vec<(&'static str, String)>) -> Vec<(&'static str, String)> {
     environment.into_iter().filter(|(name, _)| *name == "PYTHONPATH").collect()
 }
@@ -107,7 +107,7 @@ fn version(
     output.status.success().then(|| digits_on(line).to_owned())
 }
 
-/// `nginx version: nginx/1.22.1` is 1.22.1: from the first digit that follows no letter.
+/// `nginx version: nginx/1.22.1` is 1.22.1: from the first digit not preceded by a letter.
 fn digits_on(line: &str) -> &str {
     let words = line
         .split([' ', '/'])

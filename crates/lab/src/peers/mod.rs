@@ -1,7 +1,7 @@
 //! Servers that a race knows by name: where they are installed, how each is configured, started and stopped.
 //!
-//! [`PEERS`] has a row for each. Whoever is started gets a fresh folder and ports of its own, and is gone, with all
-//! that descends from it, when its [`Running`] is dropped. `peers/README.md` says why the configurations are fair.
+//! [`PEERS`] has a row for each. A started server gets a fresh folder and ports of its own, and is gone, with all that
+//! descends from it, when its [`Running`] is dropped. `peers/README.md` says why the configurations are fair.
 
 mod daemons;
 mod find;
@@ -70,7 +70,7 @@ pub(crate) struct Setting<'a> {
     ports: Ports,
 }
 
-/// How a configured server is started, and who may log in.
+/// How a configured server is started, and the account to log in with.
 #[derive(Debug)]
 struct Launch {
     argv: Vec<String>,
@@ -133,13 +133,13 @@ pub enum PeerError {
         /// The end of its output.
         said: String,
     },
-    /// Nobody waited for it.
-    #[error("nobody waited for it")]
+    /// The user cancelled the wait.
+    #[error("the wait for it was cancelled")]
     Left,
 }
 
 impl PeerError {
-    /// Claims that what was asked for cannot be, whatever this machine does.
+    /// Returns true if what was asked for cannot be, whatever this machine does.
     pub fn is_usage(&self) -> bool {
         !matches!(self, Self::SetUp { .. } | Self::Silent { .. } | Self::Left)
     }
@@ -160,7 +160,7 @@ impl Peer {
         PEERS.iter().find(|peer| last == peer.name).ok_or_else(|| PeerError::Nameless(path.to_owned()))
     }
 
-    /// Claims that it is spoken to by HTTP, in clear or in TLS.
+    /// Returns true if it is spoken to by HTTP, in clear or in TLS.
     pub(crate) fn is_over_http(&self) -> bool {
         self.scheme.starts_with("http")
     }
@@ -175,7 +175,7 @@ impl Peer {
         }
     }
 
-    /// Claims that it is spoken to in TLS.
+    /// Returns true if it is spoken to in TLS.
     pub(crate) fn is_over_tls(&self) -> bool {
         matches!(self.scheme, "ftpes" | "https")
     }

@@ -26,14 +26,14 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Of what a server said, so much is shown.
 const SAID: usize = 600;
 
-/// The folder that test files are put in, below what is served.
+/// The folder for test files, below the served root.
 const FILES: &str = "files";
 
-/// What is got over HTTP: the document of zb, as long as it was for TUX.
+/// The document fetched over HTTP: zb's, as long as it was for TUX.
 const DOCUMENT: &str = "index.html";
 const DOCUMENT_BYTES: usize = 1666;
 
-/// Process groups of servers that run, with their folders, for whoever must end at once.
+/// Process groups of running servers, with their folders: a program that must end at once kills them.
 static GROUPS: Mutex<Vec<(Pid, PathBuf)>> = Mutex::new(Vec::new());
 /// Sets the folders of one process apart.
 static FOLDERS: AtomicU32 = AtomicU32::new(0);
@@ -181,7 +181,7 @@ impl Running {
         }
     }
 
-    /// Asks it to go, waits, and ends what is left.
+    /// Terminates the process, waits for it, and kills what remains of its group.
     fn end(&mut self) {
         let tree = descendants(self.pid());
         let Some(group) = Pid::from_raw(self.pid()) else { return };
@@ -224,7 +224,7 @@ fn groups() -> std::sync::MutexGuard<'static, Vec<(Pid, PathBuf)>> {
     GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Claims that a server is there: an FTP server greets, of an HTTP server a connection is enough.
+/// Returns true if a server is there: an FTP server greets, of an HTTP server a connection is enough.
 fn answers(port: u16, speaks_first: bool) -> bool {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let Ok(mut control) = TcpStream::connect_timeout(&address, Duration::from_secs(5)) else { return false };

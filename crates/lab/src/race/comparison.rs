@@ -1,4 +1,4 @@
-//! What is compared, and what a comparison says.
+//! The compared metrics, and the result of a comparison.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,12 +7,12 @@ use millrace_load::stats::{Confidence, Difference, Interval, median, paired};
 
 /// A race makes dozens of claims: with 95 % some of them would be wrong in most races.
 pub(super) const CONFIDENCE: Confidence = Confidence::P99;
-/// What is less than this is no difference that anybody would choose a server for.
+/// Smaller differences do not matter for the choice of a server.
 pub(super) const MARGIN: f64 = 0.05;
 /// The metric that needs neither an idle machine nor a fast client.
 pub(super) const SERVER_CPU: &str = "server CPU";
 
-/// What is compared.
+/// A compared metric.
 #[derive(Debug, Clone, Copy)]
 pub struct Metric {
     /// What it is called.

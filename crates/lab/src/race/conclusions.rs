@@ -25,7 +25,7 @@ struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// With what is said of each.
+    /// The records by result, each with its label.
     fn parts(&self) -> [(&Vec<&'a str>, &'static str); 5] {
         [
             (&self.better, "is better than {} at"),
@@ -65,7 +65,7 @@ impl RaceReport {
         cells.filter(|cell| cell.has_failures()).map(CellReport::failures).sum()
     }
 
-    /// A claim that the race has failed, where somebody let operations fail: their rates are of what was left.
+    /// Warns that the rates exclude failed operations, where a server let operations fail.
     fn failures(&self) -> Option<String> {
         let told = (0..self.contestants.len()).filter_map(|at| {
             let failed = self.failed(at);
@@ -171,7 +171,8 @@ impl RaceReport {
     }
 }
 
-/// Who came out ahead, where there are several to choose from: nobody has who is told apart from nobody.
+/// Names the winner, where there are several servers to choose from: there is none where no load tells any of them
+/// apart.
 fn winner(reference: &str, others: &[(&str, Record<'_>)]) -> Option<String> {
     if others.len() < 2 {
         return None;
@@ -182,9 +183,9 @@ fn winner(reference: &str, others: &[(&str, Record<'_>)]) -> Option<String> {
     let (better, worse) = (who(&|one| !one.better.is_empty()), who(&|one| !one.worse.is_empty()));
     let ahead = who(&|one| !one.better.is_empty() && one.worse.is_empty());
     Some(match (&better[..], &worse[..], &ahead[..]) {
-        ([], [], _) => format!("Nobody came out ahead: no load tells {reference} and the others apart."),
+        ([], [], _) => format!("No server came out ahead: no load tells {reference} and the others apart."),
         ([], worse, _) if worse.len() == others.len() => format!(
-            "{reference} came out ahead: nobody is better at any load, and each of the others is worse at some."
+            "{reference} came out ahead: no other is better at any load, and each of the others is worse at some."
         ),
         ([], worse, _) => {
             let are = if worse.len() == 1 { "which is" } else { "each of which is" };
@@ -197,7 +198,7 @@ fn winner(reference: &str, others: &[(&str, Record<'_>)]) -> Option<String> {
             format!("{ahead} came out ahead of {reference}: better at some load, and worse at none.")
         }
         (better, ..) => format!(
-            "Nobody came out ahead of all: {} {} better than {reference} at some load, and which is best depends on the load.",
+            "No server came out ahead of all: {} {} better than {reference} at some load, and which is best depends on the load.",
             in_a_row(better),
             if better.len() == 1 { "is" } else { "are" }
         ),
@@ -244,23 +245,23 @@ mod tests {
     }
 
     #[test]
-    fn a_race_says_who_won_or_that_nobody_did() {
+    fn a_race_names_its_winner_or_says_that_there_is_none() {
         let said = |records: [(usize, usize); 2]| {
             let [one, two] = records.map(|(better, worse)| record(better, worse));
             winner("millrace", &[("vsftpd", one), ("proftpd", two)]).unwrap()
         };
         assert_eq!(
             said([(0, 3), (0, 1)]),
-            "millrace came out ahead: nobody is better at any load, and each of the others is worse at some."
+            "millrace came out ahead: no other is better at any load, and each of the others is worse at some."
         );
         assert_eq!(
             said([(0, 3), (0, 0)]),
             "millrace came out ahead of vsftpd, which is worse at some load and better at none."
         );
-        assert!(said([(0, 0), (0, 0)]).starts_with("Nobody came out ahead: "));
+        assert!(said([(0, 0), (0, 0)]).starts_with("No server came out ahead: "));
         assert!(said([(2, 0), (0, 5)]).starts_with("vsftpd came out ahead of millrace: "));
         for mixed in [[(2, 1), (0, 5)], [(2, 0), (1, 0)]] {
-            assert!(said(mixed).starts_with("Nobody came out ahead of all: vsftpd "), "{}", said(mixed));
+            assert!(said(mixed).starts_with("No server came out ahead of all: vsftpd "), "{}", said(mixed));
         }
         assert_eq!(winner("millrace", &[("vsftpd", record(0, 3))]), None, "its own sentence says that");
     }

@@ -55,7 +55,7 @@ impl Entrant {
         }
     }
 
-    /// Claims that the race may look into it and fill its folder.
+    /// Returns true if the race may look into it and fill its folder.
     pub(super) fn is_started(&self) -> bool {
         matches!(self.server, Server::Known { .. })
     }
@@ -68,7 +68,7 @@ impl Entrant {
         }
     }
 
-    /// Claims that it is spoken to by TLS.
+    /// Returns true if it is spoken to by TLS.
     pub(super) fn is_over_tls(&self) -> bool {
         match &self.server {
             Server::Url(url) => Target::parse(url).is_ok_and(|target| target.scheme.is_secure()),
@@ -88,7 +88,7 @@ impl Entrant {
         }
     }
 
-    /// Claims that it is spoken to by HTTP.
+    /// Returns true if it is spoken to by HTTP.
     pub(super) fn is_over_http(&self) -> bool {
         match &self.server {
             Server::Url(url) => Target::parse(url).is_ok_and(|target| target.scheme.is_http()),
@@ -151,7 +151,7 @@ impl Entrant {
     }
 }
 
-/// One who is there.
+/// A server that is running.
 #[derive(Debug)]
 pub(super) struct Started {
     pub(super) url: String,
@@ -171,7 +171,7 @@ fn fill(root: &Path, cells: &[Cell]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Claims that a cell lists the folder that only a race's own servers have.
+/// Returns true if a cell lists the folder that only a race's own servers have.
 pub(super) fn is_of_listed(cell: &Cell) -> bool {
     matches!(cell.op, Op::List | Op::Nlst | Op::Mlsd) && cell.settings.file.as_deref() == Some(LISTED)
 }

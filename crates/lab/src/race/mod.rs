@@ -35,10 +35,10 @@ use millrace_load::run::{RunError, Station, address_of};
 use millrace_load::stats::Random;
 use millrace_load::stop::Stop;
 
-/// Blocks, where nobody says how many: fewer leave intervals too wide to be of use.
+/// Blocks, where no number is given: fewer leave intervals too wide to be useful.
 const BLOCKS: u32 = 5;
 
-/// What is of one server, and known of those that a race starts.
+/// Settings of a single server, known for those that a race starts.
 const FOUND: [&str; 2] = ["server-pid", "server-root"];
 
 /// Why there is no race.
@@ -47,7 +47,7 @@ pub enum RaceError {
     /// A URL.
     #[error("{0}")]
     Target(String),
-    /// Fewer than two, or nobody of that name to hold the others against.
+    /// Fewer than two servers, or no server of the reference's name.
     #[error("{0}")]
     Usage(String),
     /// The settings.
@@ -74,7 +74,7 @@ impl From<PeerError> for RaceError {
 }
 
 impl RaceError {
-    /// Claims that what was asked for cannot be, whatever server and machine do.
+    /// Returns true if what was asked for cannot be, whatever server and machine do.
     pub fn is_usage(&self) -> bool {
         match self {
             Self::Target(_) | Self::Usage(_) | Self::Plan(_) => true,
@@ -85,11 +85,11 @@ impl RaceError {
     }
 }
 
-/// What is to be raced.
+/// A race: the servers and the loads.
 #[derive(Debug, Clone)]
 pub struct Race {
     entrants: Vec<Entrant>,
-    /// Whom the others are held against.
+    /// The reference server's index.
     against: usize,
     preset: Option<Preset>,
     flags: Vec<(String, String)>,
@@ -102,10 +102,10 @@ pub struct Race {
     warnings: Vec<String>,
 }
 
-/// What may be said of a race besides who takes part and what is measured.
+/// Settings of a race besides the servers and the loads.
 #[derive(Debug, Clone, Default)]
 pub struct Settings<'a> {
-    /// Whom the others are held against; the first.
+    /// The reference that the others are compared with; the first server by default.
     pub against: Option<&'a str>,
     /// How many times each figure is taken; else what the plan repeats, or five.
     pub blocks: Option<u32>,
@@ -132,7 +132,7 @@ pub struct Turn<'a> {
     pub cell: &'a Cell,
 }
 
-/// Who is told.
+/// Receives progress of a race.
 pub trait Watcher {
     /// A figure is about to be taken.
     fn begins(&self, turn: &Turn<'_>);
@@ -219,8 +219,8 @@ impl Race {
 
     /// Runs it.
     ///
-    /// What ends it early, a server that does not come up again or somebody who does not want to wait, stands in the
-    /// report ([`Ending`]); it is an error only where nothing was measured.
+    /// An early end (a server that does not come up again, or an interrupt) stands in the report ([`Ending`]); it is an
+    /// error only where nothing was measured.
     pub fn run(&self, watcher: &dyn Watcher) -> Result<RaceReport, RaceError> {
         let began = SystemTime::now();
         let plan = self.plan(Entrant::anyone(&self.entrants), None)?;
@@ -344,12 +344,12 @@ impl Course<'_> {
         Ok(Ready { station: Station::open(&plan, &Figures(self.watcher))?, started, cells })
     }
 
-    /// Fails where somebody has asked to end it.
+    /// Fails where the user has asked to end it.
     fn go_on(&self) -> Result<(), RaceError> {
         if self.watcher.stop().is_asked() { Err(RunError::Interrupted.into()) } else { Ok(()) }
     }
 
-    /// Takes a figure, unless somebody asks to end it: one of a part of its time would be compared with whole ones.
+    /// Measures a figure, unless the user asks to end it: a partial figure would be compared with whole ones.
     fn take(&mut self, block: u32, cell: usize, entrant: usize, ready: &Ready) -> Result<(), RaceError> {
         let race = self.race;
         self.go_on()?;

@@ -53,7 +53,7 @@ pub struct RaceReport {
     pub confidence: Confidence,
     /// A difference below this share is none.
     pub margin: f64,
-    /// Whom the others are held against: an index of `contestants`.
+    /// The reference's index in `contestants`.
     pub against: usize,
     /// Who took part.
     pub contestants: Vec<Contestant>,
@@ -181,7 +181,7 @@ impl RaceReport {
         crate::report::titled(&self.plan, self.as_published, &self.quick)
     }
 
-    /// As JSON, in lines for people: what is no further apart than a figure of a block stands in one.
+    /// As JSON for readers: a figure of one block stands on one line.
     pub fn json(&self) -> String {
         let value = serde_json::to_value(self).expect("a report has no map with keys that are no text");
         lines::render(&value, DEPTH)
@@ -205,24 +205,24 @@ impl RaceReport {
         Ok(report)
     }
 
-    /// The label of whom the others are held against.
+    /// The label of the reference.
     pub fn reference(&self) -> &str {
         &self.contestants[self.against].label
     }
 
-    /// Claims that bytes were wrong somewhere.
+    /// Returns true if bytes were wrong somewhere.
     pub fn has_wrong_data(&self) -> bool {
         let cells =
             || self.scenarios.iter().flat_map(|scenario| &scenario.standings).flat_map(|one| &one.cells);
         cells().any(|cell| cell.faults.kinds().any(|kind| kind.fault.is_wrong_data()))
     }
 
-    /// Claims that operations or logins of anybody failed.
+    /// Returns true if any server's operations or logins failed.
     pub fn has_failures(&self) -> bool {
         (0..self.contestants.len()).any(|at| self.failed(at) > 0)
     }
 
-    /// Claims that a figure could not be taken at all, though nobody asked to end it.
+    /// Returns true if a figure could not be measured although the user did not end the race.
     pub fn has_gaps(&self) -> bool {
         if self.ending == Ending::Interrupted {
             return false;
@@ -231,7 +231,7 @@ impl RaceReport {
         standings().any(|standing| standing.cells.len() < self.blocks as usize)
     }
 
-    /// Claims that the figures vary too much, or are too few, for any main comparison to say anything.
+    /// Returns true if the figures vary too much, or are too few, for any main comparison to say anything.
     pub fn is_inconclusive(&self) -> bool {
         self.scenarios
             .iter()

@@ -103,7 +103,7 @@ fn in_words(comparison: &Comparison, color: bool) -> String {
     format!("{:.2} [{}] {name}", ratio.middle, ends(comparison).unwrap_or_default())
 }
 
-/// `1.22-1.40`; what is far away is only said to be.
+/// `1.22-1.40`; `None` where the interval is too wide.
 fn ends(comparison: &Comparison) -> Option<String> {
     let ratio = comparison.ratio?;
     let end = |value: f64| match value {
@@ -116,7 +116,7 @@ fn ends(comparison: &Comparison) -> Option<String> {
     Some(format!("{}-{}", end(ratio.low), end(ratio.high)))
 }
 
-/// Letters that a terminal shows: its color codes take none.
+/// The width on a terminal, without color codes.
 fn visible(text: &str) -> usize {
     text.split('\x1b')
         .enumerate()

@@ -106,7 +106,7 @@ impl Report {
         report
     }
 
-    /// Claims that repetitions of a figure differ so much that they have no mean to speak of.
+    /// Returns true if repetitions of a figure differ so much that they have no mean to speak of.
     pub fn is_unsteady(&self) -> bool {
         !self.unsteady().is_empty()
     }
@@ -172,7 +172,7 @@ impl Report {
         serde_json::to_value(self).expect("a report has no map with keys that are no text")
     }
 
-    /// Claims that bytes were wrong somewhere.
+    /// Returns true if bytes were wrong somewhere.
     pub fn has_wrong_data(&self) -> bool {
         self.cells.iter().any(|cell| cell.faults.kinds().any(|kind| kind.fault.is_wrong_data()))
     }

@@ -1,5 +1,5 @@
-//! A report in a few plain sentences, for somebody who reads no tables: what stands at the top of a page and at the
-//! end of a terminal's report.
+//! A report in a few plain sentences, for readers who skip the tables. They stand at the top of a page and at the end
+//! of a terminal's report.
 
 use std::collections::BTreeSet;
 
@@ -10,9 +10,9 @@ use millrace_load::series::{LoadSeries, loads};
 use millrace_load::units::{rate, short_size, users};
 use millrace_load::verdict::Bound;
 
-/// Of fewer operations nobody is the hundredth.
+/// With fewer operations a hundredth part is less than one operation.
 const FEW: u64 = 100;
-/// More loads than these are told by the tables: nobody reads so many sentences.
+/// Above this number of loads, only the tables describe them.
 const MOST_LOADS: usize = 8;
 
 /// Each load with the users that got most, what went wrong, and what the figures are worth.
@@ -108,13 +108,13 @@ pub(super) fn of_cell(cell: &CellReport) -> Option<String> {
     })
 }
 
-/// Who was left, where whoever fails is out.
+/// Describes the remaining users, where a user that fails is out.
 fn stood(cell: &CellReport, standing: &RampOutcome) -> String {
     let RampOutcome { started, left, first_death, .. } = standing;
     let asked = cell.measured.users;
     let what = format!("{}{}", cell.measured.name(), how(cell));
     let some = format!("{left} of the {started} users that began were left standing, of {asked} asked for");
-    // Whoever dies of something else than the server says nothing of it.
+    // A death for another reason is not the server's doing.
     let whose = match cell.verdict.bound {
         _ if first_death.is_none() && *started == asked => "",
         Bound::Client => " THAT IS THIS CLIENT'S LIMIT, and no answer on the server.",
@@ -135,7 +135,7 @@ fn sessions(count: u32) -> String {
     if count == 1 { "1 session".to_owned() } else { format!("{count} sessions") }
 }
 
-/// What is unusual about it: without this, two sentences might differ in nothing but their numbers.
+/// The load's unusual settings: without them, two sentences might differ in their numbers only.
 fn how(cell: &CellReport) -> String {
     let measured = &cell.measured;
     let mode = measured.mode.as_deref().filter(|&mode| mode != "pasv").map(|mode| format!("by {mode}"));

@@ -20,7 +20,7 @@ pub struct Table {
     pub title: String,
     /// Across.
     pub columns: Vec<String>,
-    /// Claims that there are columns of the document's alone: each row is then one line.
+    /// Whether there are columns of the document's alone: each row is then one line.
     pub is_beside: bool,
     /// Down.
     pub rows: Vec<Row>,
@@ -90,7 +90,7 @@ impl Table {
         tables.filter(Self::says_anything).collect()
     }
 
-    /// Claims that there is a number in it.
+    /// Returns true if there is a number in it.
     pub(crate) fn says_anything(&self) -> bool {
         let mut numbers = self.rows.iter().flat_map(|row| &row.numbers);
         numbers.any(|number| number.measured.is_some() || number.published.is_some())

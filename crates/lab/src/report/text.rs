@@ -171,7 +171,7 @@ fn notes(cell: &CellReport) -> String {
     })
 }
 
-/// Who was left, as dkftpbench tells it.
+/// The users that were left, in dkftpbench's form.
 fn standing_line(cell: &CellReport, standing: &RampOutcome) -> String {
     let mut line = format!("{} users left standing of {} that began", standing.left, standing.started);
     match &standing.first_death {
@@ -179,7 +179,7 @@ fn standing_line(cell: &CellReport, standing: &RampOutcome) -> String {
             let _ =
                 write!(line, "; the first died at {:.1} s, of {}: {}", death.at_s, death.alive, death.why);
         }
-        None => line.push_str("; nobody died"),
+        None => line.push_str("; no user died"),
     }
     if let (Some(size), Some(flow)) = (cell.measured.size, &cell.flow) {
         let speed = |ms: f64| rate(size as f64 / ms.max(1e-3) * 1e3);
@@ -261,7 +261,7 @@ fn chaos_line(cell: &CellReport, chaos: &ChaosReport) -> String {
                 after.pss_kib as f64 / 1024.0
             );
         }
-        _ => line.push_str("; without --server-pid nobody knows what leaked"),
+        _ => line.push_str("; without --server-pid a leak cannot be measured"),
     }
     line
 }

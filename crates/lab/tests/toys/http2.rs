@@ -17,7 +17,7 @@ use millrace_load::selector::SELECTORS;
 
 use crate::is_permitted;
 
-/// More than a window that nobody opens.
+/// More than a flow-control window that stays closed.
 const DOCUMENT: usize = 100_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -28,8 +28,8 @@ use millrace_load::verdict::Bound;
 
 use server::{Fault, Toy};
 
-/// Tests count operations rather than seconds, wherever they can: a machine that stands still for a while, or that others
-/// fill, takes longer for them and does not do anything else.
+/// Tests count operations rather than seconds, wherever they can: a stalled or busy machine then takes longer, with the
+/// same result.
 fn measure(toy: &Toy, flags: &[(&str, &str)]) -> Report {
     let always = [("warm-up", "0"), ("duration", "5m")];
     run(&Plan::new(&toy.url(), None, &[&always[..], flags].concat()).unwrap(), &Silent).unwrap()
@@ -133,7 +133,7 @@ fn a_transfer_without_226_does_not_count() {
     let flags = [("ops", "retr"), ("users", "4"), ("count", "20"), ("timeout", "3s")];
     let cell = only(measure(&toy, &flags));
     assert_eq!(toy.faults(), 1);
-    // On a machine that stands still patience may be lost with others, too.
+    // On a stalled machine the timeout may expire for other reasons, too.
     let late = cell.faults.of(fault::Fault::Timeout);
     assert!(late >= 1, "{:?}", cell.faults);
     assert_eq!((cell.ops, cell.faults.count()), (80 - late, late), "{:?}", cell.faults);
@@ -160,7 +160,7 @@ fn a_stall_moves_the_corrected_percentile_and_not_the_raw_one() {
     let (raw, corrected) = (cell.raw_latency.unwrap(), cell.latency);
     assert_eq!((cell.ops + cell.faults.of(fault::Fault::Missed), raw.count), (1600, cell.ops));
     assert!(corrected.p99_ms > 1000.0, "corrected {corrected:?}");
-    // However slow the machine is, who waits for a user who is free waits for longer than that user.
+    // On any machine, waiting for a free user takes longer than that user's own wait.
     assert!(
         raw.p99_ms < corrected.p99_ms / 2.0 && raw.max_ms > 1300.0,
         "raw {raw:?}, corrected {corrected:?}"
@@ -184,7 +184,7 @@ fn a_rate_that_is_not_reached_ends_with_its_time_and_is_said() {
 #[test]
 fn users_that_starve_are_named() {
     let toy = Toy::start(Fault::StarvesSessions(100, Duration::from_secs(1)));
-    // Each user has an address of its own, by which the toy knows whom it answered how often.
+    // Each user has an address of its own, by which the toy counts its answers.
     let source = ("source", "127.0.0.0/24");
     let flags = [("ops", "noop"), ("users", "100"), ("think", "5ms"), ("total", "3000"), source];
     let cell = only(measure(&toy, &flags));
@@ -210,7 +210,7 @@ fn a_throttled_client_is_said_to_be_the_limit() {
     let toy = Toy::start(Fault::Nothing);
     let flags = [("ops", "noop"), ("users", "20"), ("duration", "1s")];
     let measured = |more: (&str, &str)| only(measure(&toy, &[&flags[..], &[more]].concat()));
-    // Nobody knows which thread other virtual machines held up: where they take much of one processor and little of
+    // Which thread other virtual machines held up is unknown: where they take much of one processor and little of
     // another, a single figure may look as if this client had been idle.
     let throttled =
         (0..5).map(|_| measured(("handicap", "2ms"))).find(|cell| cell.verdict.bound == Bound::Client);

@@ -16,8 +16,8 @@ fn race(urls: &[&str], seed: u64, blocks: u32, flags: &[(&str, &str)]) -> RaceRe
 
 const QUICK: [(&str, &str); 4] = [("ops", "noop"), ("users", "4"), ("duration", "40ms"), ("warm-up", "0")];
 
-/// It is so slow, forty answers a second, that the other is faster whatever the machine does to it: noise that makes one
-/// figure twice another does not hide that from five blocks.
+/// At forty answers a second it is slower than any noise could make the other: five blocks show it even if noise
+/// doubles a figure.
 #[test]
 fn a_server_that_is_slower_is_found_out() {
     let toy = Toy::start(Fault::Nothing);
@@ -108,7 +108,7 @@ fn equal_seeds_draw_equal_orders() {
     assert_ne!(first, order(2));
 }
 
-/// Notes who was measured when.
+/// Records the order of measurements.
 #[derive(Default)]
 struct Order(std::cell::RefCell<Vec<String>>);
 

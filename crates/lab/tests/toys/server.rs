@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use millrace_ftp::digest::{Algorithm, Hasher};
 
-/// What is wrong with it.
+/// The toy's misbehaviour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
     Nothing,
@@ -21,17 +21,17 @@ pub(crate) enum Fault {
     RepeatsTheStart(u64),
     /// Every so many downloads are never confirmed.
     NeverConfirms(u64),
-    /// Once, after so many NOOPs, nobody gets an answer for this long.
+    /// Once, after so many NOOPs, no client gets an answer for this long.
     StallsOnce(u64, Duration),
     /// Every so many sessions wait this long for each answer.
     StarvesSessions(u64, Duration),
     /// Every so many sessions wait this long for each download.
     StarvesDownloads(u64, Duration),
-    /// Turns away whoever comes when so many are there.
+    /// Refuses connections beyond this number.
     HoldsAtMost(u64),
     /// Confirms uploads of files that are there already, and keeps the old ones.
     LosesUploads,
-    /// Every transfer stands still for this long once some of it has moved.
+    /// Every transfer pauses for this long after its first part.
     Halts(Duration),
 }
 
@@ -72,7 +72,7 @@ struct Shared {
     starved: Mutex<Vec<IpAddr>>,
     /// How often a NOOP was answered, by where it came from.
     answered: Mutex<HashMap<IpAddr, u64>>,
-    /// Held by whoever answers a NOOP, so that a stall stops all.
+    /// Held while a NOOP is answered, so that a stall stops all connections.
     answering: Mutex<()>,
 }
 
@@ -128,7 +128,7 @@ impl Toy {
 }
 
 impl Toy {
-    /// From where those came whom it starves.
+    /// The addresses of the clients that it starves.
     pub(crate) fn starved(&self) -> Vec<IpAddr> {
         self.shared.starved.lock().unwrap().clone()
     }

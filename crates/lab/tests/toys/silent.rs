@@ -1,4 +1,4 @@
-//! Servers that say nothing, or something else than they were asked for: nobody waits for longer than they want to.
+//! Servers that are silent or answer wrongly: the user can cancel every wait for them.
 
 use std::net::TcpListener;
 
@@ -12,7 +12,7 @@ use crate::uploads::Impatient;
 
 const SCHEMES: [(&str, &str); 4] = [("ftp", "noop"), ("ftps", "noop"), ("ftpes", "noop"), ("http", "get")];
 
-/// Connections come about, and nobody takes them.
+/// A listener whose connections are never accepted.
 fn mute() -> TcpListener {
     TcpListener::bind("127.0.0.1:0").unwrap()
 }
@@ -23,7 +23,7 @@ fn plan(scheme: &str, op: &str, server: &TcpListener, patience: &str) -> Plan {
 }
 
 #[test]
-fn nobody_has_to_wait_for_a_server_that_says_nothing() {
+fn the_wait_for_a_silent_server_can_be_cancelled() {
     let server = mute();
     for (scheme, op) in SCHEMES {
         let impatient = Impatient::new(FixtureStep::Reaching, 0);

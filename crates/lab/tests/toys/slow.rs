@@ -22,7 +22,7 @@ const SLOW: [(&str, &str); 9] = [
     ("duration", "60s"),
 ];
 
-/// The others' downloads take a tenth of a second: on a machine that stands still for two more they live.
+/// The others' downloads take a tenth of a second: they survive a stall of the machine of two seconds.
 #[test]
 fn who_is_too_slow_drops_out() {
     let toy = Toy::start(Fault::StarvesDownloads(10, Duration::from_secs(4)));
@@ -103,7 +103,7 @@ fn both_death_rules_hold_whatever_the_selector() {
     ];
     for (name, _) in SELECTORS.into_iter().filter(|row| is_permitted(row.1)) {
         for (rule, users) in [("drop-out", "4"), ("stop-growth", "9000")] {
-            // Whoever gets a file without its end dies, and sooner or later everybody does.
+            // A file without its end kills the user that gets it, and sooner or later every user.
             let toy = Toy::start_beside(Fault::DropsTheEnd(3));
             let how = [("selector", name), ("on-death", rule), ("users", users), ("duration", "60s")];
             let standing = only(measure(&toy, &[&flags[..], &how].concat())).standing.unwrap();
@@ -140,7 +140,7 @@ fn a_figure_with_commands_takes_until_the_last_has_run() {
     let measured = |patience: &str| {
         only(measure(&toy, &[&few[..], &[("ran", &name[..]), ("timeout", patience)]].concat()))
     };
-    // Nobody runs any.
+    // No program runs.
     let cell = measured("3s");
     let commands = cell.commands.unwrap();
     assert_eq!((commands.ran, commands.of), (0, cell.ops));

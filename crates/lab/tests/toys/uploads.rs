@@ -1,5 +1,5 @@
-//! What is done between figures: uploads are verified, by whatever hash the server has or by reading them back; and who
-//! does not want to wait leaves that, or the removal of test files.
+//! Work between figures: uploads are verified, by any hash that the server has or by reading them back; and the user
+//! can cancel that, or the removal of test files.
 
 use std::time::Duration;
 
@@ -113,7 +113,7 @@ impl Progress for Impatient {
 }
 
 #[test]
-fn nobody_has_to_wait_until_test_files_are_removed_or_made() {
+fn making_and_removing_test_files_can_be_cancelled() {
     let toy = Toy::start(Fault::Nothing);
     let flags = [("ops", "retr"), ("users", "10"), ("count", "1"), ("duration", "5m"), ("warm-up", "0")];
     let plan = Plan::new(&toy.url(), None, &flags).unwrap();
