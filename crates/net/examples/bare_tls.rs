@@ -7,8 +7,8 @@
 //! bare_tls load PORT download|drain|upload SECONDS BYTES USER PASSWORD FILE     the same of an FTPS server
 //! ```
 //!
-//! `drain` is a download that nobody decrypts: after the handshake the kernel drops what comes, so that the rate is the
-//! server's, where that of a `download` is the client's as soon as opening a record takes longer than sealing it.
+//! `drain` is a download that is not decrypted: after the handshake the client's kernel drops the data, so the rate is
+//! the server's. The rate of a `download` is the client's where decryption is slower than encryption.
 //!
 //! `load` makes one transfer after the other and prints a line of JSON; the rate counts from the first byte asked for
 //! to the end that TLS says (and for FTPS the 226), data handshakes included.
@@ -35,7 +35,7 @@ use rustls::{
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 type Client = StreamOwned<ClientConnection, TcpStream>;
 
-/// What is read or written at a time: four full records, as Millrace does.
+/// The size of a read or write: four full records, as in Millrace.
 const CHUNK: usize = 64 * 1024;
 
 /// A server that says nothing for so long has failed.
@@ -301,7 +301,7 @@ fn reply(control: &mut impl BufRead, code: &str) -> Result<String> {
     }
 }
 
-/// Trusts everybody.
+/// Accepts every certificate.
 #[derive(Debug)]
 struct Anybody(Arc<CryptoProvider>);
 

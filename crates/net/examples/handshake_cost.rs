@@ -1,5 +1,5 @@
-//! What a handshake costs the server's side of rustls, in memory: no sockets, no kernel, nobody else. What a resumed one
-//! saves depends on what a full one signs with, and under TLS 1.3 on the hash of the cipher suite.
+//! What a handshake costs the server's side of rustls, in memory, without sockets. What a resumed one saves depends on
+//! what a full one signs with, and under TLS 1.3 on the hash of the cipher suite.
 //!
 //! ```text
 //! handshake_cost CERTIFICATE KEY          in PEM; microseconds of three rounds

@@ -1,7 +1,7 @@
 //! Moving file bytes: each call says what it moved, and none of them waits for a socket.
 //!
-//! Whether they wait for a *disk* is the point of [`read_cached`] and [`is_cached`]: a reactor thread asks
-//! first, and leaves what is not in the page cache to the blocking pool.
+//! Whether they wait for a *disk* is the point of [`read_cached`] and [`is_cached`]: a reactor thread checks first, and
+//! leaves data outside the page cache to the blocking pool.
 
 use std::fs::File;
 use std::io::{self, IoSliceMut};
@@ -32,7 +32,7 @@ pub fn scatter(file: &File, buffers: &mut [IoSliceMut<'_>], offset: u64) -> io::
     Ok(retry_on_intr(|| preadv(file, buffers, offset))?)
 }
 
-/// Claims that a file lies on tmpfs or ramfs, which do not know `RWF_NOWAIT` and have nothing to wait for (but
+/// Returns true if a file lies on tmpfs or ramfs, which do not know `RWF_NOWAIT` and have nothing to wait for (but
 /// what was swapped out).
 fn is_in_memory(file: &File) -> bool {
     // The magic is 32 bits wide; the kernel's field is wider, and signed on some machines.
@@ -40,7 +40,7 @@ fn is_in_memory(file: &File) -> bool {
     rustix::fs::fstatfs(file).is_ok_and(|stat| matches!(stat.f_type as u32, 0x0102_1994 | 0x8584_58f6))
 }
 
-/// Claims that a range of a file lies in the page cache, by looking at its first and last byte.
+/// Returns true if a range of a file lies in the page cache, by looking at its first and last byte.
 ///
 /// Reading ahead fills ranges from their start, so a range with both ends present has, nearly always,
 /// its middle too; where it has not, the price is one wait.
@@ -70,7 +70,7 @@ pub fn send_file(
     })
 }
 
-/// Claims that it is the call itself that is not to be had: the file system has none, or a filter forbids it.
+/// Returns true if it is the call itself that is not to be had: the file system has none, or a filter forbids it.
 fn is_refused(errno: Errno) -> bool {
     matches!(errno, Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM)
 }
@@ -149,7 +149,7 @@ pub enum Side {
     Socket,
     /// The file system's.
     File,
-    /// Nobody's: the kernel does not do such a thing here.
+    /// Neither side's fault: the kernel does not support the operation here.
     Kernel,
 }
 
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_does_not_send_is_nobodys_error() {
+    fn an_unsupported_sendfile_is_neither_sides_error() {
         let (_client, server) = pair();
         let directory = File::open(std::env::temp_dir()).unwrap();
         assert_eq!(send_file(&server, &directory, 0, 1).unwrap_err().0, Side::Kernel);

@@ -18,7 +18,7 @@ use rustix::net::{
 /// The longest message.
 pub const LONGEST: usize = 64 * 1024;
 
-/// Two sockets, each of which receives what is sent on the other. No child gets either that is not given it.
+/// A pair of connected sockets. Children do not inherit them.
 pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
 }
@@ -29,7 +29,7 @@ pub fn bound_sending(socket: impl AsFd, patience: Duration) -> io::Result<()> {
     Ok(sockopt::set_socket_timeout(socket, Timeout::Send, Some(patience))?)
 }
 
-/// Sends a message, with a descriptor of which the receiver gets a copy. An error where nobody will receive it.
+/// Sends a message, with a descriptor of which the receiver gets a copy. Fails if the receiver has gone.
 pub fn send(socket: impl AsFd, message: &[u8], descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -46,8 +46,8 @@ pub fn send(socket: impl AsFd, message: &[u8], descriptor: Option<BorrowedFd<'_>
     }
 }
 
-/// A message, and what it brings; `None` where there is nobody any more to send one. A time of
-/// [`io::ErrorKind::WouldBlock`] is over where nothing has come in this time.
+/// Receives a message and its descriptors; `None` once the sender has gone, and [`io::ErrorKind::WouldBlock`] after the
+/// timeout.
 pub fn receive(
     socket: impl AsFd,
     patience: Option<Duration>,

@@ -13,7 +13,7 @@ pub struct Inbox<T> {
     shared: Arc<Shared<T>>,
 }
 
-/// Anybody else's end.
+/// The sending end.
 #[derive(Debug)]
 pub struct Sender<T> {
     shared: Arc<Shared<T>>,
@@ -46,7 +46,7 @@ impl<T> Sender<T> {
         queue.push(item);
         drop(queue);
         if was_empty {
-            // A waker that fails means a reactor that is gone; so is whoever waited for the item.
+            // If the waker fails, the reactor has ended, and with it the receiver.
             let _ = self.shared.waker.wake();
         }
     }

@@ -23,9 +23,9 @@ const DATA_BACKLOG: i32 = 64;
 
 /// Binds one control listener per worker to an address; port 0 chooses a free one, the same for all.
 ///
-/// The first bind is made without `SO_REUSEPORT`, so that a second server on the same port is an error
-/// and not a silent sharing of its clients. It is given the option afterwards, and kept: a port that was
-/// chosen and let go for a moment could be somebody else's by then.
+/// The first bind is made without `SO_REUSEPORT`, so that a second server on the same port is an error and not a silent
+/// sharing of its clients. It is given the option afterwards, and kept: a port released for a moment could be taken by
+/// another process.
 ///
 /// `[::]` serves IPv4 as well, unless `only_its_own`: the port then has a listener for IPv4 too.
 ///
@@ -116,9 +116,10 @@ pub fn acknowledge_with_answers(listener: impl AsFd) -> io::Result<()> {
     Ok(sockopt::set_tcp_quickack(listener, false)?)
 }
 
-/// Has connections wait in the kernel until their client has said something, which it does first in this protocol: who
-/// accepts one finds the request there, and is woken once for both. New connections cost a quarter less processor time
-/// so (`bench-runs/2026-11-22-2core-kvm-http`). Who says nothing for a second is let in all the same.
+/// Keeps connections in the kernel until their first data arrives (`TCP_DEFER_ACCEPT`), for protocols whose client
+/// speaks first: the worker is woken once for the connection and its request. New connections cost a quarter less
+/// processor time so (`bench-runs/2026-11-22-2core-kvm-http`). A client that is silent for a second is accepted all the
+/// same.
 pub fn defer_until_spoken_to(listener: impl AsFd) -> io::Result<()> {
     Ok(nix::sys::socket::setsockopt(&listener, deferred::DeferAccept, &1)?)
 }
@@ -150,12 +151,12 @@ pub fn local_address(socket: impl AsFd) -> io::Result<SocketAddr> {
 pub fn accept(listener: impl AsFd) -> io::Result<(OwnedFd, SocketAddr)> {
     let (socket, peer) = acceptfrom_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
     let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
-    // A peer that is gone before it is accepted may have no address; nobody else's is.
+    // A peer that has gone before it is accepted may have no address.
     let peer = peer.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
     Ok((socket, plain(peer)))
 }
 
-/// Claims that a connection may be waiting to be accepted. An [`accept`] that finds none makes a socket and a file
+/// Returns true if a connection may be waiting to be accepted. An [`accept`] that finds none makes a socket and a file
 /// first: 4.1 us against 0.3 us for this.
 pub fn may_accept(listener: impl AsFd) -> bool {
     let mut sockets = [PollFd::new(&listener, PollFlags::IN)];
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn whether_somebody_waits_is_known_without_accepting() {
+    fn a_waiting_connection_is_seen_without_accepting_it() {
         let listener = bind_data("127.0.0.1:0".parse().unwrap()).unwrap();
         assert!(!may_accept(&listener));
         let client = TcpStream::connect(local_address(&listener).unwrap()).unwrap();

@@ -1,9 +1,8 @@
-//! The header with which a proxy says for whom it connects: the PROXY protocol of HAProxy, versions 1 (a line) and
-//! 2 (binary), as `doc/proxy-protocol.txt` there has it.
+//! The header in which a proxy names its client: the PROXY protocol of HAProxy, versions 1 (a line) and 2 (binary), as
+//! `doc/proxy-protocol.txt` there has it.
 //!
-//! The invariants: a header is taken whole or not at all, and not a byte behind it is taken from the socket, so
-//! whoever reads next (TLS, a session, an upload) finds a connection as if there had been none. What is not a header
-//! to the letter is none.
+//! The invariants: a header is taken whole or not at all, and not a byte behind it is taken from the socket, so the
+//! next reader (TLS, a session, an upload) sees a connection without it. A malformed header is an error.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -32,7 +31,7 @@ const CRC32C: u8 = 0x03;
 pub struct Header {
     /// How many bytes it is long.
     pub length: usize,
-    /// `None`: the proxy speaks for itself (it looks whether we live), or does not know for whom.
+    /// `None`: the proxy connects for itself (a health check), or does not know its client.
     pub ends: Option<Ends>,
 }
 
@@ -45,7 +44,7 @@ pub struct Ends {
     pub server: SocketAddr,
 }
 
-/// What is wrong with a header.
+/// Why a header is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProxyFault {
     /// What came is no beginning of one.
@@ -107,7 +106,7 @@ pub fn take(socket: impl AsFd) -> io::Result<Result<Option<Header>, ProxyFault>>
     let parsed = parse(&buffer[..seen]);
     if let Ok(Some(header)) = parsed {
         let mut rest = &mut buffer[..header.length];
-        // They are there: nobody else reads this socket.
+        // The bytes are there: this socket has no other reader.
         while !rest.is_empty() {
             let count = stream::read(&socket, rest)?;
             rest = &mut rest[count.max(1)..];
@@ -168,7 +167,7 @@ fn binary(bytes: &[u8]) -> Result<Option<Header>, ProxyFault> {
     let Some(whole) = bytes.get(..length) else { return Ok(None) };
     let body = &whole[begin..];
     let (ends, fields) = match family {
-        // What stands behind a `LOCAL` is nobody's address.
+        // An address after `LOCAL` is ignored.
         _ if is_local => (None, addresses(family).unwrap_or(0)),
         0x00 => (None, 0),
         0x11 => (ends4(body), 12),

@@ -75,7 +75,7 @@ pub fn connected(socket: impl AsFd) -> io::Result<()> {
     sockopt::socket_error(&socket)?.map_err(Into::into)
 }
 
-/// Claims that a connection is established.
+/// Returns true if a connection is established.
 pub fn is_connected(socket: impl AsFd) -> bool {
     getpeername(socket).is_ok_and(|peer| peer.is_some())
 }
@@ -95,7 +95,7 @@ pub fn cork(socket: impl AsFd, waits: bool) -> io::Result<()> {
     Ok(sockopt::set_tcp_cork(socket, waits)?)
 }
 
-/// Has what is sent leave evenly, at no more than so many bytes a second; `None`: as fast as the kernel would.
+/// Paces the output at so many bytes a second (`SO_MAX_PACING_RATE`); `None` removes the limit.
 pub fn pace(socket: impl AsFd, rate: Option<u64>) -> io::Result<()> {
     let rate = rate.map_or(UNPACED, |rate| u32::try_from(rate).unwrap_or(UNPACED));
     Ok(nix::sys::socket::setsockopt(&socket, pacing::MaxPacingRate, &(rate as usize))?)
@@ -127,13 +127,13 @@ pub fn acknowledged(socket: impl AsFd) -> io::Result<u64> {
     Ok(nix::sys::socket::getsockopt(&socket, progress::Info)?.bytes_acknowledged)
 }
 
-/// Claims that the other side's kernel has all that was sent, and has said so.
+/// Returns true if the peer's kernel has acknowledged all that was sent.
 pub fn has_arrived(socket: impl AsFd) -> bool {
     nix::sys::socket::getsockopt(&socket, progress::Info)
         .is_ok_and(|facts| facts.counts[progress::UNACKNOWLEDGED] == 0 && facts.not_sent == 0)
 }
 
-/// `TCP_INFO`, as far as it is of use here, as nix lets others add options to its own. Linux has as much since 4.9.
+/// The part of `TCP_INFO` that is used here, as a custom option of nix. Linux has had it since 4.9.
 mod progress {
     use nix::libc;
     use nix::sys::socket::sockopt::GetStruct;

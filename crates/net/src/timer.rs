@@ -1,9 +1,8 @@
 //! A wheel of deadlines: one small entry each, no search, no allocation per change.
 //!
-//! Entries are hints: "look at this connection at about that time". Whoever is looked at says whether its
-//! deadline has really come, or when to look again; so moving a deadline further away, which every
-//! command does, costs nothing here. An entry is due at most one tick late and never early by more than
-//! the wheel's turn.
+//! Entries are hints: "look at this connection at about that time". The connection then checks whether its deadline has
+//! really come, or when to look again; so moving a deadline further away, which every command does, costs nothing here.
+//! An entry is due at most one tick late and never early by more than the wheel's turn.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +15,7 @@ const SLOTS: usize = 1024;
 /// Room that an empty slot keeps: with all of them, some 64 KiB of a wheel of keys.
 const KEPT: usize = 8;
 
-/// The wheel. `K` names whom to look at.
+/// The wheel. `K` identifies the connections.
 #[derive(Debug)]
 pub struct Wheel<K> {
     start: Instant,

@@ -1,8 +1,8 @@
 //! The server's side: which certificate, which clients, which tickets.
 //!
-//! An [`Acceptor`] is shared by everybody and can be given new certificates at any time; what has begun
-//! goes on with the old ones. A [`Host`] is one control connection's part of it: it makes that connection and
-//! its data connections, which resume with its own tickets only ([`super::tickets`]).
+//! All connections share an [`Acceptor`]; its certificates can be replaced at any time, and existing connections
+//! continue with the old ones. A [`Host`] is one control connection's part of it: it makes that connection and its data
+//! connections, which resume with its own tickets only ([`super::tickets`]).
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -38,7 +38,7 @@ const ALPN_FTP_DATA: &[u8] = b"ftp-data";
 pub struct Plan {
     /// Certificates and their keys. The first is the one for clients that name no server.
     pub identities: Vec<KeyPair>,
-    /// What is asked of clients.
+    /// The requirements on client certificates.
     pub clients: Clients,
 }
 
@@ -72,7 +72,7 @@ impl Plan {
     }
 }
 
-/// What is asked of clients besides their password.
+/// Whether clients must authenticate by certificate besides their password.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Clients {
     /// No certificate.
@@ -129,8 +129,8 @@ impl Acceptor {
         Ok(())
     }
 
-    /// A connection of a protocol that has one connection at a time, and these names in ALPN (HTTP). Its
-    /// tickets are everybody's.
+    /// A connection of a protocol that has one connection at a time, and these names in ALPN (HTTP). Any later
+    /// connection may use its tickets.
     pub fn accept(&self, protocols: &[&[u8]]) -> Result<Tls, Fault> {
         let base = self.current();
         if protocols.is_empty() {
@@ -145,8 +145,8 @@ impl Acceptor {
         })
     }
 
-    /// From now on shows a CA that asks who has a name, by tls-alpn-01 (RFC 8737), this SHA-256 of what it was told, on
-    /// connections of protocols that have names. These are over once the handshake is.
+    /// Answers tls-alpn-01 challenges (RFC 8737) for a name with this SHA-256 of the key authorization, on connections
+    /// that use SNI. Such a connection ends after its handshake.
     pub fn show_challenge(&self, name: &str, digest: &[u8]) -> Result<(), LoadError> {
         self.challenges.show(name, digest)
     }
@@ -166,7 +166,7 @@ impl Acceptor {
         }
     }
 
-    /// Claims that there is a certificate for this name.
+    /// Returns true if there is a certificate for this name.
     pub fn serves(&self, name: &str) -> bool {
         self.current().identities.named(name).is_some()
     }
@@ -223,7 +223,7 @@ fn verifier(authorities: &Authorities) -> Result<rustls::server::ClientCertVerif
         revoked.extend(identity::revocations(path)?);
     }
     let builder = WebPkiClientVerifier::builder_with_provider(roots, provider).with_crls(revoked);
-    // A list says who was taken back; whom no list knows was not.
+    // A revocation list names revoked certificates; a certificate of an unlisted issuer counts as not revoked.
     Ok(builder.allow_unknown_revocation_status().only_check_end_entity_revocation())
 }
 
@@ -257,7 +257,7 @@ impl Host {
         let mut config = self.bound(base);
         config.send_tls13_tickets = TICKETS;
         config.max_tls13_tickets = 4 * TICKETS;
-        // A client that names other protocols only was led here by somebody (ALPACA): rustls refuses it.
+        // A client that offers only other protocols may be part of a cross-protocol attack (ALPACA): rustls refuses it.
         config.alpn_protocols = vec![ALPN_FTP.to_vec()];
         if let Some(host) = host {
             let identities = Arc::clone(&self.base.identities);
@@ -266,8 +266,8 @@ impl Host {
         Arc::new(config)
     }
 
-    /// One of its data connections. No tickets come from it: a client that closes without reading them makes
-    /// its kernel send a reset, which loses what is still on its way to us.
+    /// One of its data connections. It sends no tickets: a client that closes without reading them makes its kernel
+    /// send a reset, which loses data in flight to us.
     pub fn data(&self) -> Result<Tls, Fault> {
         let config = self.data.get_or_init(|| {
             let is_limited = self.binding.is_limited_to_tls12();
@@ -286,7 +286,7 @@ impl Host {
         Badge(Arc::clone(&self.binding))
     }
 
-    /// Claims that the last data connection showed the ticket of another control connection.
+    /// Returns true if the last data connection showed the ticket of another control connection.
     pub fn take_foreign(&self) -> bool {
         self.binding.take_foreign()
     }

@@ -1,8 +1,8 @@
-//! The challenge tls-alpn-01 (RFC 8737): who asks for a name by the protocol `acme-tls/1` is shown a certificate that
-//! only the holder of an account at the CA could have made.
+//! The challenge tls-alpn-01 (RFC 8737): a client that offers the protocol `acme-tls/1` for a name gets a certificate
+//! that only the holder of the account at the CA could have made.
 //!
-//! The invariant: it is shown to those alone who offer this protocol and no other, for a name about which somebody is
-//! being asked just now. Nothing is ever said on such a connection.
+//! The invariant: it is sent only to clients that offer this protocol and no other, for a name with a pending
+//! challenge. Such a connection carries no data.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -19,7 +19,7 @@ use super::load_error::LoadError;
 /// The protocol by which a CA asks.
 pub const ACME_TLS: &[u8] = b"acme-tls/1";
 
-/// The names about which somebody is asked now.
+/// The names with a pending challenge.
 #[derive(Debug, Default)]
 pub(super) struct Challenges {
     /// Whether there is one, for those who only pass by.
@@ -29,7 +29,7 @@ pub(super) struct Challenges {
 }
 
 impl Challenges {
-    /// Claims that there is one.
+    /// Returns true if there is one.
     pub(super) fn is_pending(&self) -> bool {
         self.any.load(Ordering::Relaxed)
     }
@@ -55,7 +55,7 @@ impl Challenges {
         Ok(())
     }
 
-    /// Nobody asks any more.
+    /// Ends the challenge for a name.
     pub(super) fn forget(&self, name: &str) {
         self.change(|pending| pending.retain(|(other, _)| other != name));
     }

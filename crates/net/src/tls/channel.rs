@@ -14,7 +14,7 @@ use super::fault::Fault;
 use super::wire::{Unwritten, Wire};
 use crate::stream;
 
-/// What is encrypted before the socket is offered it: 4 full records, one call.
+/// How much is encrypted before it is written to the socket: 4 full records, one call.
 const BATCH: usize = 64 * 1024;
 
 /// The longest record on the wire, and what may stand before it. Asking the socket for less at a time would be a
@@ -24,7 +24,7 @@ const RECORD: usize = 16 * 1024 + 512;
 /// How large the buffer must be that the channel reads into: more than the longest handshake message.
 pub const BUFFER: usize = 256 * 1024;
 
-/// TLS over a non-blocking socket that somebody else holds.
+/// TLS over a non-blocking socket that the caller owns.
 #[derive(Debug)]
 pub struct Channel {
     tls: Tls,
@@ -33,7 +33,7 @@ pub struct Channel {
     early: Vec<u8>,
     /// Our close_notify is among what was sent, or waits in `out`.
     closed: bool,
-    /// What is in `out` has not been offered to the socket: more is to come that goes along.
+    /// `out` has not been written yet, because more data follows.
     held: bool,
 }
 
@@ -70,7 +70,7 @@ impl Channel {
         &self.tls
     }
 
-    /// The connection's state, to give up what is no longer needed.
+    /// The connection's state, to release parts that are no longer needed.
     pub fn tls_mut(&mut self) -> &mut Tls {
         &mut self.tls
     }
@@ -169,7 +169,7 @@ impl Channel {
         }
     }
 
-    /// As `write`, but what is encrypted waits for what is written next, to be sent with it; or for [`Channel::flush`].
+    /// Like `write`, but the encrypted data waits for the next write, to be sent with it, or for [`Channel::flush`].
     pub fn write_more(&mut self, socket: impl AsFd, plain: &[u8]) -> io::Result<usize> {
         self.flush_unless_held(&socket)?;
         let plain = &plain[..plain.len().min(BATCH)];
@@ -194,12 +194,12 @@ impl Channel {
         }
     }
 
-    /// Sends what was encrypted before, but for what is held, unless that is much.
+    /// Sends encrypted data, except data held for the next write, unless there is much of it.
     fn flush_unless_held(&mut self, socket: impl AsFd) -> io::Result<()> {
         if self.held && self.out.pending().len() < BATCH { Ok(()) } else { self.flush(socket) }
     }
 
-    /// Claims that something waits for what is written next.
+    /// Returns true if encrypted data waits for the next write.
     pub fn is_holding(&self) -> bool {
         self.held
     }
@@ -214,7 +214,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Claims that the socket has taken all that it was offered.
+    /// Returns true if the socket has taken all that it was offered.
     pub fn is_flushed(&self) -> bool {
         self.out.is_empty() || self.held
     }

@@ -22,12 +22,12 @@ pub struct Connector {
     config: Arc<ClientConfig>,
 }
 
-/// Whom a connector trusts.
+/// Which servers a connector trusts.
 #[derive(Debug, Clone, Copy)]
 pub enum Trust<'a> {
-    /// Anybody: there is no check at all.
+    /// Any: certificates are not verified.
     Anybody,
-    /// Those for whom one of these certificates vouches.
+    /// Servers with a certificate issued by one of these authorities.
     Authorities(&'a Path),
 }
 
@@ -101,7 +101,7 @@ impl Connector {
     }
 }
 
-/// Trusts everybody; only that the other side has the key of its certificate is checked.
+/// Accepts every certificate; only the possession of its key is verified.
 #[derive(Debug)]
 pub(super) struct Unchecked(pub(super) Arc<CryptoProvider>);
 

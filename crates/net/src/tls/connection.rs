@@ -1,9 +1,8 @@
 //! One TLS connection, without its socket: wire bytes in, plain bytes and wire bytes out.
 //!
-//! rustls decrypts within the caller's buffer and encrypts into it, so a connection holds no buffer of its
-//! own between calls: only the beginning of a record whose rest has not come yet. rustls makes one
-//! short-lived vector for a record in each direction, so a connection that is there for bulk goes over to
-//! [`Records`] when its handshake is over ([`Tls::settle`]).
+//! rustls decrypts within the caller's buffer and encrypts into it, so a connection holds no buffer of its own between
+//! calls: only the beginning of a record whose rest has not come yet. rustls makes one short-lived vector for a record
+//! in each direction, so a data connection changes to [`Records`] after its handshake ([`Tls::settle`]).
 //!
 //! The invariant: what `take` was given came before the end that [`Tls::has_ended`] claims, so a stream
 //! that stops without that claim was cut.
@@ -105,7 +104,7 @@ impl Tls {
         self
     }
 
-    /// The same, but for a CA that asks who has a name.
+    /// The same, for a connection that may carry an ACME challenge.
     pub(super) fn challenged(mut self, challenges: Arc<Challenges>) -> Self {
         self.challenges = Some(challenges);
         self
@@ -135,9 +134,9 @@ impl Tls {
         }
     }
 
-    /// Leaves it to [`Records`], which copy less, to open and to seal from here on; for the server's side of a connection
-    /// that is there for bulk, whose handshake is over and sent. What the handshake was like, but for the version and the
-    /// client's certificate, is to be asked for before.
+    /// Changes to [`Records`], which copy less, for encryption and decryption; for the server's side of a data
+    /// connection whose handshake is complete and sent. Of the handshake only the version and the client's certificate
+    /// remain available.
     pub fn settle(self) -> Result<Self, Fault> {
         let Self { side, incoming, ended, unheard, .. } = self;
         let side = match side {
@@ -197,7 +196,7 @@ impl Tls {
         let mut used = 0;
         let keeps_tickets = self.renewal.is_some() && self.is_handshaking();
         if keeps_tickets {
-            // Somebody else's.
+            // Another connection's ticket.
             replenish::sealed();
         }
         let goes_by_records = self.is_to_settle && self.is_handshaking();
@@ -229,8 +228,8 @@ impl Tls {
         }
     }
 
-    /// What was said before something went wrong, and the alert that tells the other side so. (With what is left: rustls
-    /// remembers how far it had looked into it.)
+    /// Writes what was pending before an error, and the alert that reports it. (The input is passed again: rustls
+    /// remembers how far it had read.)
     fn say_farewell(&mut self, out: &mut Wire) {
         let (mut rest, mut at) = (std::mem::take(&mut self.incoming), 0);
         for _ in 0..FAREWELLS {
@@ -407,12 +406,12 @@ impl Tls {
         }
     }
 
-    /// Claims that the handshake goes on.
+    /// Returns true if the handshake goes on.
     pub fn is_handshaking(&self) -> bool {
         self.common().is_some_and(CommonState::is_handshaking)
     }
 
-    /// Claims that the other side has said, by its close_notify, that nothing more will come.
+    /// Returns true if the other side has said, by its close_notify, that nothing more will come.
     pub fn has_ended(&self) -> bool {
         self.ended
     }
@@ -422,17 +421,17 @@ impl Tls {
         self.incoming
     }
 
-    /// Claims that the handshake was a short one: the keys are those of an earlier session.
+    /// Returns true if the handshake was a short one: the keys are those of an earlier session.
     pub fn is_resumed(&self) -> bool {
         self.common().and_then(CommonState::handshake_kind) == Some(HandshakeKind::Resumed)
     }
 
-    /// Claims that nothing has come from the other side.
+    /// Returns true if nothing has come from the other side.
     pub fn is_untouched(&self) -> bool {
         !self.peeked && self.incoming.is_empty()
     }
 
-    /// What the client offered; only for as long as nobody called [`Tls::forget_hello`].
+    /// The client's offer, until [`Tls::forget_hello`].
     pub fn hello(&self) -> Option<&Hello> {
         self.hello.as_deref()
     }
@@ -483,7 +482,7 @@ fn record_end(wire: &[u8], at: usize) -> usize {
     wire.len().min(at + length)
 }
 
-/// Claims that this is nothing, or the record of an alert: in clear, or sealed under TLS 1.3, where it is two bytes,
+/// Returns true if this is nothing, or the record of an alert: in clear, or sealed under TLS 1.3, where it is two bytes,
 /// their type and the tag.
 fn ends_it(record: &[u8]) -> bool {
     matches!(record, [] | [21, ..] | [23, _, _, 0, 19, ..])

@@ -18,7 +18,7 @@ pub(super) const EXTENSIONS: u8 = 0xa3;
 pub(super) struct Der<'a>(pub(super) &'a [u8]);
 
 impl<'a> Der<'a> {
-    /// The next value: its tag, and what is in it.
+    /// The next value: its tag and content.
     pub(super) fn next(&mut self) -> Option<(u8, Der<'a>)> {
         let (&[tag, length], rest) = self.0.split_first_chunk()?;
         let (length, rest) = match length {
@@ -34,7 +34,7 @@ impl<'a> Der<'a> {
         Some((tag, Der(value)))
     }
 
-    /// What is in the next value, if that is of this kind.
+    /// The content of the next value, if it is of this type.
     pub(super) fn expect(&mut self, tag: u8) -> Option<Der<'a>> {
         let mut ahead = *self;
         let (found, value) = ahead.next()?;

@@ -1,11 +1,11 @@
-//! What is wrong with a TLS connection, in words: a log is read by people.
+//! Describes TLS errors in words that a log's reader understands.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use rustls::{CertificateError, Error};
 
-/// What is wrong with what the other side sent, or with the keys.
+/// A TLS error: the other side's, or one of the keys.
 #[derive(Debug, Clone)]
 pub struct Fault(pub(super) Error);
 
@@ -29,13 +29,13 @@ impl From<Error> for Fault {
 }
 
 impl Fault {
-    /// Claims that the two sides have no version of TLS, or no cipher, in common.
+    /// Returns true if the two sides have no version of TLS, or no cipher, in common.
     pub fn is_incompatible(&self) -> bool {
         matches!(self.0, Error::PeerIncompatible(_))
     }
 }
 
-/// What is wrong with a certificate.
+/// Describes a certificate error.
 fn of_certificate(error: &CertificateError) -> Cow<'static, str> {
     use CertificateError as Wrong;
     let words = match error {
@@ -43,8 +43,8 @@ fn of_certificate(error: &CertificateError) -> Cow<'static, str> {
         Wrong::Expired | Wrong::ExpiredContext { .. } => "it has expired",
         Wrong::NotValidYet | Wrong::NotValidYetContext { .. } => "its time has not begun",
         Wrong::Revoked => "it was taken back",
-        Wrong::UnknownIssuer => "nobody who is trusted has issued it",
-        Wrong::UnknownRevocationStatus => "nobody says whether it was taken back",
+        Wrong::UnknownIssuer => "no trusted authority has issued it",
+        Wrong::UnknownRevocationStatus => "its revocation status is unknown",
         Wrong::ExpiredRevocationList | Wrong::ExpiredRevocationListContext { .. } => {
             "the list that says whether it was taken back is too old"
         }
@@ -84,9 +84,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_has_to_know_the_names_of_a_library() {
+    fn messages_do_not_use_the_names_of_the_library() {
         for (error, words) in [
-            (CertificateError::UnknownIssuer, "nobody who is trusted has issued it"),
+            (CertificateError::UnknownIssuer, "no trusted authority has issued it"),
             (CertificateError::UnhandledCriticalExtension, "unhandled critical extension"),
         ] {
             let fault = Fault::from(Error::InvalidCertificate(error));

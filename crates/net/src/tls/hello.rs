@@ -1,7 +1,7 @@
 //! A look at a ClientHello before it is answered: what a client offered, for the log.
 //!
-//! rustls refuses what is too old or does not fit, but cannot say what it was. This parser decides
-//! nothing: where it understands nothing it answers nothing, and the handshake goes its way.
+//! rustls refuses outdated or unsuitable offers, but cannot say what they were. This parser only informs the log: if it
+//! cannot parse a hello it returns nothing, and the handshake goes on.
 
 use std::fmt;
 
@@ -70,7 +70,7 @@ impl Hello {
         Some(hello)
     }
 
-    /// Claims that these are the beginning of a record with a ClientHello, whose rest has not come.
+    /// Returns true if these are the beginning of a record with a ClientHello, whose rest has not come.
     pub fn is_partial(wire: &[u8]) -> bool {
         let mut record = Reader(wire);
         match record.byte() {
@@ -79,12 +79,13 @@ impl Hello {
         }
     }
 
-    /// Claims that it fell back to TLS 1.2 or less, though there is nobody here with whom that would be needed.
+    /// Returns true if the client signals a fallback to TLS 1.2 or less (`TLS_FALLBACK_SCSV`), which this server never
+    /// makes necessary.
     pub(super) fn is_inappropriate_fallback(&self) -> bool {
         self.falls_back && !self.versions.contains(&TLS13)
     }
 
-    /// Claims that it would speak TLS 1.3, under which it never resumes, but speaks TLS 1.2 as well.
+    /// Returns true if it would speak TLS 1.3, under which it never resumes, but speaks TLS 1.2 as well.
     pub(super) fn resumes_tls12_only(&self) -> bool {
         !self.resumes_tls13 && self.versions.contains(&TLS13) && self.versions.contains(&TLS12)
     }
@@ -158,7 +159,7 @@ fn ssl2(wire: &[u8]) -> Option<Hello> {
     known.then(|| Hello { versions: vec![version], ..Hello::default() })
 }
 
-/// What is left to read.
+/// The unread bytes.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {

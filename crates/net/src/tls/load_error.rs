@@ -3,10 +3,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why certificates cannot be used: which file, what is wrong with it, and what to do.
+/// Why certificates cannot be used: the file, the error, and the remedy.
 #[derive(Debug)]
 pub enum LoadError {
-    /// A file cannot be read, which says nothing of what is in it.
+    /// A file cannot be read, whatever its content.
     Unread(PathBuf, io::Error),
     /// A file is not what it should be.
     File(PathBuf, String),

@@ -2,11 +2,11 @@
 //!
 //! - [`Acceptor`] and [`Connector`] are the two sides' settings; [`Host`] is one FTP control connection's
 //!   part, whose data connections resume with its own tickets only.
-//! - [`Badge`] tells by a ClientHello whose control connection it belongs to.
+//! - [`Badge`] tells by a ClientHello which control connection a data connection belongs to.
 //! - [`Tls`] is a connection without a socket; [`Channel`] has the copy loop over one.
 //! - [`self_signed`] makes a certificate for a first try, [`Hello`] says what a client offered.
-//! - [`Standing`] is what a certificate says of itself, [`Outlook`] what clients will find wrong with it;
-//!   [`ACME_TLS`] is how a CA asks who has a name.
+//! - [`Standing`] is the information in a certificate, [`Outlook`] the errors that clients will find in it;
+//!   [`ACME_TLS`] is the protocol of an ACME challenge.
 //!
 //! The algorithms are ring's. aws-lc-rs is about as fast for AES-GCM, but its build takes minutes and
 //! cmake where ring's takes seconds.

@@ -1,8 +1,7 @@
 //! The names in a client's certificate, which it may log in by.
 //!
-//! The certificate has been found to be good before anybody asks: this reads (DER, RFC 5280), and decides nothing.
-//! What it does not understand it leaves out. A name with a control character in it is none: what lies behind the
-//! accounts may take a NUL for the end.
+//! The certificate has been verified before: this only reads it (DER, RFC 5280), and skips what it cannot parse. A name
+//! with a control character is ignored: a back end of the accounts may take a NUL for its end.
 
 use super::der::{Der, EXTENSIONS, OBJECT_IDENTIFIER, OCTET_STRING, SEQUENCE};
 

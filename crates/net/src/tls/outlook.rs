@@ -17,13 +17,13 @@ const SOON: Duration = Duration::from_secs(7 * DAY);
 
 const DAY: u64 = 86_400;
 
-/// What is to be expected of the files of a [`Plan`].
+/// The problems to expect with the files of a [`Plan`].
 #[derive(Debug, Clone, Default)]
 pub struct Outlook {
     certificates: Vec<(PathBuf, Standing)>,
     /// Files of lists of what was taken back, with the earliest time at which a list was to be replaced.
     lists: Vec<(PathBuf, SystemTime)>,
-    /// What is wrong whatever the time.
+    /// Problems that do not depend on the time.
     always: Vec<String>,
 }
 

@@ -1,5 +1,5 @@
-//! PEM files, as people have them (RFC 7468): read; and where what is wanted is not in one, told what is there instead, and
-//! what to do about it.
+//! Reads PEM files (RFC 7468). Where the wanted section is missing, the error says what the file holds instead, and
+//! what to do.
 //!
 //! The invariant: no secret is ever quoted.
 
@@ -106,7 +106,7 @@ pub(super) fn first<T: PemObject>(path: &Path, wanted: Wanted) -> Result<T, Load
     some(path, wanted, |text| T::pem_slice_iter(text).take(1).collect()).map(|mut found| found.swap_remove(0))
 }
 
-/// What is found in a file, and that is something.
+/// Returns the sections of a file, or an error if there are none.
 fn some<T>(
     path: &Path,
     wanted: Wanted,
@@ -116,7 +116,7 @@ fn some<T>(
     let found = if is_encrypted(&text, wanted) { Ok(Vec::new()) } else { find(&text) };
     let why = match found {
         Ok(found) if !found.is_empty() => return Ok(found),
-        // A list that was cut short before its first section takes nobody back.
+        // A revocation list that was cut off before its first section would revoke nothing.
         Ok(_) => missing(&text, wanted),
         Err(error) => broken(&text, wanted, &error),
     };
@@ -138,7 +138,7 @@ fn labels(text: &[u8]) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Claims that a key is there, and can be read by those alone who know its passphrase.
+/// Returns true if a key is there, and can be read by those alone who know its passphrase.
 fn is_encrypted(text: &[u8], wanted: Wanted) -> bool {
     // The older form: RFC 1421 section 4.6.1.1, which OpenSSL writes with -traditional.
     let in_lines = || {
@@ -158,7 +158,7 @@ fn missing(text: &[u8], wanted: Wanted) -> String {
         return format!("it is empty, and a {wanted} in PEM belongs there");
     }
     if is_encrypted(text, wanted) {
-        return "the private key is encrypted, and nobody is there who could be asked for its passphrase; write it in \
+        return "the private key is encrypted, and a server cannot ask for its passphrase; write it in \
                 clear, for the server's user alone, with openssl pkey -in OLD -out NEW"
             .to_owned();
     }

@@ -64,8 +64,8 @@ pub(super) struct Records {
     peer: Option<CertificateDer<'static>>,
     /// What came without content, since there was some.
     idle: u8,
-    /// The other side has asked for new keys of ours: they come before the next of our bytes, once for all that were
-    /// asked for until then. Whoever asks and never reads has so nothing kept for it.
+    /// The peer has requested a key update: it precedes our next bytes, once for all requests until then. A peer that
+    /// requests updates and never reads thus takes no memory.
     owes_keys: bool,
 }
 
@@ -84,12 +84,12 @@ impl fmt::Debug for Records {
 }
 
 impl Form {
-    /// What stands between the header and what is encrypted.
+    /// The bytes between the header and the ciphertext.
     fn explicit(self) -> usize {
         if self == Self::Tls12Gcm { EXPLICIT } else { 0 }
     }
 
-    /// What is encrypted besides the plain bytes: TLS 1.3 hides the type there.
+    /// The encrypted bytes besides the plaintext: TLS 1.3 hides the content type there.
     fn hidden(self) -> usize {
         usize::from(self == Self::Tls13)
     }

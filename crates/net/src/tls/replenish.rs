@@ -1,11 +1,10 @@
 //! Tickets for as long as a control connection lasts (TLS 1.3).
 //!
-//! Some clients use each ticket once and keep only the last (OpenSSL's, so curl's), and a control connection may
-//! see thousands of data connections. rustls sends tickets at the end of the handshake only. So the first of
-//! them is kept, and whenever a data connection has used one up, the control connection sends it again: the same
-//! session, sealed anew, so that no two tickets look alike. It is the keys of the handshake that a resumed
-//! session proves, and every one of them agrees on new keys for itself (psk_dhe_ke), so what is sent again says
-//! nothing that the first sending did not.
+//! Some clients use each ticket once and keep only the last (OpenSSL's, so curl's), and a control connection may see
+//! thousands of data connections. rustls sends tickets at the end of the handshake only. So the first ticket is kept,
+//! and whenever a data connection has used one, the control connection sends it again: the same session, encrypted
+//! anew, so that no two tickets look alike. A resumed session proves the keys of the handshake and agrees on new keys
+//! of its own (psk_dhe_ke), so a resent ticket reveals nothing more than the first.
 //!
 //! rustls has no call for that; but the algorithms are ours to choose, and what seals a record is told what kind
 //! it is of. [`provider`] is ring's, with one step between, which
@@ -27,7 +26,7 @@ use rustls::{ConnectionTrafficSecrets, ContentType, SupportedCipherSuite, Tls13C
 
 use super::tickets::Binding;
 
-/// How a ticket's message begins: a lifetime in seconds, and what is added to the ticket's age.
+/// The beginning of a NewSessionTicket message: the lifetime in seconds, and the age's offset.
 const LIFETIME: usize = 4;
 const LIFETIME_AND_AGE: usize = 8;
 
@@ -37,7 +36,7 @@ const NEW_SESSION_TICKET: u8 = 4;
 thread_local! {
     /// The last tickets that this thread has sealed: the messages, one behind the other.
     static SEALED: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
-    /// What is sealed as data is a message of the handshake.
+    /// The next record carries a handshake message instead of application data.
     static AS_HANDSHAKE: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -170,7 +169,7 @@ impl Renewal {
         &self.binding
     }
 
-    /// Keeps what is in the messages that were sealed.
+    /// Stores the tickets in the messages that were encrypted.
     pub(super) fn keep(&mut self, messages: &[u8]) {
         let Some((head, ticket)) = parse(messages) else { return };
         let plain = self.binding.decrypt(ticket);
@@ -186,7 +185,8 @@ impl Renewal {
         message.extend_from_slice(&u32::try_from(length).ok()?.to_be_bytes());
         message[0] = NEW_SESSION_TICKET;
         message.extend_from_slice(head);
-        // Masks the ticket's age from whoever listens. To the server it matters for early data alone, which there is not.
+        // Hides the ticket's age from an eavesdropper. The server would use it for early data only, which it does not
+        // accept.
         let age_add = message.get_mut(4 + LIFETIME..4 + LIFETIME_AND_AGE)?;
         SystemRandom::new().fill(age_add).ok()?;
         message.extend_from_slice(&u16::try_from(ticket.len()).ok()?.to_be_bytes());

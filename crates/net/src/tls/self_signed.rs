@@ -1,4 +1,4 @@
-//! A certificate that nobody vouches for, for a first try: made once, and kept.
+//! A self-signed certificate for first steps: generated once, and stored.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -33,7 +33,7 @@ pub fn self_signed(folder: &Path, names: &[String]) -> io::Result<KeyPair> {
         Ok(()) => Ok(pair),
         Err(error) => {
             fs::remove_dir_all(&staged)?;
-            // Somebody else's was there first.
+            // Another process has stored one first.
             if pair.certificate.is_file() && pair.key.is_file() { Ok(pair) } else { Err(error) }
         }
     }

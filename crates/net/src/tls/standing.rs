@@ -1,4 +1,4 @@
-//! What a certificate says of itself: how long it is good, for whom, and whether anybody vouches for it.
+//! The information in a certificate: its validity period, its names, and whether it is self-signed.
 
 use std::time::{Duration, SystemTime};
 
@@ -25,7 +25,7 @@ pub struct Standing {
     pub until: SystemTime,
     /// Whether it is for all names that were asked about.
     pub covers: bool,
-    /// Whether nobody vouches for it but itself.
+    /// Whether it is self-signed.
     pub is_self_signed: bool,
 }
 
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_that_somebody_vouches_for_is_not_self_signed() {
+    fn a_certificate_with_an_issuer_is_not_self_signed() {
         let mut params = CertificateParams::default();
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         params.distinguished_name.push(rcgen::DnType::CommonName, "an authority");

@@ -192,7 +192,7 @@ fn a_data_connection_resumes_with_its_own_ticket_again_and_again() {
 }
 
 #[test]
-fn somebody_elses_ticket_is_not_resumed_and_is_told() {
+fn the_ticket_of_another_connection_is_not_resumed_and_is_reported() {
     let folder = Folder::new();
     let acceptor = folder.acceptor();
     for versions in [Versions::Tls12, Versions::Tls13] {
@@ -372,7 +372,7 @@ fn what_is_held_goes_along_with_what_follows_and_does_not_pile_up() {
         let (socket, channel) = pair.server;
         let mut channel = channel.settle().unwrap();
         assert_eq!(channel.write_more(&socket, b"head").unwrap(), 4);
-        assert!(channel.is_holding() && channel.is_flushed(), "it is nobody's turn");
+        assert!(channel.is_holding() && channel.is_flushed(), "neither side has anything to do");
         let mut heard = Vec::<u8>::new();
         let mut hear = |bytes: &[u8]| heard.extend_from_slice(bytes);
         // Tickets, if anything.
@@ -384,7 +384,7 @@ fn what_is_held_goes_along_with_what_follows_and_does_not_pile_up() {
         assert!(!channel.is_holding());
         let mut end = (socket, channel);
         assert_eq!(carry(&mut end, &mut pair.client, &mut pair.buffer, b"x"), b"head, bodyx");
-        // Whoever only ever promises more is not waited for.
+        // A peer that announces more forever is not waited for.
         let (socket, mut channel) = end;
         let piece = noise(16 * 1024);
         let held = (0..100).take_while(|_| channel.write_more(&socket, &piece).is_ok()).count();
@@ -418,7 +418,7 @@ proptest::proptest! {
         noise in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200),
         step in 1usize..300,
     ) {
-        // Not the folder: what is static is not dropped, and the folder would stay.
+        // The file, not the folder: statics are not dropped, and the folder would stay.
         static ACCEPTOR: std::sync::LazyLock<Acceptor> = std::sync::LazyLock::new(|| Folder::new().acceptor());
         let mut hello = Wire::default();
         let mut client = connector(Versions::All).connect("localhost").unwrap();

@@ -1,9 +1,8 @@
 //! Tickets that say whose they are.
 //!
-//! Every ticket, and every session id of TLS 1.2, that a control connection gives out carries the number
-//! of that control connection. A data connection resumes only with one of its own; that one was shown
-//! which belongs to somebody else is remembered, and asked for once the handshake is over
-//! ([`Binding::take_foreign`]).
+//! Every ticket, and every session id of TLS 1.2, that a control connection gives out carries the number of that
+//! control connection. A data connection resumes only with one of its own; a ticket of another control connection is
+//! recorded, and reported after the handshake ([`Binding::take_foreign`]).
 //!
 //! The keys are the process's alone and change every six hours; rustls keeps them.
 
@@ -50,7 +49,7 @@ impl Binding {
         self.tls12.store(true, Ordering::Relaxed);
     }
 
-    /// Claims that they are.
+    /// Returns true if they are.
     pub(super) fn is_limited_to_tls12(&self) -> bool {
         self.tls12.load(Ordering::Relaxed)
     }
@@ -64,14 +63,14 @@ impl Binding {
         Some((number, text))
     }
 
-    /// Claims that it keeps a session of this id, as it stands in a hello.
+    /// Returns true if it keeps a session of this id, as it stands in a hello.
     fn has_session(&self, id: &[u8]) -> bool {
         // rustls's key is the id's encoding, with its length before it.
         let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         !id.is_empty() && sessions.iter().any(|(kept, _)| kept.get(1..) == Some(id))
     }
 
-    /// Claims that somebody else's ticket was shown since the last call.
+    /// Returns true if a ticket of another control connection was shown since the last call.
     pub(super) fn take_foreign(&self) -> bool {
         self.foreign.swap(false, Ordering::Relaxed)
     }
@@ -91,7 +90,7 @@ impl ProducesTickets for Binding {
     }
 
     fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
-        // What cannot be read is too old, or another server's: nobody's, and a full handshake follows.
+        // An unreadable ticket is too old, or another server's: a full handshake follows.
         let (number, text) = self.open(ticket)?;
         if number != self.number {
             self.foreign.store(true, Ordering::Relaxed);
@@ -101,13 +100,13 @@ impl ProducesTickets for Binding {
     }
 }
 
-/// Tells by the ClientHello of a data connection whether it belongs to one control connection. The handshake may
-/// fail all the same: whoever shows a ticket has yet to prove that it has the keys.
+/// Tells by the ClientHello of a data connection whether it belongs to a control connection. The handshake may still
+/// fail: a client that shows a ticket has yet to prove that it has the keys.
 #[derive(Debug, Clone)]
 pub struct Badge(pub(super) Arc<Binding>);
 
 impl Badge {
-    /// Claims that the client shows a ticket, or a session id, that this control connection has given out.
+    /// Returns true if the client shows a ticket, or a session id, that this control connection has given out.
     pub fn is_shown_by(&self, hello: &Hello) -> bool {
         let is_own =
             |ticket: &Vec<u8>| self.0.open(ticket).is_some_and(|(number, _)| number == self.0.number);
@@ -157,7 +156,7 @@ mod tests {
         assert!(other.take_foreign());
         assert!(!other.take_foreign(), "told once");
         assert_eq!(other.decrypt(b"garbage"), None);
-        assert!(!other.take_foreign(), "what nobody can read is nobody's");
+        assert!(!other.take_foreign(), "an unreadable ticket belongs to no connection");
     }
 
     #[test]

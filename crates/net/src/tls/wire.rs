@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// A buffer between whoever makes records and the socket that takes them.
+/// A buffer between the code that makes records and the socket.
 #[derive(Debug, Default)]
 pub struct Wire {
     /// Initialised to its length, so that making room again costs nothing.
@@ -17,7 +17,7 @@ impl Wire {
         &self.bytes[self.start..self.end]
     }
 
-    /// Claims that nothing waits.
+    /// Returns true if nothing waits.
     pub fn is_empty(&self) -> bool {
         self.start == self.end
     }

@@ -10,7 +10,7 @@ use millrace_net::tls::{
     Acceptor, BUFFER, Clients, Connector, Hello, Plan, Tls, Trust, Versions, Wire, self_signed,
 };
 
-/// The first bytes of a connection: a look at them never panics, and what is whole is whole at its last byte only.
+/// The first bytes of a connection: parsing them never panics, and a hello is complete at its last byte only.
 pub(crate) fn hello(input: &[u8]) {
     let _ = Hello::is_partial(input);
     let Some(hello) = Hello::peek(input) else { return };
@@ -44,7 +44,7 @@ static SERVER: LazyLock<Acceptor> = LazyLock::new(|| {
     acceptor.expect("a certificate that was just made")
 });
 
-/// A client, a server, and what is on its way between them.
+/// A client, a server, and the bytes in flight between them.
 struct Boundary {
     client: Tls,
     server: Tls,
@@ -82,7 +82,7 @@ impl Boundary {
         boundary
     }
 
-    /// Does one thing; claims that there may be another.
+    /// Takes one step. Returns true if another may follow.
     fn step(&mut self, what: u8, how: u8) -> bool {
         let at = usize::from(how) % self.outgoing.len().max(1);
         match what % 8 {
@@ -179,8 +179,8 @@ impl Boundary {
             assert_eq!(self.server.has_ended(), self.is_closed);
         }
         let is_whole = self.heard == self.said && self.is_closed;
-        // Before there are keys, anybody may end it.
+        // Before there are keys, any attacker may end the connection.
         let may_end = is_whole || self.server.is_handshaking();
-        assert!(!self.server.has_ended() || may_end, "an end that nobody has said");
+        assert!(!self.server.has_ended() || may_end, "the end was not announced");
     }
 }

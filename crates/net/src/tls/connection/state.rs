@@ -84,7 +84,7 @@ pub(super) fn write<D>(
             data.done();
             Ok(ControlFlow::Continue(()))
         }
-        // Both sides have closed: there is nobody to send to.
+        // Both sides have closed: there is no one left to send to.
         ConnectionState::Closed => Ok(ControlFlow::Break(())),
         _ => Err(rustls::Error::HandshakeNotComplete),
     }

@@ -1,4 +1,4 @@
-//! Records that come: opened where they lie, and those that are no application data heeded.
+//! Decrypts received records in place, and handles those that are not application data.
 
 use ring::aead::{Aad, NONCE_LEN, Nonce};
 use rustls::{AlertDescription, Error, PeerMisbehaved};
@@ -34,8 +34,9 @@ enum Other {
 }
 
 impl Records {
-    /// Opens what is whole in `wire`, and moves what it says to its front. An answer, where one is due, goes to `out`;
-    /// so does the alert that goes with an error, before which [`Opened::plain`] bytes of `opened` have come.
+    /// Decrypts the complete records in `wire`, and moves the plaintext to its front. A response, if one is due, goes
+    /// to `out`, as does the alert that belongs to an error. [`Opened::plain`] bytes of `opened` arrived before an
+    /// error.
     pub(in crate::tls) fn open(
         &mut self,
         wire: &mut [u8],

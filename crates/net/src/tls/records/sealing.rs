@@ -8,10 +8,10 @@ use rustls::{AlertDescription, Error};
 use super::{ALERT, APPLICATION_DATA, FATAL, Form, HEADER, PLAIN, Records, TAG, WARNING, additional};
 use crate::tls::wire::{Unwritten, Wire};
 
-/// What is sealed at a time when it comes from a file: 4 full records, one read and one write.
+/// How much of a file is encrypted at a time: 4 full records, one read and one write.
 pub(super) const BATCH: usize = 4 * PLAIN;
 
-/// Fills buffers from wherever plain bytes come from; answers how many there were.
+/// Fills buffers with plaintext; returns how many bytes there were.
 pub(in crate::tls) type Read<'a> = dyn FnMut(&mut [IoSliceMut<'_>]) -> io::Result<usize> + 'a;
 
 impl Records {
@@ -106,7 +106,7 @@ impl Records {
         Ok(())
     }
 
-    /// Tells the other side what is wrong, unless it has told us.
+    /// Sends an alert for an error, unless the peer has sent one.
     pub(super) fn alarm(&mut self, alert: AlertDescription, error: Error, out: &mut Wire) -> Error {
         if alert != AlertDescription::CloseNotify {
             // An error is on its way already.
