@@ -9,7 +9,7 @@
 //!
 //! The invariant: a child has the three streams that it is given and no other descriptor, the variables that it is
 //! given and no other, its own process group, and signals as a shell's child has them. (By `Command` it also has
-//! descriptors that this process itself was started with, where nobody has had those closed on `execve`.)
+//! descriptors that this process itself was started with, unless those are close-on-exec.)
 
 #![cfg(target_os = "linux")]
 
@@ -47,7 +47,7 @@ pub struct Start<'a> {
     pub streams: [BorrowedFd<'a>; 3],
 }
 
-/// A program that was started. Dropping it neither ends it nor waits for it: whoever has it does.
+/// A program that was started. Dropping it neither ends it nor waits for it: that is the owner's task.
 #[derive(Debug)]
 pub struct Process {
     pid: Pid,
@@ -136,7 +136,7 @@ impl Process {
         Self { pid, status: None }
     }
 
-    /// Its number, which is its process group's as well; somebody else's once its end is known.
+    /// Its process ID, which is its process group's as well. It may be reused once its end is known.
     pub fn pid(&self) -> Pid {
         self.pid
     }

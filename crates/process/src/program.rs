@@ -1,10 +1,10 @@
 //! Programs that are run and waited for: accounts ask them, hooks have them work.
 //!
-//! Whatever a program does, it ends in its time, or is killed with all that it started; it is fed and heard at once, so
-//! neither a question that nobody reads nor megabytes of output hold it up, and of what it says only so much is kept.
-//! It gets no descriptor of the server's, and of its environment, which may hold secrets, the few variables that are
-//! named here. Called on threads that may wait. (Programs that answer requests of HTTP are `http/program.rs`: theirs is
-//! a stream, and nobody waits for it.)
+//! Whatever a program does, it ends in its time, or is killed with all that it started; its input is written while its
+//! output is read, so neither unread input nor megabytes of output block it, and only a limited part of its output is
+//! kept. It gets no descriptor of the server's, and of its environment, which may hold secrets, the few variables that
+//! are named here. Called on threads that may wait. (CGI programs are in `http/program.rs`: their output is a stream,
+//! read by the worker.)
 
 use std::env;
 use std::ffi::{CStr, CString, OsStr, OsString};
@@ -28,7 +28,7 @@ use crate::{Process, Start};
 /// Bytes that are read of an output in one go, so that one that writes as fast as they are read has an end.
 const TURN: usize = 256 * 1024;
 
-/// What is kept of standard error, for the log.
+/// How much of standard error is kept for the log.
 const MOST_COMPLAINTS: usize = 4 * 1024;
 
 /// A program to be run.
@@ -51,7 +51,7 @@ pub struct Program {
 pub enum Purpose {
     /// To answer: an answer that is not whole is none, and nothing that it started outlives it.
     Answer,
-    /// To do something: of what it says the beginning is kept, and whom it leaves behind may go on.
+    /// It works without a result: the beginning of its output is kept, and its background processes may go on.
     Work,
 }
 
@@ -120,7 +120,7 @@ impl Program {
         self.run_unless(&Recall::default(), input)
     }
 
-    /// The same, unless somebody recalls it: then it is killed, with all that it has started.
+    /// The same, unless it is cancelled: then it is killed, with all its descendants.
     pub fn run_unless(&self, recall: &Recall, input: &[u8]) -> io::Result<Ended> {
         let end = Instant::now() + self.time;
         let mut child = self.start()?;
@@ -225,7 +225,7 @@ fn add(parts: &[&OsStr], block: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// By which somebody has a program ended before its time, or not begun; clones are the same.
+/// Cancels a program before or during its run; clones share the state.
 #[derive(Debug, Clone, Default)]
 pub struct Recall(Arc<Mutex<Recalled>>);
 
@@ -238,14 +238,14 @@ struct Recalled {
 }
 
 impl Recall {
-    /// Nobody wants to know any more.
+    /// Cancels the program.
     pub fn give(&self) {
         let mut state = self.lock();
         state.is_given = true;
         state.kill();
     }
 
-    /// Claims that nobody wants to know any more.
+    /// Returns true if the program was cancelled.
     pub fn is_given(&self) -> bool {
         self.lock().is_given
     }
@@ -312,7 +312,7 @@ impl<'a> Feed<'a> {
         self.pipe.as_ref().map(AsFd::as_fd)
     }
 
-    /// Gives what is taken now. A program need not read its input.
+    /// Writes as much input as the program takes now. It need not read it.
     fn go_on(&mut self) {
         let Some(pipe) = &mut self.pipe else { return };
         match pipe.write(self.rest) {
@@ -371,7 +371,7 @@ fn never_waiting(pipe: Option<OwnedFd>) -> io::Result<Option<File>> {
     Ok(pipe.map(File::from))
 }
 
-/// Its arguments and variables may hold what is nobody's business.
+/// Its arguments and variables may hold secrets, so they are not shown.
 impl fmt::Debug for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Program({:?})", self.words.first())
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_reads_and_what_is_longer_than_a_pipe_holds_up_nobody() {
+    fn unread_input_and_output_longer_than_a_pipe_block_neither_side() {
         let megabyte = vec![b'x'; 1 << 20];
         for purpose in BOTH {
             assert_eq!(shell("exec <&-; exit 0", purpose).run(&megabyte).unwrap().how, How::Exited(0));

@@ -20,11 +20,11 @@ const MOST: usize = 8;
 #[derive(Debug)]
 struct Slot {
     streams: [OwnedFd; 3],
-    /// What is in their place while no child needs it.
+    /// The placeholder that occupies them while no child uses them.
     nothing: Arc<OwnedFd>,
 }
 
-/// The slots that nobody uses. Guarded for a push or a pop.
+/// The unused slots. Guarded for a push or a pop.
 static FREE: Mutex<Vec<Slot>> = Mutex::new(Vec::new());
 
 fn free() -> MutexGuard<'static, Vec<Slot>> {
@@ -69,7 +69,7 @@ impl Lent {
 }
 
 impl Drop for Lent {
-    /// A pipe's end is reached when nobody holds it any more: neither does the slot.
+    /// A pipe's end of file needs every copy of its other end closed, the slot's included.
     fn drop(&mut self) {
         let Some(mut slot) = self.0.take() else { return };
         let places = slot.streams.iter_mut();

@@ -101,7 +101,7 @@ fn it_has_its_arguments_variables_folder_and_streams() {
 
 #[test]
 fn it_is_a_group_of_its_own_and_signals_are_as_a_shell_has_them() {
-    // What whoever runs the tests has ignored stays so; Rust ignores SIGPIPE on top.
+    // Signals that the test's parent ignores stay ignored; Rust ignores SIGPIPE on top.
     let ours = std::fs::read_to_string("/proc/self/status").unwrap();
     let ours = ours.lines().find_map(|line| line.strip_prefix("SigIgn:\t")).unwrap();
     let ignored = u64::from_str_radix(ours, 16).unwrap();

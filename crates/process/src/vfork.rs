@@ -7,8 +7,8 @@
 //! - **The child runs no Rust, and touches no stack.** It makes the system calls that its parent has written down
 //!   ([`Call`]), one after the other, in a loop of a dozen instructions that is all its code. So nothing of the parent
 //!   is changed but the two words in which the child leaves which call has failed, and how.
-//! - **The parent's thread stands still until then** (`CLONE_VFORK`): what the calls point to stays where it is, and the
-//!   frame that both share is used by nobody else.
+//! - **The parent's thread is suspended until then** (`CLONE_VFORK`): the memory that the calls point to stays where it
+//!   is, and the shared stack frame is used by the child alone.
 //! - **No handler of the parent's runs in the child** (`CLONE_CLEAR_SIGHAND`, Linux 5.5): a signal that comes in
 //!   between ends the child.
 //!
@@ -67,7 +67,7 @@ struct Failed {
     next: *const Call,
 }
 
-/// `struct clone_args`, as its first version has it: zero is what is not asked for.
+/// `struct clone_args` in its first version: zero means not requested.
 #[repr(C, align(8))]
 #[derive(Default)]
 struct CloneArguments {
@@ -90,7 +90,7 @@ pub(crate) fn start(start: &Start<'_>) -> Result<Pid, Failure> {
         return Err(Failure::Unavailable);
     }
     let (arguments, environment) = (pointers(start.arguments)?, pointers(start.environment)?);
-    // A server ignores SIGPIPE, and what is ignored is inherited: the default action, no flags, an empty mask.
+    // A server ignores SIGPIPE, and ignored signals are inherited: the default action, no flags, an empty mask.
     let default = [0_usize; 4];
     let nothing = 0_u64;
     let (default, nothing) = (ptr::from_ref(&default).cast(), ptr::from_ref(&nothing).cast());
@@ -100,7 +100,7 @@ pub(crate) fn start(start: &Start<'_>) -> Result<Pid, Failure> {
         None => (start.streams, NONE),
     };
     let [input, output, errors] = streams.map(descriptor);
-    // As the kernel reads them: what is allowed now, and what may be asked for later.
+    // As the kernel reads them: the soft limit, and the hard limit.
     let limits: Vec<(Resource, [u64; 2])> =
         limits::in_force().map(|(resource, most)| (resource, [most, most])).collect();
     let limit = |(resource, most): &(Resource, [u64; 2])| {
@@ -135,10 +135,10 @@ pub(crate) fn start(start: &Start<'_>) -> Result<Pid, Failure> {
     }
     let pid = Pid::from_raw(answer(pid)?).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
     let Err(error) = answer(failed.error) else { return Ok(pid) };
-    // It has ended with that: its status is nobody else's to collect.
+    // That ends it: the status need not be collected by anyone else.
     let _ = Process::new(pid).wait();
     let index = (failed.next.addr() - calls.as_ptr().addr()) / size_of::<Call>() - 1;
-    // What else may fail says something of the program; this, of whoever permits system calls here.
+    // Other errors are about the program; this one, about the system call filter.
     Err(if calls[index].number == CLOSE_RANGE { refused() } else { error.into() })
 }
 
