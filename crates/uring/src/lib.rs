@@ -25,8 +25,8 @@ pub const WRITABLE: u32 = 0x4;
 /// The peer's end of its stream has come: `POLLRDHUP`, as x86 and ARM have it.
 pub const HUNG_UP: u32 = 0x2000;
 
-/// What the removals of watches are answered to: nobody's token.
-const NOBODY: u64 = u64::MAX;
+/// The `user_data` of operations whose completion is ignored.
+const IGNORED: u64 = u64::MAX;
 
 /// What the kernel has to tell of a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl Ring {
 
     /// Ends the watch with this token, from the next [`wait`](Self::wait) on.
     pub fn forget(&mut self, token: u64) -> io::Result<()> {
-        self.add(&opcode::PollRemove::new(token).build().user_data(NOBODY))
+        self.add(&opcode::PollRemove::new(token).build().user_data(IGNORED))
     }
 
     /// Waits for a completion, or no longer than this; tells all that have come.
@@ -75,7 +75,7 @@ impl Ring {
             _ => {}
         }
         for completion in self.ring.completion() {
-            if completion.user_data() != NOBODY {
+            if completion.user_data() != IGNORED {
                 let was_last = !cqueue::more(completion.flags());
                 let ready = u32::try_from(completion.result()).unwrap_or(0);
                 tell(Completion { token: completion.user_data(), ready, was_last });
@@ -95,8 +95,8 @@ impl Ring {
     #[allow(unsafe_code)]
     fn push(&mut self, entry: &Entry) -> Result<(), PushError> {
         // SAFETY: what an entry points to must stay valid until its operation has ended. Entries are made in `watch`
-        // and `forget` alone, of operations that point to nothing: a descriptor that is closed early is answered
-        // with EBADF, a token that nobody has with ENOENT.
+        // and `forget` alone, of operations that point to nothing: a descriptor that is closed early is answered with
+        // EBADF, an unknown token with ENOENT.
         unsafe { self.ring.submission().push(entry) }
     }
 }
@@ -139,9 +139,9 @@ mod tests {
     }
 
     /// A number that no descriptor has: that of one that was closed may be another test's by the time it is watched.
-    struct Nobodys;
+    struct ClosedDescriptor;
 
-    impl AsRawFd for Nobodys {
+    impl AsRawFd for ClosedDescriptor {
         fn as_raw_fd(&self) -> std::os::fd::RawFd {
             i32::MAX
         }
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn a_descriptor_that_is_not_open_is_no_danger() {
         let Some(mut ring) = ring() else { return };
-        ring.watch(&Nobodys, READABLE, false, 1).unwrap();
+        ring.watch(&ClosedDescriptor, READABLE, false, 1).unwrap();
         let mut told = Vec::new();
         ring.wait(Duration::from_secs(10), |completion| told.push(completion)).unwrap();
         assert_eq!(told, [Completion { token: 1, ready: 0, was_last: true }]);
