@@ -1,8 +1,8 @@
 //! The suite that every storage back end must pass.
 //!
-//! [`run`] takes an empty, writable [`Storage`] and leaves it empty. It panics with the name of the claim that
-//! does not hold, so a back end's test is one line. What a back end may choose (whether uploads stage, whether
-//! it has links, owners or room to report) it says by what it does, and the suite then holds it to that.
+//! [`run`] takes an empty, writable [`Storage`] and leaves it empty. It panics with the name of the failed test, so a
+//! back end's own test is one line. Optional features (staged uploads, links, owners, free space) are detected by use,
+//! and then tested.
 
 /// Asserts that a result is an error of one kind.
 macro_rules! refused {
@@ -23,7 +23,7 @@ mod uploads;
 
 use crate::{DirEntry, FileError, ReadHandle, Storage, VirtualPath, Wait, WriteMode};
 
-/// Whether a claim holds; what is wrong where it does not.
+/// A single test; it panics where the back end fails.
 type Claim = fn(&dyn Storage);
 
 /// Entries of the largest directory of [`run`].

@@ -68,10 +68,10 @@ pub enum FileError {
     /// This back end cannot do that at all.
     #[error("not supported")]
     Unsupported,
-    /// Somebody else has it now: an upload that began later, the system.
-    #[error("in use by somebody else; try again later")]
+    /// Another user has it now: a later upload, or the system.
+    #[error("in use; try again later")]
     Busy,
-    /// The operation was cancelled by whoever asked for it.
+    /// The operation was cancelled by its caller.
     #[error("cancelled")]
     Cancelled,
     /// Not an error of the file: the answer is not in memory, and the caller said
@@ -84,7 +84,7 @@ pub enum FileError {
 }
 
 impl FileError {
-    /// Claims that the same request may succeed later without anybody changing it.
+    /// Returns true if the same request may succeed later without any change.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Busy | Self::Exhausted | Self::NoSpace | Self::Io(_) | Self::WouldWait)
     }
@@ -114,7 +114,8 @@ impl From<io::Error> for FileError {
             Kind::CrossesDevices => Self::CrossDevice,
             Kind::Unsupported => Self::Unsupported,
             Kind::OutOfMemory => Self::Exhausted,
-            // A program that runs is not to be written to, nor is a mount point to be removed. (What else is so, says why.)
+            // A running program cannot be written to, and a mount point cannot be removed. (Other errors name their
+            // cause.)
             Kind::ExecutableFileBusy | Kind::ResourceBusy if error.raw_os_error().is_some() => Self::Busy,
             Kind::WouldBlock => Self::WouldWait,
             _ => Self::Io(error),

@@ -10,7 +10,7 @@ use crate::{FileError, Metadata};
 pub enum ReadHandle {
     /// A descriptor that the kernel can send by itself.
     File(FileRange),
-    /// Buffers that a back end makes, for what is no file.
+    /// Buffers that a back end fills, where there is no file.
     Stream(Box<dyn ReadStream>),
 }
 
@@ -38,7 +38,7 @@ pub struct FileRange {
 /// Whether the calls on a handle may be made on a reactor thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readiness {
-    /// A local file system: what is in the page cache is answered at once, and writes go there.
+    /// A local file system: data in the page cache is answered at once, and writes go there.
     Cached,
     /// A network, user-space or unknown file system: any call may hang. Use the blocking pool.
     MayHang,
@@ -75,11 +75,11 @@ pub enum WriteMode {
 /// Bytes arrive in order. Nothing may be visible under the name before `commit` where the back end
 /// stages; where it writes in place, what came is there, and of an upload of which nothing came the old file is.
 pub trait Upload: Send + std::fmt::Debug {
-    /// The descriptor and position at which the next bytes go, for `splice`; `None` where bytes must
-    /// pass through [`Upload::write_all`]. After splicing, say so with [`Upload::advance`].
+    /// The descriptor and position at which the next bytes go, for `splice`; `None` where bytes must pass through
+    /// [`Upload::write_all`]. After splicing, call [`Upload::advance`].
     fn file(&mut self) -> Result<Option<(&File, u64)>, FileError>;
     /// The same for one call that writes there, `false` where there is no file: while it runs no other upload takes the
-    /// file over, so that whoever has it next finds nothing written behind its back.
+    /// file over, so that no write follows a takeover.
     fn with_file(&mut self, write: &mut dyn FnMut(&File, u64)) -> Result<bool, FileError> {
         let Some((file, position)) = self.file()? else { return Ok(false) };
         write(file, position);
@@ -89,16 +89,15 @@ pub trait Upload: Send + std::fmt::Debug {
     fn advance(&mut self, count: u64);
     /// Takes the next bytes.
     fn write_all(&mut self, bytes: &[u8]) -> Result<(), FileError>;
-    /// Of a staged upload of which everything has arrived: what it holds, to be read before `commit`. What is a file of
-    /// the host can be found there by a name, which no client sees. `None` where there is no looking beforehand. May
-    /// wait; nothing more is written behind it.
+    /// Opens the content of a complete staged upload for reading before `commit`. A file of the host has a name there
+    /// that no client sees. `None` where the back end cannot. May wait; the upload takes no further data.
     fn preview(&mut self) -> Result<Option<ReadHandle>, FileError> {
         Ok(None)
     }
     /// Ends the upload: everything arrived, make it the file.
     fn commit(self: Box<Self>) -> Result<Committed, FileError>;
-    /// Ends the upload without its having arrived whole. A staged upload vanishes; in place, what came
-    /// stays, cut to its length. Errors are the back end's to log; there is nobody to tell.
+    /// Ends an incomplete upload. A staged upload vanishes; in place, the received data stays, cut to its length.
+    /// Errors are not returned: the back end logs them.
     fn abort(self: Box<Self>);
     /// Ends a visit to a partial upload ([`PartialMode`](crate::PartialMode)): what came is kept, and may be
     /// acknowledged unless this fails. Any other upload is aborted.
@@ -106,15 +105,14 @@ pub trait Upload: Send + std::fmt::Debug {
         self.abort();
         Ok(())
     }
-    /// Ends the upload as if it had not begun, as far as it made the file longer: behind the old end nothing
-    /// stays. (A file that it made in place stays, empty; what it wrote over stays so.) As with `abort` there is
-    /// nobody to tell of errors.
+    /// Ends the upload as if it had not begun, as far as it made the file longer: the file is cut to its old length. (A
+    /// new file stays, empty; overwritten bytes stay overwritten.) As with `abort`, errors are not returned.
     fn undo(self: Box<Self>);
     /// Whether `file` and `write_all` may be used on a reactor thread.
     fn readiness(&self) -> Readiness;
     /// Whether `commit` may be called on a reactor thread.
     fn commit_readiness(&self) -> Readiness;
-    /// Claims that until `commit` the name has what it had before, or nothing.
+    /// Returns true if until `commit` the name has what it had before, or nothing.
     fn is_staged(&self) -> bool {
         false
     }
@@ -139,7 +137,7 @@ pub struct DirEntry {
 }
 
 impl DirEntry {
-    /// What is known of the entry itself, a link not followed.
+    /// The metadata of the entry itself, a link not followed.
     pub fn own_metadata(&self) -> &Metadata {
         self.link.as_ref().map_or(&self.metadata, |link| &link.metadata)
     }
@@ -166,8 +164,8 @@ pub trait Directory: Send + std::fmt::Debug {
     /// Appends the next entries to `entries`, about `most` of them; appends none at the end.
     /// Entries that vanish between being named and being looked at are left out.
     fn next_batch(&mut self, entries: &mut Vec<DirEntry>, most: usize) -> Result<(), FileError>;
-    /// As `next_batch`, but only names: cheaper where nobody asked for more (`NLST`). Answers how many
-    /// names were visited, about `most`; 0 at the end.
+    /// As `next_batch`, but only names: cheaper where only names are needed (`NLST`). Answers how many names were
+    /// visited, about `most`; 0 at the end.
     fn next_names(&mut self, visit: &mut dyn FnMut(&[u8]), most: usize) -> Result<usize, FileError>;
     /// The metadata of the directory itself (the `cdir` of RFC 3659).
     fn metadata(&self) -> Result<Metadata, FileError>;

@@ -10,7 +10,7 @@ use crate::{
 /// What a call that a [`Layer`] forwards does to the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
-    /// It reads files, directories or what is known of them.
+    /// It reads files, directories or metadata.
     Read,
     /// It changes files or directories, or asks whether that is allowed.
     Change,

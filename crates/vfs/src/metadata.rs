@@ -1,4 +1,4 @@
-//! What a back end knows of a file, and what a client may change of it.
+//! The metadata of a file, and the attributes that a client may change.
 
 /// What an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -13,10 +13,10 @@ pub enum FileKind {
     Other(Special),
 }
 
-/// What is neither file nor directory nor link.
+/// An entry that is neither file nor directory nor link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Special {
-    /// A pipe, or what nobody knows.
+    /// A pipe, or an unknown type.
     Pipe,
     /// A socket.
     Socket,
@@ -35,7 +35,7 @@ pub struct Timestamp {
     pub nanoseconds: u32,
 }
 
-/// Who owns a file, as numbers; names are looked up by whoever prints them.
+/// The owner of a file, as numbers; names are looked up when they are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Owner {
     /// User id.
@@ -44,7 +44,7 @@ pub struct Owner {
     pub group: u32,
 }
 
-/// What a back end knows of one entry.
+/// The metadata of one entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Metadata {
     /// File, directory, link or other.
@@ -55,8 +55,8 @@ pub struct Metadata {
     pub modified: Timestamp,
     /// Creation, where the back end knows it.
     pub created: Option<Timestamp>,
-    /// Last change of anything, content or what is known of it, by the clock of the machine: nobody can set it. Where
-    /// the back end knows it.
+    /// Last change of content or metadata, by the machine's clock (ctime): it cannot be set. `None` where the back end
+    /// does not know it.
     pub changed: Option<Timestamp>,
     /// Permission bits, as in `chmod` (0o7777).
     pub mode: u32,
@@ -69,12 +69,12 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Claims that this is a directory.
+    /// Returns true if this is a directory.
     pub fn is_directory(&self) -> bool {
         self.kind == FileKind::Directory
     }
 
-    /// Claims that this is a regular file.
+    /// Returns true if this is a regular file.
     pub fn is_file(&self) -> bool {
         self.kind == FileKind::File
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::{Timestamp, Upload};
 
-/// Names a partial upload among those of a storage: nobody guesses it, and no file has it as its name.
+/// Identifies a partial upload within a storage: it cannot be guessed, and is not a file name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PartialKey([u8; 16]);
 
@@ -29,7 +29,7 @@ impl fmt::Display for PartialKey {
 
 impl fmt::Debug for PartialKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Who has it can go on with the upload.
+        // Its holder can continue the upload.
         f.write_str("PartialKey")
     }
 }
@@ -48,8 +48,9 @@ pub enum PartialMode {
 
 /// A partial upload that is open, to this caller alone.
 ///
-/// Its [`Upload`] appends. `abort` keeps what came until somebody goes on; so does dropping it, but what was to be
-/// [`PartialMode::Checked`] is then gone. `undo` takes away what came since it was opened. `commit` makes it the file.
+/// Its [`Upload`] appends. `abort` keeps the data until the upload is continued; so does dropping it, except for the
+/// data of a [`PartialMode::Checked`] upload. `undo` removes the data received since it was opened. `commit` makes it
+/// the file.
 #[derive(Debug)]
 pub struct Partial {
     /// Bytes that are there.
@@ -60,7 +61,7 @@ pub struct Partial {
     pub upload: Box<dyn Upload>,
 }
 
-/// What is known of a partial upload.
+/// The state of a partial upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartialState {
     /// Bytes that are there.
@@ -69,7 +70,7 @@ pub struct PartialState {
     pub modified: Timestamp,
 }
 
-/// What all partial uploads of a storage that nobody has open hold together.
+/// The total of a storage's partial uploads that are not open.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Resting {
     /// Bytes.

@@ -55,7 +55,7 @@ impl VirtualPath {
             return Err(PathError::Nul);
         }
         let begins = if argument.first() == Some(&b'/') { &[][..] } else { &self.0 };
-        // Exactly what is needed where nothing vanishes: there is nothing to give back then.
+        // The exact length where nothing is removed: no memory is left over then.
         let slash = usize::from(argument.first() != Some(&b'/'));
         let mut path = Vec::with_capacity(begins.len() + slash + argument.len());
         path.extend_from_slice(begins);
@@ -101,12 +101,12 @@ impl VirtualPath {
         self.0.split(|&byte| byte == b'/').filter(|component| !component.is_empty())
     }
 
-    /// Claims that this is `/`.
+    /// Returns true if this is `/`.
     pub fn is_root(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Claims that this path is `ancestor` or lies beneath it.
+    /// Returns true if this path is `ancestor` or lies beneath it.
     pub fn starts_with(&self, ancestor: &VirtualPath) -> bool {
         self.0.starts_with(&ancestor.0) && matches!(self.0.get(ancestor.0.len()), None | Some(b'/'))
     }

@@ -31,7 +31,7 @@ pub enum QuotaScope {
 /// A quota that is used up. What it displays is for the client: which it is, and no more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OverQuota {
-    /// Whose it is.
+    /// The scope of the quota.
     pub scope: QuotaScope,
     /// What it counts.
     pub counted: Counted,

@@ -16,7 +16,7 @@ pub enum Wait {
     Allowed,
 }
 
-/// Free and total room, in bytes, for whoever may write at a path (`AVBL`, `ALLO`).
+/// Free and total room, in bytes, for a user that may write at a path (`AVBL`, `ALLO`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Space {
     /// What may still be written.
@@ -103,16 +103,16 @@ pub trait Storage: Send + Sync + Debug {
     /// Free room at a path.
     fn space(&self, path: &VirtualPath) -> Result<Space, FileError>;
 
-    /// Claims that whoever has this storage may replace what is at a path, and where `all_beneath` also what is beneath
-    /// it; whether the file system lets the server do so is not asked. This is for what no other call would refuse: a
-    /// lock, or a property that is kept elsewhere. A layer that forbids changes says so here.
+    /// Checks whether the layers allow replacing the entry at a path, and with `all_beneath` everything beneath it;
+    /// permissions of the file system are not checked. This is for changes that no other call would refuse: a lock, or
+    /// a property stored elsewhere. A layer that forbids changes returns its error here.
     ///
     /// There is no default: a back end without rules of its own answers that all may be replaced.
     fn may_replace(&self, path: &VirtualPath, all_beneath: bool) -> Result<(), FileError>;
 
     /// Opens an upload to `path` that outlives connections and the process: a new one, or one that was begun.
-    /// [`FileError::Busy`] where somebody has it open, [`FileError::NotFound`] where there is none (any more). Where
-    /// a back end cannot keep such it is [`FileError::Unsupported`]. `write` is what a commit does to the name:
+    /// [`FileError::Busy`] where it is open elsewhere, [`FileError::NotFound`] where there is none (any more).
+    /// [`FileError::Unsupported`] where the back end has no partial uploads. `write` is what a commit does to the name:
     /// [`WriteMode::Replace`] or [`WriteMode::CreateNew`].
     fn open_partial(
         &self,
@@ -125,7 +125,7 @@ pub trait Storage: Send + Sync + Debug {
         Err(FileError::Unsupported)
     }
 
-    /// What is known of a partial upload to `path`, open or not.
+    /// The state of a partial upload to `path`, open or not.
     fn find_partial(&self, path: &VirtualPath, key: &PartialKey) -> Result<PartialState, FileError> {
         let _ = (path, key);
         Err(FileError::NotFound)
@@ -149,7 +149,7 @@ pub trait Storage: Send + Sync + Debug {
         Err(FileError::Unsupported)
     }
 
-    /// What partial uploads hold that nobody has open.
+    /// The total of the partial uploads that are not open.
     fn resting(&self) -> Result<Resting, FileError> {
         Ok(Resting::default())
     }

@@ -1,4 +1,4 @@
-//! What is done to files that are there: renamed, copied, given another time; and how much room there is.
+//! Changes to existing files: rename, copy, times; and the free space.
 
 use super::{Claim, names, path, pattern, read, write};
 use crate::{Change, FileError, Storage, Timestamp, VirtualPath, Wait};

@@ -202,7 +202,7 @@ fn create_new_race(storage: &dyn Storage) {
     let begin = || storage.open_write(&path("/f"), WriteMode::CreateNew, Wait::Allowed);
     let mut first = begin().unwrap();
     first.write_all(b"first").unwrap();
-    // Whoever reserves the name when it is opened refuses here, whoever stages refuses the later commit.
+    // A back end that reserves the name at open refuses here; one that stages refuses the later commit.
     match begin() {
         Err(FileError::AlreadyExists) => drop(first.commit().unwrap()),
         Err(error) => panic!("{error:?}"),
