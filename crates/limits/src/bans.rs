@@ -1,8 +1,8 @@
-//! Who is turned away before the login: networks that the lists name, and clients that failed too often.
+//! Rejects clients before the login: networks that the lists name, and clients that failed too often.
 //!
-//! Each failed login counts against the pair of address and user, and against the address. Behind one address
-//! there may be many people (NAT): the pair is banned first, which harms nobody else, and an address from
-//! which others log in well is given four times the patience. Counts fade by half in [`FADE`].
+//! Each failed login counts against the pair of address and user, and against the address. Many users may share an
+//! address (NAT): the pair is banned first, which harms no other user, and an address with successful logins by others
+//! is allowed four times as many failures. Counts fade by half in [`FADE`].
 //!
 //! The invariant: memory is bounded ([`MOST`] entries of each kind), and a client that nothing is known of
 //! costs no lock.
@@ -26,15 +26,15 @@ const MOST: usize = 32 * 1024;
 /// Failures of an address, in those of a pair.
 const ADDRESS_FACTOR: f64 = 5.0;
 
-/// The same where somebody logged in well from there lately.
+/// The same for an address with a recent successful login.
 const SHARED_FACTOR: f64 = 20.0;
 
-/// What is decided about clients before they log in.
+/// The rules that reject clients before they log in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BanRules {
     /// Where not empty, only these may connect.
     pub allow: Vec<Network>,
-    /// These may not connect, whoever else may.
+    /// These may not connect, even if `allow` has them.
     pub deny: Vec<Network>,
     /// Failed logins of a user from an address until the two are banned; 0 for never.
     pub after: u32,
@@ -51,9 +51,9 @@ impl Default for BanRules {
 /// Why a client is turned away.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Turned {
-    /// By the list of those who may, which this is.
+    /// The list of allowed networks exists, and the client is not in it.
     NotAllowed(Box<[Network]>),
-    /// By the list of those who may not, in which this is.
+    /// The list of denied networks, by the entry that matches the client.
     Denied(Network),
     /// By a ban of a network.
     Banned(Network, Cause),
@@ -97,7 +97,7 @@ impl Turned {
 #[derive(Debug)]
 pub struct Bans {
     rules: RwLock<BanRules>,
-    /// Networks in the lists, and those that are banned: where there are none, nobody is looked for.
+    /// Networks in the lists, and those that are banned: the lookup is skipped where there are none.
     listed: AtomicUsize,
     banned: AtomicUsize,
     /// Counts changes of bans.
@@ -115,14 +115,14 @@ struct Book {
     banned: HashMap<Network, Ban>,
 }
 
-/// A ban that holds, for whoever asks.
+/// An active ban, for reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BanReport {
     /// Where it holds.
     pub network: Network,
-    /// The user whom it is of, as the client named it, the first 64 bytes; `None` where everybody there is turned away.
+    /// The banned user, as the client named it, the first 64 bytes; `None` where the whole address is banned.
     pub user: Option<Vec<u8>>,
-    /// For how long yet; `None` until somebody lifts it.
+    /// The remaining time; `None` until an operator lifts it.
     pub left: Option<Duration>,
 }
 
@@ -132,7 +132,7 @@ const NAME: usize = 64;
 /// A network's ban.
 #[derive(Debug, Clone, Copy)]
 struct Ban {
-    /// `None` until somebody lifts it.
+    /// `None` until an operator lifts it.
     until: Option<Instant>,
     cause: Cause,
 }
@@ -202,7 +202,7 @@ impl Bans {
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = rules;
     }
 
-    /// Claims that a client may connect, or says why not.
+    /// Checks whether a client may connect; the error says why not.
     pub fn admit(&self, address: IpAddr, now: Instant) -> Result<(), Turned> {
         if self.listed.load(Relaxed) > 0 {
             let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
@@ -230,7 +230,7 @@ impl Bans {
         Ok(())
     }
 
-    /// Claims that this user is banned at this address: its password is not even looked at.
+    /// Returns true if this user is banned at this address: its password is not even looked at.
     pub fn is_banned(&self, address: IpAddr, user: &[u8], now: Instant) -> bool {
         let pair = self.pair(address, user);
         let book = self.book();
@@ -274,12 +274,13 @@ impl Bans {
         Failed { count: failures.round() as u32, user_banned, address_banned }
     }
 
-    /// A login went well: the address is shared by somebody honest, and the user's mistakes are forgotten.
+    /// Notes a successful login: the address counts as shared with an honest user, and the user's failures are
+    /// forgotten.
     pub fn succeeded(&self, address: IpAddr, user: &[u8], now: Instant) {
         let pair = self.pair(address, user);
         let mut book = self.book();
         book.pairs.remove(&pair);
-        // Only of addresses with failures: those of everybody else need no memory.
+        // Only addresses with failures are stored.
         if let Some(count) = book.addresses.get_mut(&pair.0) {
             count.succeeded = Some(now);
         }

@@ -1,9 +1,9 @@
-//! A bucket: how many bytes a second may pass, for everybody who draws from it.
+//! A bucket: the bytes a second that all transfers drawing from it may move together.
 //!
-//! It is kept as the moment up to which its bytes are spoken for. Who wants to move bytes reserves them:
-//! the reservation begins where the last one ends, and pushes that moment on by what the bytes take at the
-//! bucket's rate. So those who wait stand in a line, each with one slice, and get the same share; nobody
-//! takes a lock, and nothing accumulates while nobody draws.
+//! It is kept as a GCRA theoretical arrival time. A transfer reserves its bytes before it moves them: the reservation
+//! begins where the last one ends, and advances that time by what the bytes take at the bucket's rate. Waiting
+//! transfers thus form a queue, each with one slice, and get the same share. There is no lock, and unused rate does not
+//! accumulate.
 //!
 //! The invariant (a property test): in any stretch of time the bytes whose turn came are the rate times
 //! that stretch, and at most one slice of each who draws more.
@@ -112,12 +112,12 @@ impl Bucket {
         }
     }
 
-    /// Claims that a place is still good.
+    /// Returns true if a place is still good.
     pub(super) fn honours(&self, place: Place) -> bool {
         place.epoch == self.epoch.load(Relaxed)
     }
 
-    /// Claims that nothing is spoken for any more.
+    /// Returns true if no reservation lies in the future.
     pub(super) fn is_settled(&self, now: Nanos) -> bool {
         self.free_at.load(Relaxed) <= now
     }

@@ -1,4 +1,4 @@
-//! Sessions of whoever is not logged in yet: of the whole server, of an address, of a network.
+//! Limits on sessions that are not logged in yet: of the whole server, of an address, of a network.
 //!
 //! They are counted when a client connects and before a byte is read, so that one address, or a network that has
 //! many, cannot take every place.
@@ -173,7 +173,7 @@ mod tests {
         {
             crowd.leave(address.parse().unwrap());
         }
-        assert!(crowd.counts().is_empty(), "nobody is remembered who has left");
+        assert!(crowd.counts().is_empty(), "clients that have left are forgotten");
     }
 
     #[test]

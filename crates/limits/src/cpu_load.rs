@@ -34,7 +34,7 @@ impl Load {
 fn parse(text: &str) -> Option<(u64, u64)> {
     let ticks: Vec<u64> =
         text.lines().next()?.split_whitespace().skip(1).map_while(|word| word.parse().ok()).collect();
-    // Guests' time is in the user's already.
+    // Guest time is part of user time already.
     let total: u64 = ticks.iter().take(8).sum();
     let idle = ticks.get(3)? + ticks.get(4)?;
     Some((total - idle.min(total), total))

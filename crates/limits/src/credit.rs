@@ -1,4 +1,4 @@
-//! What an upload earns a user who has a ratio: the bytes that came of it, once they are a file.
+//! Credits an upload to a user with a ratio: the bytes of the resulting file.
 //!
 //! Which of the two is known first differs: the pool may have named the file before the worker has counted its last
 //! bytes. Of an upload in place that is cut, what was written stays, and no more is earned.
@@ -164,7 +164,7 @@ impl Drop for Earning {
 mod tests {
     use super::*;
 
-    /// An upload that gives its file only where nobody else can take that over.
+    /// An upload that hands out its file only while no other upload can take it over.
     #[derive(Debug)]
     struct Claimed;
 
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_earns_by_an_upload_holds_its_file_while_it_writes() {
+    fn an_upload_that_earns_credit_holds_its_file_while_it_writes() {
         let credit = Credit::new(Arc::default(), 0);
         let mut earning = Earning::new(Box::new(Claimed), credit);
         assert!(earning.with_file(&mut |_, _| ()).unwrap());

@@ -1,10 +1,9 @@
 //! How fast a transfer's bytes leave: what the kernel is told, so that it spreads each slice over its time.
 //!
-//! The buckets give slices, and without more each of them leaves in a burst, which the narrowest place on the way has to
-//! keep until the next. `SO_MAX_PACING_RATE` (socket(7)) has the kernel send evenly: by `sendfile`, from buffers and as
-//! records of TLS alike. It limits nothing: what is told is a little more than what the slices come to, whoever else
-//! draws from the buckets; and where it is the socket that a transfer waits for, more than the buckets could ever give.
-//! Who moves a single slice is told nothing.
+//! The buckets give slices. By itself, each slice leaves in a burst, which the bottleneck link has to queue until the
+//! next. `SO_MAX_PACING_RATE` (socket(7)) has the kernel send evenly: by `sendfile`, from buffers and as records of TLS
+//! alike. It does not limit: the rate is set a little above the actual rate of the slices, and where the transfer waits
+//! for the socket, above the buckets' rate. It is not set for a transfer of a single slice.
 
 use super::bucket::{Nanos, SECOND};
 

@@ -15,7 +15,7 @@ pub struct HeldQuota {
 }
 
 impl HeldQuota {
-    /// Claims that there never is a limit.
+    /// Returns true if there never is a limit.
     pub fn is_none(&self) -> bool {
         self.bytes.is_none() && self.files.is_none()
     }
@@ -27,7 +27,7 @@ impl HeldQuota {
     }
 }
 
-/// What is held already stays where there may be less at another hour: nothing is added to it then.
+/// Data that is held already stays when the schedule lowers the quota: only additions are refused.
 impl Allowances for HeldQuota {
     fn now(&self) -> Allowance {
         self.at(wall_seconds())

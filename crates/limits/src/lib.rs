@@ -1,13 +1,12 @@
-//! Limits: how many bytes a second, how many sessions, for whom, and when.
+//! Limits on bandwidth, sessions, logins and quotas, by scope and time of day.
 //!
 //! ```text
 //! server > listener > group > user > session      each with a bucket for downloads and one for uploads
 //! ```
 //!
-//! A transfer asks for an allowance before each slice (`meter.rs`) and sleeps in its worker's timer wheel
-//! until its turn. The same allowance bounds `sendfile`, `splice` and what goes through a buffer. What is sent
-//! the kernel is told to spread (`flow.rs`). Where nothing is limited there is no meter, and a turn costs one
-//! look at a counter.
+//! A transfer asks for an allowance before each slice (`meter.rs`) and sleeps in its worker's timer wheel until its
+//! turn. The same allowance bounds `sendfile`, `splice` and buffered copies. The kernel paces what is sent (`flow.rs`).
+//! Without a limit there is no meter, and a turn costs one read of a counter.
 
 mod as_text;
 mod bans;
@@ -73,7 +72,7 @@ impl Limits {
         }
     }
 
-    /// Claims that nothing was said.
+    /// Returns true if nothing was said.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -104,9 +103,9 @@ pub struct GroupLimits {
 /// What a server is limited to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerLimits {
-    /// Everybody together. Its sessions stand elsewhere in the configuration.
+    /// The whole server. Its limits on sessions stand elsewhere in the configuration.
     pub server: Limits,
-    /// All who come to an address, as the running server names it.
+    /// The clients of a listener, by the address that the running server names it by.
     pub listeners: Vec<(SocketAddr, Limits)>,
     /// All members of a group together, whose accounts say nothing else of it.
     pub groups: Vec<(Arc<str>, Limits)>,
@@ -123,7 +122,7 @@ pub struct Refused {
     pub scope: Scope,
     /// How many there may be.
     pub value: u64,
-    /// Nobody has said it of this user: it holds for all of whom nothing else is said.
+    /// The limits are the default of users without limits of their own.
     pub is_default: bool,
 }
 

@@ -1,11 +1,10 @@
-//! How often somebody may log in: on the server, from an address, from a network, as a user.
+//! Limits on the rate of logins: on the server, from an address, from a network, as a user.
 //!
-//! Each is a bucket that leaks: as many logins at once as its number says, and then one whenever there is room for it, so
-//! that over any time it is as many as the rate allows and one bucketful. Of the server, an address and a network each
-//! attempt counts, before the accounts are asked, as what it costs to ask them is the same; of a user only those with the
-//! right password, as nobody must be able to lock another out.
+//! Each is a leaky bucket: a burst of its number, and then the rate. The server, an address and a network count every
+//! attempt before the password check, since its cost is the same. A user counts logins with the right password only, so
+//! that no client can lock another out.
 //!
-//! A rate may follow the clock: what holds is looked up as somebody comes, and what was counted before stays counted.
+//! A rate may follow a schedule: it is looked up at each attempt, and earlier attempts stay counted.
 //!
 //! The invariant: memory is bounded ([`MOST`] entries of each kind), and where there is no rate there is no lock.
 
@@ -78,7 +77,7 @@ pub type RateLimit = Scheduled<Rate>;
 /// The rates of logins of a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LoginRates {
-    /// Of everybody together.
+    /// Of the whole server.
     pub server: RateLimit,
     /// From each address.
     pub address: RateLimit,
@@ -131,11 +130,11 @@ pub struct Logins {
     any: AtomicBool,
     rates: RwLock<LoginRates>,
     buckets: Buckets,
-    /// Keyed: what clients send is what is counted by.
+    /// Keyed, because clients choose what is hashed.
     hasher: RandomState,
 }
 
-/// Each by a hash of whose it is; the time at which it will be empty.
+/// Each by a hash of its key; the value is the time at which it will be empty.
 #[derive(Debug, Default)]
 struct Buckets {
     server: Mutex<HashMap<u64, u64>>,
@@ -159,14 +158,14 @@ impl Logins {
         logins
     }
 
-    /// Other rates; what is counted stays.
+    /// Changes the rates; the counts stay.
     pub fn configure(&self, rates: LoginRates) {
         self.any.store(!rates.is_none(), Relaxed);
         *self.rates.write().unwrap_or_else(PoisonError::into_inner) = rates;
     }
 
-    /// Somebody at an address wants to log in. The narrowest first: who is refused there takes nothing of what
-    /// others have. `wall` is in seconds since 1970.
+    /// Counts an attempt to log in from an address. The narrowest bucket comes first: an attempt that it refuses does
+    /// not count in the wider ones. `wall` is in seconds since 1970.
     pub fn attempt(&self, from: IpAddr, now: Instant, wall: i64) -> Result<(), TooMany> {
         let Some(rates) = self.rates() else { return Ok(()) };
         let from = from.to_canonical();
@@ -228,7 +227,7 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Forgets what is empty, and if that is not enough the half that is emptiest.
+/// Removes empty buckets, and if that is not enough, the emptiest half.
 fn make_room(buckets: &mut HashMap<u64, u64>, now: u64) {
     if buckets.len() < MOST {
         return;
@@ -277,13 +276,13 @@ mod tests {
         assert_eq!((0..3).filter(|_| at(0).is_ok()).count(), 3);
         let refused = at(1).unwrap_err();
         assert_eq!(refused.wait, Duration::from_secs(19));
-        assert!(logins.attempt(address("192.0.2.2"), begin, 0).is_ok(), "nobody else");
+        assert!(logins.attempt(address("192.0.2.2"), begin, 0).is_ok(), "other addresses are not limited");
         assert!(at(19).is_err() && at(20).is_ok() && at(20).is_err());
         assert_eq!((0..10).filter(|_| at(3600).is_ok()).count(), 3);
     }
 
     #[test]
-    fn whoever_is_refused_at_the_address_takes_nothing_of_the_network_and_the_server() {
+    fn attempts_refused_for_the_address_do_not_count_for_the_network_and_the_server() {
         let begin = Instant::now();
         let rates = LoginRates {
             address: rate("1/hour"),

@@ -9,15 +9,15 @@ use super::bucket::{Nanos, Place, SECOND};
 use super::flow::Flow;
 use super::tree::{Direction, Member, Node, Tree};
 
-/// A turn that comes within half a tick of the workers' wheel is taken at once: who is slower than the limit
-/// must not sleep a whole tick because somebody else moved a few bytes just now. Where many draw from a bucket
-/// it is less, or the first to come would be ahead of the others by whole slices.
+/// A turn that comes within half a tick of the workers' wheel is taken at once: a transfer slower than the limit must
+/// not sleep a whole tick because another has just moved a few bytes. With many transfers on a bucket it is shorter, or
+/// the first would get ahead of the others by whole slices.
 const EARLY: Nanos = SECOND / 40;
 
 /// Who waits looks up this often whether the limits have changed.
 const LONGEST: Nanos = SECOND / 2;
 
-/// How far behind its place in the line somebody may be and still keep it. More would be a burst.
+/// How far a transfer may fall behind its reservation and still keep it. More would be a burst.
 const LATEST: Nanos = SECOND / 2;
 
 /// How much may move.
@@ -91,8 +91,8 @@ impl Meter {
         self.left
     }
 
-    /// So many bytes were moved. What is more than the allowance, as records are read whole, is owed: the next
-    /// allowance is behind it.
+    /// Notes that so many bytes were moved. Bytes beyond the allowance (records are read whole) delay the next
+    /// allowance.
     pub(crate) fn spend(&mut self, bytes: u64) {
         let owed = bytes.saturating_sub(self.left);
         self.left = self.left.saturating_sub(bytes);
@@ -103,8 +103,8 @@ impl Meter {
         }
     }
 
-    /// It is not the limit that the transfer waits for: it holds up nobody meanwhile, and its next place is
-    /// behind all others.
+    /// Gives up the reservation, because the transfer waits for something else than the limit: others go ahead, and its
+    /// next reservation is behind theirs.
     pub(crate) fn fall_out_of_line(&mut self) {
         self.give_back();
         self.in_line = None;
@@ -159,7 +159,7 @@ impl Tree {
         Meter::new(direction, member.way()).map(Box::new)
     }
 
-    /// Claims that something on a transfer's way is limited, or counted.
+    /// Returns true if something on a transfer's way is limited, or counted.
     pub fn is_limited(&self, member: &Member, direction: Direction) -> bool {
         member.moved().is_some() || self.meter(member, direction).is_some()
     }

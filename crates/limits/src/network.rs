@@ -45,7 +45,7 @@ impl Network {
         }
     }
 
-    /// Claims that an address belongs to it.
+    /// Returns true if an address belongs to it.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         address.is_ipv4() == self.address.is_ipv4() && Self::new(address, self.bits) == *self

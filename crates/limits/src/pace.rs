@@ -40,8 +40,8 @@ struct Piece {
     over: Option<OverQuota>,
 }
 
-/// What a job on the pool moves of a transfer. It counts where nobody is left to take note of it, too: the transfer may
-/// be given up meanwhile, and has given back what it took of the quota.
+/// Counts what a job on the pool moves of a transfer. It counts even if the transfer is aborted meanwhile, after its
+/// unused quota was given back.
 #[derive(Debug, Default)]
 pub struct Errand {
     of: Option<(Moved, Direction)>,
@@ -87,8 +87,8 @@ impl Pace {
         (Self { credit: Some(credit), ..pace }, upload)
     }
 
-    /// That of a listing. It is as fast as a download may be, and no quota is about it: whoever may download nothing
-    /// yet, or nothing more, can still look around.
+    /// The pace of a listing. It has the bandwidth of a download, but no quota: a user whose download quota is used up
+    /// can still list folders.
     pub fn of_listing() -> Self {
         Self { counts: false, ..Self::new(Direction::Download) }
     }
@@ -168,7 +168,7 @@ impl Pace {
         }
     }
 
-    /// Claims that something on its way is limited.
+    /// Returns true if something on its way is limited.
     pub fn is_limited(&self) -> bool {
         self.meter.is_some() || self.quota.is_some()
     }
@@ -181,7 +181,7 @@ impl Piece {
     }
 
     fn take(&mut self, wall: i64, wanted: u64) -> Option<u64> {
-        // All is there: what is left to do is to say so.
+        // All data has arrived: only the reply remains.
         if wanted == 0 {
             return Some(u64::MAX);
         }

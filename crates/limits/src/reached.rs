@@ -1,8 +1,8 @@
 //! Limits that refuse: which one it was, whose, and what it is set to.
 //!
-//! Whoever is refused is told which limit it is, and no number and no name; the log has its key, as it is spelt where it
-//! is set, its value, and whose it is. [`LimitKey`] has every limit that may refuse with 421, 425, 452 or 552, by HTTP
-//! with 429, 503 or 507; `tests/sessions/refusals.rs` provokes each of them.
+//! A refused client learns which limit it is, but neither value nor owner. The log has its key as in the configuration,
+//! its value, and its owner. [`LimitKey`] has every limit that may refuse with 421, 425, 452 or 552, by HTTP with 429,
+//! 503 or 507; `tests/sessions/refusals.rs` provokes each of them.
 
 use std::fmt;
 use std::io;
@@ -16,7 +16,7 @@ use rustix::process::{Resource, getrlimit};
 /// The limits and their keys, of which neither list can forget one: they are the same.
 macro_rules! limit_keys {
     ($($(#[$doc:meta])* $name:ident = $key:literal,)*) => {
-        /// A limit that may refuse somebody or something.
+        /// A limit that may refuse a client or an operation.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum LimitKey {
             $($(#[$doc])* $name,)*
@@ -71,7 +71,7 @@ limit_keys! {
     UserLogins = "user-logins",
     /// How busy the processors are.
     CpuLimit = "cpu-limit",
-    /// The time until somebody is logged in.
+    /// The time allowed for logging in.
     LoginTimeout = "login-timeout",
     /// Wrong passwords on a connection.
     LoginAttempts = "login-attempts",
@@ -114,7 +114,7 @@ limit_keys! {
 }
 
 impl LimitKey {
-    /// Claims that it is a time of silence: that it is over happens every day, and is nothing to look at.
+    /// Returns true if it is a time of silence: that it is over happens every day, and is nothing to look at.
     pub fn is_silence(self) -> bool {
         matches!(self, Self::LoginTimeout | Self::IdleTimeout | Self::ConnectTimeout)
     }
@@ -158,7 +158,7 @@ pub struct Reached {
     pub key: LimitKey,
     /// What it is set to.
     pub value: Setting,
-    /// Whose it is, where there are several: `user alice`.
+    /// The owner, where there are several: `user alice`.
     pub of: Option<String>,
 }
 
@@ -178,7 +178,7 @@ impl Reached {
         match error {
             FileError::OverQuota(over) => Some((&**over).into()),
             FileError::NoSpace => Some(Self::new(LimitKey::Space, 0)),
-            // How much that is the system says to nobody but the device's owner.
+            // Only the device's owner can learn the amount from the system.
             FileError::QuotaExceeded => {
                 Some(Self::new(LimitKey::DeviceQuota, "as the device has it".to_owned()))
             }
@@ -202,7 +202,7 @@ impl Reached {
         }
     }
 
-    /// What hooks are told of a quota: its key, and whose it is.
+    /// The quota as hooks see it: its key and its owner.
     pub fn quota(&self) -> Option<String> {
         match self.key {
             LimitKey::DeviceQuota => Some("the quota of the device".to_owned()),

@@ -92,7 +92,7 @@ impl Limit {
         self.0.at(seconds)
     }
 
-    /// Claims that there never is a limit.
+    /// Returns true if there never is a limit.
     pub fn is_none(&self) -> bool {
         self.0.is_always(0)
     }
@@ -102,7 +102,7 @@ impl Limit {
         self.0.rules.iter().map(|rule| rule.value).chain([self.0.otherwise]).max().unwrap_or(0)
     }
 
-    /// Claims that the value depends on the time.
+    /// Returns true if the value depends on the time.
     pub fn follows_the_clock(&self) -> bool {
         !self.0.rules.is_empty()
     }
@@ -120,7 +120,7 @@ impl<T: Copy + PartialEq> Scheduled<T> {
         self.0.at(seconds)
     }
 
-    /// Claims that there never is a limit.
+    /// Returns true if there never is a limit.
     pub fn is_none(&self) -> bool {
         self.0.is_always(None)
     }
@@ -180,7 +180,7 @@ impl<T: Copy + PartialEq> Schedule<T> {
         matching.map_or(self.otherwise, |rule| rule.value)
     }
 
-    /// Claims that it is this at any time.
+    /// Returns true if it is this at any time.
     pub(super) fn is_always(&self, value: T) -> bool {
         self.otherwise == value && self.rules.iter().all(|rule| rule.value == value)
     }
@@ -338,7 +338,7 @@ fn unknown(word: &str) -> LimitError {
     })
 }
 
-/// Claims that a word says when: days, hours or a time zone.
+/// Checks that a word is a time: days, hours or a time zone.
 pub fn says_when(word: &str) -> Result<(), LimitError> {
     match parse_days(word).is_some() || parse_hours(word).is_some() {
         true => Ok(()),

@@ -107,8 +107,8 @@ fn the_sessions_of_a_user_share_fairly() {
     }
 }
 
-/// Who reads more than it may, as one has to of a record, pays for it before it reads on: alone, and in the stead of
-/// nobody else.
+/// A transfer that reads more than its allowance, to complete a record, waits for that before it reads on, and delays
+/// no other.
 #[test]
 fn what_was_moved_beyond_an_allowance_is_waited_for() {
     const PIECE: u64 = 66 * 1024;
@@ -227,8 +227,8 @@ fn a_schedule_takes_effect_when_the_clock_says_so() {
     }
 }
 
-/// Somebody sets the clock, or it is put forward or back for the summer, while a transfer runs: what the schedule
-/// says of the new time holds, and time as it passes is all that bytes are counted by.
+/// The wall clock is set, or daylight saving time begins or ends, during a transfer: the schedule follows the new time,
+/// and bytes are counted by the monotonic clock.
 #[test]
 fn a_clock_that_leaps_changes_the_limit_and_not_what_was_moved() {
     let limit: Limit = "100k; 02:00-03:00 Europe/Paris 500k".parse().unwrap();
@@ -294,7 +294,7 @@ fn sessions_are_counted_and_refused_by_whose_limit_it_is() {
     let alice = bench.tree.report().into_iter().find(|one| one.scope.to_string() == "user alice").unwrap();
     assert_eq!(alice.sessions, 2);
 
-    // Who comes in her name only keeps nobody out, and is kept out by nobody.
+    // A member that only visits in a user's name neither takes a session nor is refused one.
     let mut guest = bench.tree.connect(listener(), bench.start).unwrap();
     bench.tree.visit(&mut guest, b"alice", &AccountLimits::default(), bench.start);
     members.clear();
@@ -354,7 +354,7 @@ fn what_members_of_a_group_share_is_theirs_together_and_another_configuration_ch
     assert_ne!(bench.tree.generation(), before, "running transfers look again");
     let moved = bench.run(&mut bench.meters(&members), ten, ten * 2);
     assert!(moved.iter().all(|moved| (9_000..=11_100).contains(moved)), "{moved:?}");
-    // What is set goes before what is configured, and what it says nothing of stays.
+    // A value set at run time overrides the configured one; values that are not set stay.
     let scope = Scope::Group("staff".into());
     bench.tree.set(&scope, &Limits { sessions: Some(Limit::of(2)), ..Limits::default() }, bench.start + ten);
     let mut third = bench.tree.connect(listener(), bench.start).unwrap();
@@ -408,7 +408,7 @@ fn what_was_set_for_a_session_holds_when_its_account_is_looked_at_again() {
     assert!(bench.tree.meter(&member, Direction::Download).is_some(), "the account's own");
     bench.tree.limit_member(&mut member, 7, &rate(5_000), bench.start);
     member.log_out();
-    assert_eq!(member.report(7), None, "somebody else may log in");
+    assert_eq!(member.report(7), None, "another user may log in");
 }
 
 #[test]
@@ -429,7 +429,7 @@ fn a_look_at_an_account_leaves_it_its_place_unless_there_are_too_many() {
     let report =
         || bench.tree.report().into_iter().find(|one| one.scope.to_string() == "user alice").unwrap();
     assert_eq!((report().sessions, report().most_sessions), (1, 1));
-    // Of who is not there what is configured now is told.
+    // A user without sessions is reported with the current configuration.
     members[1].log_out();
     let user = Limits { sessions: Some(Limit::of(9)), ..Limits::default() };
     bench.tree.configure(ServerLimits { user, ..ServerLimits::default() }, bench.start);
@@ -477,7 +477,7 @@ fn flows(meters: &[Meter]) -> Vec<u64> {
 }
 
 #[test]
-fn bytes_flow_as_fast_as_slices_come_whoever_else_draws() {
+fn bytes_flow_as_fast_as_slices_come_with_other_transfers_on_the_bucket() {
     let limits = AccountLimits { user: rate(10_000_000), ..AccountLimits::default() };
     let bench = Bench::new(ServerLimits::default());
     let members: Vec<_> = (0..10).map(|_| bench.member("alice", &limits)).collect();
@@ -486,7 +486,7 @@ fn bytes_flow_as_fast_as_slices_come_whoever_else_draws() {
     bench.run(&mut meters, seconds(0), seconds(5));
     let told = flows(&meters);
     assert!(told.iter().all(|told| (950..=1400).contains(told)), "a tenth each: {told:?}");
-    // The others' clients take nothing more: what is theirs goes to the first, and the kernel is not to keep it back.
+    // The others' clients read nothing more: their share goes to the first, and the kernel must not pace it below that.
     meters[1..].iter_mut().for_each(Meter::fall_out_of_line);
     let moved = bench.run(&mut meters[..1], seconds(5), seconds(10));
     assert_within(moved[0], 50_000_000, 4.0);
@@ -526,7 +526,7 @@ fn a_flow_follows_the_limit_and_there_is_none_for_a_single_slice() {
 proptest! {
     /// Whatever they do, sessions move no more than the rate, and one slice each.
     #[test]
-    fn nobody_gets_more_than_the_rate(
+    fn no_transfer_gets_more_than_the_rate(
         value in 2_000u64..5_000_000,
         steps in prop::collection::vec((0usize..5, 0u64..200, 0u64..2_000_000, any::<bool>()), 1..300),
     ) {

@@ -23,7 +23,7 @@ impl Timed {
         self.now.load(Relaxed)
     }
 
-    /// Claims that there never is one.
+    /// Returns true if there never is one.
     pub fn is_none(&self) -> bool {
         self.limit.is_none()
     }

@@ -1,9 +1,9 @@
 //! How much a user has moved, within a day, a week and a month, and ever: what transfer quotas and ratios are
 //! held against.
 //!
-//! A transfer takes a piece of what is left before it moves it, and gives back what it did not move, so that a
-//! user's transfers are never over together by more than a byte each. Periods begin at midnight UTC, on Mondays
-//! and on the first of the month. A clock that is put back begins no period anew.
+//! A transfer takes a piece of what is left before it moves it, and gives back what it did not move, so that a user's
+//! transfers are never over together by more than a byte each. Periods begin at midnight UTC, on Mondays and on the
+//! first of the month. Setting the clock back does not restart a period.
 
 #[cfg(test)]
 mod tests;
@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use super::schedule::number;
 use super::{Direction, Scheduled};
 
-/// The least and the most that a transfer takes at a time, and which part of what is left.
+/// How much a transfer reserves at a time: at least, at most, and as a part of what is left.
 const PIECES: (u64, u64, u64) = (64 << 10, 16 << 20, 64);
 
 /// A clock that is put back by more days than these was wrong before, and not now.
@@ -88,7 +88,7 @@ struct InForce {
 }
 
 impl TransferQuota {
-    /// Claims that there never is a limit.
+    /// Returns true if there never is a limit.
     pub fn is_none(&self) -> bool {
         [&self.upload, &self.download, &self.total].into_iter().all(Scheduled::is_none)
             && self.ratio.is_none()
@@ -111,7 +111,7 @@ impl TransferQuota {
 pub struct Moved {
     /// Each session has it, and most have none.
     pub quota: Arc<TransferQuota>,
-    /// What is counted for it.
+    /// The user's counters.
     pub traffic: Arc<Traffic>,
 }
 
@@ -206,7 +206,7 @@ impl Counts {
         Ok(least)
     }
 
-    /// What counts as soon as it moves this way: what is ever uploaded does when it is a file.
+    /// The counters that change as soon as bytes move this way: the total of uploads counts only complete files.
     fn each(&mut self, direction: Direction) -> impl Iterator<Item = &mut Bytes> {
         self.is_new = true;
         let ever = (direction == Direction::Download).then_some(&mut self.ever);
@@ -252,14 +252,15 @@ fn calendar(day: i64) -> [i64; 3] {
 }
 
 impl Moved {
-    /// Claims that a transfer this way may begin, or says what forbids it; `wall` is in seconds since 1970.
+    /// Checks whether a transfer in this direction may begin; the error names the quota that forbids it. `wall` is in
+    /// seconds since 1970.
     pub fn check(&self, direction: Direction, wall: i64) -> Result<(), OverQuota> {
         let mut counts = self.traffic.lock();
         counts.look_at(wall);
         counts.left(self.quota.at(wall), direction).map(drop)
     }
 
-    /// Takes a piece of what is left, at most `wanted`.
+    /// Reserves at most `wanted` bytes of the remaining quota.
     pub fn reserve(&self, direction: Direction, wall: i64, wanted: u64) -> Result<u64, OverQuota> {
         let mut counts = self.traffic.lock();
         counts.look_at(wall);
@@ -309,7 +310,7 @@ impl Traffic {
     }
 }
 
-/// What is used of a quota.
+/// The used part of a quota.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Used {
     /// The quota's key.
@@ -324,8 +325,8 @@ pub struct Used {
     pub exact: bool,
 }
 
-/// What is counted of quotas: what folders hold, and what users have moved. One value serves all accounts, old and
-/// new.
+/// The counts of quotas: what folders hold, and what users have moved. One value serves the accounts before and after a
+/// reload.
 #[derive(Debug)]
 pub struct Quotas {
     ledger: Ledger,
@@ -344,7 +345,7 @@ impl Quotas {
         &self.ledger
     }
 
-    /// What a user has moved, if it is at hand.
+    /// A user's traffic counters, if they are in memory.
     pub fn traffic_at_hand(&self, user: &str) -> Option<Arc<Traffic>> {
         self.lock().get(user).cloned()
     }
@@ -356,12 +357,11 @@ impl Quotas {
         }
         let kept = self.ledger.note(&key(user)).and_then(|text| serde_json::from_str(&text).ok());
         let traffic = Arc::new(Traffic(Mutex::new(kept.unwrap_or_default())));
-        // Somebody may have been quicker, and counted already.
+        // Another thread may have counted already.
         Arc::clone(self.lock().entry(user.to_owned()).or_insert(traffic))
     }
 
-    /// What a user has used of transfer quotas at this time, in seconds since 1970, as it was last kept: for whoever
-    /// only looks.
+    /// What a user has used of transfer quotas at this time, in seconds since 1970, as it was last stored: for reports.
     pub fn moved_of(&self, user: &str, quota: &TransferQuota, wall: i64) -> Vec<Used> {
         let kept = self.ledger.kept_note(&key(user)).and_then(|text| serde_json::from_str(&text).ok());
         let mut counts: Counts = kept.unwrap_or_default();
@@ -404,7 +404,7 @@ impl Quotas {
         both.into_iter().flatten().collect()
     }
 
-    /// Another process counts from now on; what is still counted here is [told](Self::since) at the end.
+    /// Hands the counting to another process; bytes that this one still moves are [reported](Self::since) at the end.
     pub fn leave(&self) {
         self.lock().values().for_each(|traffic| traffic.lock().since = Since::default());
         self.ledger.leave();
@@ -430,7 +430,7 @@ impl Quotas {
         let users: Vec<_> = {
             let mut users = self.lock();
             let changed = |traffic: &Arc<Traffic>| traffic.lock().is_new;
-            // Those that nobody uses need not be remembered.
+            // Unused counters need not be remembered.
             users.retain(|_, traffic| Arc::strong_count(traffic) > 1 || changed(traffic));
             let changed = users.iter().filter(|(_, traffic)| changed(traffic));
             changed.map(|(user, traffic)| (user.clone(), Arc::clone(traffic))).collect()

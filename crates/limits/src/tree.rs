@@ -1,7 +1,7 @@
 //! Who shares what: the server's buckets, those of its listeners, groups and users, and each session's.
 //!
-//! A node lives as long as somebody uses it or owes it something: a user who connects anew for each file
-//! finds the line in which the last session stood.
+//! A node lives as long as it is used or has a reservation in the future: a user that connects anew for each file
+//! continues with the reservations of the last session.
 
 mod changing;
 mod member;
@@ -22,7 +22,7 @@ use self::node::{Guest, Moment};
 use super::bucket::Nanos;
 use super::{AccountLimits, GroupLimits, Limits, Refused, ServerLimits};
 
-/// Nodes without anybody in them that are kept before those that owe nothing are swept away.
+/// How many unused nodes are kept before those without reservations are removed.
 const SPARE_NODES: usize = 1024;
 
 /// Which way bytes go.
@@ -37,7 +37,7 @@ pub enum Direction {
 /// Whose limits are meant.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// Everybody's together.
+    /// The whole server.
     Server,
     /// Those of all who came to this address.
     Listener(SocketAddr),
@@ -163,8 +163,8 @@ impl Tree {
         self.join(member, user, limits, now, false)
     }
 
-    /// A member comes in a user's name and is not the user: what it moves counts as the user's, and it takes no place
-    /// among the sessions, so that it keeps nobody out.
+    /// Has a member act in a user's name without a session: its bytes count as the user's, but it does not count
+    /// against the limit on sessions.
     pub fn visit(&self, member: &mut Member, user: &[u8], limits: &AccountLimits, now: Instant) {
         let joined = self.join(member, user, limits, now, true);
         debug_assert!(joined.is_ok(), "no guest is refused");
@@ -220,7 +220,7 @@ impl Tree {
         Ok(())
     }
 
-    /// The names of those who are logged in.
+    /// The names of the users with sessions.
     pub fn users_present(&self) -> Vec<Vec<u8>> {
         let users = lock(&self.users);
         let present = users.iter().filter(|(_, node)| node.sessions() > 0);
@@ -237,7 +237,7 @@ impl Tree {
         self.wall.store(wall, Relaxed);
     }
 
-    /// What is in force, for every scope with a limit or with sessions.
+    /// The effective limits of every scope with a limit or with sessions.
     pub fn report(&self) -> Vec<ScopeReport> {
         let mut nodes = vec![Arc::clone(&self.server)];
         nodes.extend(lock(&self.listeners).values().cloned());

@@ -27,11 +27,11 @@ impl Tree {
         let found = match scope {
             Scope::Server => Some(Arc::clone(&self.server)),
             Scope::Listener(address) => lock(&self.listeners).get(address).cloned(),
-            // Also of one who is not there: what is set holds when they come.
+            // This includes users without sessions: the setting holds when they connect.
             Scope::Group(name) => {
                 let of_group = lock(&self.defaults).of_group(name);
                 let node = node(&self.groups, name, clock, |name| Scope::Group(Arc::clone(name)));
-                // Nobody's login may have told it yet.
+                // No login may have told it yet.
                 if node.sessions() == 0 {
                     node.configure(of_group, clock);
                 }
@@ -68,7 +68,7 @@ impl Tree {
         self.server.configure(server, clock);
         let (listeners, groups) = (listeners.into_iter().collect(), groups.into_iter().collect());
         let defaults = Defaults { user, session, listeners, groups };
-        // Whoever asks sees what is said also of those where nobody is yet.
+        // A report includes settings of users without sessions.
         for name in defaults.groups.keys() {
             node(&self.groups, &**name, clock, |name| Scope::Group(Arc::clone(name)));
         }
@@ -86,7 +86,7 @@ impl Tree {
             node.configure(defaults.listeners.get(address).cloned().unwrap_or_default(), clock);
         }
         drop(nodes);
-        // Of those who are there their accounts are looked at, and of others nothing else is known.
+        // Users with sessions are looked up in their accounts; of others nothing else is known.
         for node in lock(&self.users).values().filter(|node| !node.is_in_use()) {
             node.configure(defaults.user.clone(), clock);
         }
@@ -107,7 +107,7 @@ impl Tree {
         self.note_change(changed);
     }
 
-    /// Claims that there is a session with a schedule of its own: [`Tree::tick`] does not see sessions.
+    /// Returns true if there is a session with a schedule of its own: [`Tree::tick`] does not see sessions.
     pub fn sessions_follow_the_clock(&self) -> bool {
         self.session_schedules.load(Relaxed)
     }

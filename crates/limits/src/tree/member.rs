@@ -35,7 +35,7 @@ impl Member {
         self.session = None;
     }
 
-    /// Takes out the places that it has as this user, or as a guest of this user; those of somebody else are free.
+    /// Removes the places that it has as this user, or as a visitor in this user's name, if the user changes.
     pub(super) fn parts_as(&mut self, user: &[u8], as_guest: bool) -> Vec<Part> {
         let Some(login) = self.login.take() else { return Vec::new() };
         let is_same = matches!(login.user.node().scope(), Scope::User(name) if **name == *user)
@@ -58,7 +58,7 @@ impl Member {
         self.login.as_ref()?.moved.as_ref()
     }
 
-    /// Claims that a transfer this way may begin, or says which quota forbids it.
+    /// Checks whether a transfer in this direction may begin; the error names the quota that forbids it.
     pub fn may_move(&self, tree: &Tree, direction: Direction) -> Result<(), OverQuota> {
         self.moved().map_or(Ok(()), |moved| moved.check(direction, tree.wall()))
     }
@@ -69,7 +69,7 @@ impl Member {
         self.stay.nodes().into_iter().chain(login.map(Part::node)).chain(&self.session)
     }
 
-    /// What is in force for the session of this number, where that was set.
+    /// The limits set for the session of this number.
     pub fn report(&self, number: u64) -> Option<ScopeReport> {
         let node = self.session.as_ref().filter(|node| node.is_set())?;
         Some(ScopeReport { scope: Scope::Session(number), sessions: 1, ..node.report() })

@@ -1,6 +1,6 @@
-//! One scope's buckets and its sessions: what was configured for it and what was set since, and who is counted in it.
+//! One scope's buckets and sessions: the configured limits, those set at run time, and its members.
 //!
-//! Whoever is in a node holds a [`Seat`] or is a [`Guest`], and is counted out when that is dropped.
+//! A member of a node holds a [`Seat`] or a [`Guest`]; dropping it ends the membership.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -89,12 +89,12 @@ impl Node {
         self.apply(&wanted, clock)
     }
 
-    /// Claims that something was set, and is not forgotten.
+    /// Returns true if something was set, and is not forgotten.
     pub(super) fn is_set(&self) -> bool {
         self.wanted().set != Limits::default()
     }
 
-    /// Claims that a limit of sessions was set.
+    /// Returns true if a limit of sessions was set.
     pub(super) fn has_sessions_set(&self) -> bool {
         self.wanted().set.sessions.is_some()
     }
@@ -104,7 +104,7 @@ impl Node {
         self.apply(&self.wanted(), clock)
     }
 
-    /// Puts in force what is wanted at this moment; answers whether that is anything new.
+    /// Applies the limits wanted at this moment; returns whether anything changed.
     fn apply(&self, wanted: &Wanted, clock: Moment) -> bool {
         let at = |set: &Option<Limit>, configured: &Option<Limit>| {
             set.as_ref().or(configured.as_ref()).map_or(0, |limit| limit.at(clock.wall))
@@ -128,7 +128,7 @@ impl Node {
         Refused { scope: self.scope.clone(), value: most, is_default: false }
     }
 
-    /// What is in force.
+    /// The effective limits.
     pub(super) fn report(&self) -> ScopeReport {
         ScopeReport {
             scope: self.scope.clone(),
@@ -139,7 +139,7 @@ impl Node {
         }
     }
 
-    /// Claims that others than one are in it.
+    /// Returns true if others than one are in it.
     pub(super) fn is_shared(&self) -> bool {
         self.sessions.load(Relaxed) + self.guests.load(Relaxed) > 1
     }
@@ -218,7 +218,7 @@ pub(super) struct Moment {
     pub(super) wall: i64,
 }
 
-/// What is in force for a scope.
+/// The effective limits of a scope.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScopeReport {
     /// Whose limits.
