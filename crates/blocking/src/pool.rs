@@ -1,7 +1,7 @@
 //! The blocking pool: threads for whatever may wait, so that no reactor does.
 //!
-//! It grows with need, up to a limit, and shrinks when idle: jobs that hang on a stuck disk each hold a
-//! thread, and everybody else's jobs get others. A job that panics loses only itself.
+//! It grows with need, up to a limit, and shrinks when idle: jobs that hang on a stuck disk each hold a thread, and
+//! other jobs get other threads. A job that panics loses only itself.
 //!
 //! Jobs of the pool are done side by side: whichever thread is first. Those of one [`Line`] are done one after the
 //! other, in the order in which they were put; behind each of them the pool's other jobs have their turn.
@@ -15,8 +15,7 @@ use std::time::Duration;
 /// How long a thread without work stays.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// Enough for a path walk, a hash, and a handshake with whoever a hook talks to; transfers keep their buffers on the
-/// heap.
+/// Enough for a path walk, a hash, and a TLS handshake of a webhook; transfers keep their buffers on the heap.
 const STACK: usize = 512 * 1024;
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -83,8 +82,8 @@ impl BlockingPool {
         }
     }
 
-    /// No more threads are to be had: jobs wait for one of those that there are. Where there is none, nobody
-    /// would ever come, and the caller has to wait for the disk itself.
+    /// The system refuses another thread: jobs wait for the existing ones. If there is none, no thread would ever take
+    /// the job, so the caller runs it itself.
     fn do_without_a_thread(&self) {
         let mut state = self.shared.lock();
         state.threads -= 1;
@@ -101,7 +100,7 @@ impl BlockingPool {
         self.shared.work.notify_all();
     }
 
-    /// Claims that it has nothing to do and no thread.
+    /// Returns true if it has nothing to do and no thread.
     pub fn is_over(&self) -> bool {
         let state = self.shared.lock();
         state.threads == 0 && state.jobs.is_empty()

@@ -1,10 +1,10 @@
-//! Whose turn it is at something that one has to be alone with, where waiting is allowed.
+//! Exclusive turns by key, for callers that may block.
 
 use std::collections::HashSet;
 use std::hash::Hash;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// What is being seen to, by somebody who is alone with it.
+/// The keys that are taken now.
 #[derive(Debug)]
 pub struct Turns<K> {
     state: Mutex<State<K>>,
@@ -32,7 +32,7 @@ impl<K> Default for Turns<K> {
 }
 
 impl<K: Eq + Hash + Clone> Turns<K> {
-    /// Waits until nobody else is at any of these. Whoever has a turn may not ask for another.
+    /// Waits until none of these keys is taken, and takes them. A holder of a turn must not ask for another.
     pub fn take(&self, keys: Vec<K>) -> Turn<'_, K> {
         self.take_among(keys, usize::MAX).expect("any number may wait")
     }
