@@ -117,7 +117,7 @@ fn write_address(address: IpAddr, out: &mut Vec<u8>) {
     }
 }
 
-/// What is no plain ASCII, a quote or a backslash as `\xHH`; in names, which stand without quotes, blanks too.
+/// Writes bytes outside plain ASCII, quotes and backslashes as `\xHH`; in names, which are not quoted, spaces too.
 fn escape(text: &[u8], name: bool, out: &mut Vec<u8>) {
     for &byte in text {
         match byte {

@@ -1,4 +1,4 @@
-//! What the log is told: what happened, and to whom.
+//! The events that the log records, and their subjects.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub enum Event<'a> {
     Connected { proxy: Option<SocketAddr> },
     /// A connection was refused, with the reason that the client was told, and the limit if it was one.
     Refused { reason: &'a str, reached: Option<&'a Reached> },
-    /// A limit turned somebody away, or something that was asked for; and what else is known of that.
+    /// A limit refused a client or an operation; and further details.
     Limited { reached: &'a Reached, reason: Option<&'a str> },
     /// Too many failed logins: a user at this address, or the address altogether.
     Banned { user: Option<&'a [u8]> },
@@ -48,9 +48,9 @@ pub enum Event<'a> {
     Changed { verb: &'a str, path: &'a VirtualPath, from: Option<&'a VirtualPath> },
     /// A command was not done: what was said, without passwords, and the reply.
     Declined { command: &'a [u8], code: u16, text: &'a [u8] },
-    /// A data connection from somebody else was closed.
+    /// A data connection from another host was closed.
     Stranger { peer: SocketAddr },
-    /// A connection from where proxies connect was closed: it did not say for whom it is.
+    /// A connection from a proxy's address was closed: its PROXY header did not name a client.
     ProxyRefused { from: SocketAddr, reason: &'a str },
     /// A hook said no.
     HookRefused { on: &'a str, path: Option<&'a VirtualPath>, reason: &'a str },
@@ -70,10 +70,10 @@ pub enum Event<'a> {
     Warning { text: &'a str },
 }
 
-/// By what somebody was let in.
+/// What authenticated a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Proved {
-    /// Everybody is.
+    /// No authentication is required.
     Nothing,
     /// A password.
     Password,
@@ -132,7 +132,7 @@ impl Direction {
     }
 }
 
-/// Whom an event is about.
+/// The client and session that an event is about.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
     /// Its number in the log; 0 where there is none yet.
@@ -144,12 +144,12 @@ pub struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// Claims that it is no client.
-    pub(super) fn is_nobody(&self) -> bool {
+    /// Returns true if it is no client.
+    pub(super) fn is_no_session(&self) -> bool {
         self.session == 0 && self.peer.ip().is_unspecified()
     }
 }
 
-/// Whom what is about no session is about.
-pub(super) const NOBODY: Subject<'static> =
+/// The subject of events without a session.
+pub(super) const NO_SESSION: Subject<'static> =
     Subject { session: 0, peer: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0), user: None };

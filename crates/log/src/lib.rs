@@ -1,8 +1,8 @@
 //! What happened, for people and programs: events as text or JSON on standard error, and transfers in
 //! wu-ftpd's xferlog format.
 //!
-//! A worker collects the lines of one turn of its reactor and hands them to a thread ([`writer`]) that writes
-//! them, so that a log costs little at thousands of transfers a second, and nobody waits for one that is stuck.
+//! A worker collects the lines of one turn of its reactor and hands them to a thread ([`writer`]) that writes them, so
+//! that a log costs little at thousands of transfers a second, and a stuck log blocks no worker.
 
 mod access;
 mod event;
@@ -20,7 +20,7 @@ use std::time::SystemTime;
 use millrace_vfs::Timestamp;
 
 pub use self::access::Request;
-use self::event::NOBODY;
+use self::event::NO_SESSION;
 pub use self::event::{Direction, Event, Proved, Subject, Transferred};
 use self::line::{write_json, write_text};
 use self::outlet::{LogFile, events, log_file};
@@ -100,7 +100,7 @@ impl Log {
         }
     }
 
-    /// Claims that each line is a JSON object.
+    /// Returns true if each line is a JSON object.
     pub fn is_json(&self) -> bool {
         matches!(self.format, LogFormat::Json | LogFormat::JsonWarnings)
     }
@@ -118,7 +118,7 @@ impl Log {
         }
     }
 
-    /// Claims that there is a transfer log.
+    /// Returns true if there is a transfer log.
     pub fn has_transfers(&self) -> bool {
         self.xferlog.is_some()
     }
@@ -176,7 +176,7 @@ impl Log {
     /// Writes something that no session has to do with, from any thread.
     pub fn note(&self, event: Event<'_>) {
         let mut lines = Lines::default();
-        self.record(&mut lines, wall(), &NOBODY, event);
+        self.record(&mut lines, wall(), &NO_SESSION, event);
         self.flush(&mut lines);
     }
 

@@ -17,7 +17,7 @@ use millrace_limits::{Reached, Setting};
 pub(super) fn write_text(out: &mut String, now: Timestamp, subject: &Subject<'_>, event: &Event<'_>) {
     let Fields { name, fields } = Fields::of(event);
     write_time(out, now);
-    let _ = match subject.is_nobody() {
+    let _ = match subject.is_no_session() {
         true => write!(out, " - - "),
         false => write!(out, " #{} {} ", subject.session, subject.peer),
     };
@@ -38,7 +38,7 @@ pub(super) fn write_json(out: &mut String, now: Timestamp, subject: &Subject<'_>
     out.push_str("{\"time\":\"");
     write_time(out, now);
     let _ = write!(out, "\",\"event\":\"{name}\"");
-    if !subject.is_nobody() {
+    if !subject.is_no_session() {
         let _ = write!(out, ",\"session\":{},\"peer\":\"{}\"", subject.session, subject.peer);
     }
     if let Some(user) = subject.user {
@@ -343,7 +343,7 @@ mod tests {
         }
     }
 
-    /// Of each kind. Whoever adds one is led here by the compiler, and adds it above.
+    /// A number for each kind. For a new kind the compiler points here, and the table above needs a row.
     fn kind(event: &Event<'_>) -> usize {
         match event {
             Event::Started { .. } => 0,
@@ -374,8 +374,8 @@ mod tests {
         }
     }
 
-    /// What is told of an event: the fields with all that may be known, those with nothing that may not be, and whether
-    /// it is kept where little is.
+    /// A test row: the fields of an event with every optional value, those with none, and whether the event is logged
+    /// at the lowest level.
     #[derive(Debug, Default, PartialEq, Eq)]
     struct Row {
         all: Vec<String>,

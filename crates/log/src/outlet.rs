@@ -8,7 +8,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::event::{Event, NOBODY};
+use super::event::{Event, NO_SESSION};
 use super::line::{write_json, write_text};
 use super::wall;
 use super::writer::{Gap, Writer};
@@ -30,13 +30,13 @@ impl LogFile {
 
 /// The thread that writes events to standard error.
 pub(super) fn events(format: LogFormat) -> io::Result<Arc<Writer>> {
-    // A descriptor of its own: the lock of the standard library's must not be held by who is stuck.
+    // A descriptor of its own: the standard library's lock must not be held while a write is stuck.
     let stderr = File::from(io::stderr().as_fd().try_clone_to_owned()?);
     let notice = move |gap: Gap<'_>| match gap {
         Gap::Dropped(lines) => {
-            warning(format, &format!("{lines} lines are missing from the log, which nobody reads"))
+            warning(format, &format!("{lines} lines are missing from the log, because its reader is too slow"))
         }
-        // There is nobody to be told.
+        // The log itself has failed, so there is nowhere to report it.
         Gap::Failing(_) => Vec::new(),
         Gap::Lost(lines) => {
             warning(format, &format!("{lines} lines are missing from the log, which could not be written"))
@@ -45,7 +45,7 @@ pub(super) fn events(format: LogFormat) -> io::Result<Arc<Writer>> {
     Writer::start(stderr, Box::new(notice)).map(Arc::new)
 }
 
-/// The thread that writes a log of another format, in which there is no line for what is missing.
+/// The thread that writes a log of another format, which has no line for missing entries.
 pub(super) fn log_file(
     path: &Path,
     format: LogFormat,
@@ -69,8 +69,8 @@ pub(super) fn log_file(
     Ok(LogFile { path: path.into(), writer: Arc::new(Writer::start(file, Box::new(notice))?) })
 }
 
-/// Opens a file to append to, or a named pipe: that is opened for both directions, or it would be waited for until
-/// somebody reads it, and again whenever nobody does.
+/// Opens a file to append to, or a named pipe: it is opened for reading and writing, because opening it for writing
+/// would block until a reader opens it.
 fn append(path: &Path) -> io::Result<File> {
     match fs::metadata(path) {
         Ok(metadata) if metadata.file_type().is_fifo() => {
@@ -82,7 +82,7 @@ fn append(path: &Path) -> io::Result<File> {
 
 /// A line that is about the log itself.
 fn warning(format: LogFormat, text: &str) -> Vec<u8> {
-    let (now, subject) = (wall(), NOBODY);
+    let (now, subject) = (wall(), NO_SESSION);
     let (event, mut line) = (Event::Warning { text }, String::new());
     match format {
         LogFormat::Off => {}

@@ -6,8 +6,7 @@ use millrace_vfs::VirtualPath;
 
 use super::{Direction, Event, Lines, Log, Subject, Transferred, wall};
 
-/// An upload that has come, and that the log hears of when hooks have had their word on it: until then nobody knows
-/// whether it stays.
+/// A complete upload that is logged only after hooks have decided whether it stays.
 #[derive(Debug, Clone)]
 pub struct Undecided {
     /// Where it is written.
@@ -35,7 +34,7 @@ impl Undecided {
         let mut lines = Lines::default();
         match self.by_http {
             true => {
-                // Nobody's name is what it is by FTP.
+                // The name that FTP shows for an unnamed user.
                 let subject = Subject { user: subject.user.or(Some(b"anonymous")), ..*subject };
                 self.log.transfer(&mut lines, wall(), &subject, &transferred);
             }

@@ -1,8 +1,7 @@
-//! A thread that writes what others hand it, so that a reader that does not read, or a disk that hangs, holds up
-//! nobody but the log.
+//! A thread that writes what others hand it, so that a slow reader or a stuck disk delays only the log.
 //!
-//! A line that comes alone is written at once. Behind a write the thread rests for a moment, so that what comes in a
-//! crowd is written together: to wake a thread costs more than a line.
+//! A line that comes alone is written at once. After a write the thread pauses for a moment, so that a burst is written
+//! together: waking a thread costs more than a line.
 //!
 //! What waits to be written is bounded. Lines beyond that are dropped and counted, and when there is room
 //! again the count is written where they would have stood: a log has gaps only where it says so. So it is with lines
@@ -29,7 +28,7 @@ const CROWD: usize = WAITING / 4;
 /// How long the end of a server waits for its last lines to be taken.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// What is wrong with a log.
+/// A failure of a log.
 #[derive(Debug)]
 pub(super) enum Gap<'a> {
     /// So many lines found no room.
@@ -86,14 +85,14 @@ enum Thread {
     /// It writes, or was woken to: it looks by itself.
     #[default]
     Busy,
-    /// It looks by itself in a moment; a crowd wakes it.
+    /// It wakes up by itself in a moment; a burst wakes it at once.
     Resting,
     /// Any line wakes it.
     Idle,
 }
 
 impl State {
-    /// Claims that the thread has to be woken for what has just come.
+    /// Returns true if the thread has to be woken for what has just come.
     fn is_urgent(&self) -> bool {
         match self.thread {
             Thread::Busy => false,
@@ -102,7 +101,7 @@ impl State {
         }
     }
 
-    /// Claims that what waits is too much to rest.
+    /// Returns true if what waits is too much to rest.
     fn is_crowd(&self) -> bool {
         self.waiting.len() >= CROWD || self.dropped > 0
     }
@@ -151,7 +150,7 @@ impl Writer {
         self.shared.lock().next = Some(Box::new(sink));
     }
 
-    /// Waits until everything is written, but not for long: nobody may be reading.
+    /// Waits until everything is written, but only briefly: the reader may be stuck.
     pub(super) fn close(&self) {
         let mut state = self.shared.lock();
         state.closed = true;
@@ -196,8 +195,8 @@ impl Shared {
         self.ended.notify_all();
     }
 
-    /// Rests for so long, where there is a crowd for less, and waits for lines; answers how many were dropped behind
-    /// them and where they go, if not where the last ones went; `None` at the end.
+    /// Pauses for at most so long, and waits for lines. Returns how many lines were dropped after them, and the new
+    /// sink if it changed; `None` at the end.
     fn take(&self, lines: &mut Vec<u8>, rest: Option<Duration>) -> Option<(u64, Option<Sink>)> {
         let mut state = self.lock();
         if let Some(rest) = rest {
@@ -221,7 +220,7 @@ impl Shared {
     }
 }
 
-/// What is written to, and what has become of it.
+/// The sink, and its last error.
 struct Page {
     sink: Sink,
     /// Lines that could not be written and were not told of.
@@ -279,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_that_nobody_reads_holds_nobody_up_and_says_what_is_missing() {
+    fn a_log_without_a_reader_blocks_no_writer_and_counts_missing_lines() {
         const LINES: u64 = 100_000;
         let (reader, sink) = io::pipe().unwrap();
         let notice = |gap: Gap<'_>| match gap {
@@ -288,7 +287,7 @@ mod tests {
         };
         let writer = Writer::start(sink, Box::new(notice)).unwrap();
         for number in 0..LINES {
-            writer.push(format!("line {number} of a log that nobody reads\n").as_bytes());
+            writer.push(format!("line {number} of a log without a reader\n").as_bytes());
         }
         writer.close();
         drop(writer);
@@ -297,7 +296,7 @@ mod tests {
             match line.strip_suffix(" missing") {
                 Some(count) => missing += count.parse::<u64>().unwrap(),
                 None => {
-                    assert_eq!(line, format!("line {} of a log that nobody reads", whole + missing));
+                    assert_eq!(line, format!("line {} of a log without a reader", whole + missing));
                     whole += 1;
                 }
             }
