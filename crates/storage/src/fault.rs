@@ -1,8 +1,8 @@
 //! A layer of faults: any back end, failing, dawdling or hanging on chosen calls. For tests.
 //!
-//! Every call of [`Storage`] and of the handles that it gives out has a number, from 1 on. A test runs once
-//! to learn how many calls there are, then once for each number with a fault there, and looks at the reply,
-//! the old file and what is left behind. (SQLite's tests do this to every call that it makes.)
+//! Every call of [`Storage`] and of the handles that it gives out has a number, from 1 on. A test runs once to learn
+//! how many calls there are, then once for each number with a fault there, and checks the reply, the old file and the
+//! remains. (SQLite's tests do this to every call that it makes.)
 //!
 //! So that no byte passes uncounted, handles hide their descriptors: reads and writes come through
 //! [`ReadStream::read_at`] and [`Upload::write_all`]; [`FaultStorage::showing_descriptors`] leaves them open
@@ -24,7 +24,7 @@ use millrace_vfs::{
 pub enum Fault {
     /// `EIO`: the device failed.
     Io,
-    /// `EINTR`: a signal came. (A back end retries this itself; whoever sees it may not lose its head.)
+    /// `EINTR`: a signal came. (A back end retries this itself; a caller that sees it must still fail cleanly.)
     Interrupted,
     /// `ENOSPC`: the device is full.
     NoSpace,
@@ -105,13 +105,13 @@ impl Faults {
         self.state().stuck
     }
 
-    /// Forgets what was planned, lets go of what is stuck, and counts from 0.
+    /// Removes planned faults, releases stuck calls, and counts from 0.
     pub fn reset(&self) {
         self.release();
         self.state().calls = 0;
     }
 
-    /// Forgets what was planned and lets go of what is stuck. The count goes on.
+    /// Removes planned faults and releases stuck calls. The count goes on.
     pub fn release(&self) {
         let mut state = self.state();
         state.rules.clear();

@@ -51,7 +51,7 @@ impl Folders {
         Self { base, mounts: Vec::new() }
     }
 
-    /// Mounts `storage` at a path, in place of what is mounted there. At the root it replaces the base.
+    /// Mounts `storage` at a path, in place of an earlier mount there. At the root it replaces the base.
     pub fn mount(mut self, at: VirtualPath, storage: Arc<dyn Storage>) -> Self {
         if at.is_root() {
             self.base = storage;
@@ -113,7 +113,7 @@ impl Folders {
         self.mounts.iter().any(|mount| mount.at == *path)
     }
 
-    /// Claims that a folder lies at or beneath the path.
+    /// Returns true if a folder lies at or beneath the path.
     fn leads_to_a_folder(&self, path: &VirtualPath) -> bool {
         self.mounts.iter().any(|mount| mount.at.starts_with(path))
     }
@@ -273,7 +273,7 @@ impl Storage for Folders {
         for mount in self.mounts.iter().filter(|mount| all_beneath && mount.at.starts_with(path)) {
             match &mount.storage {
                 Some(storage) => storage.may_replace(&VirtualPath::root(), true)?,
-                // What it would say nobody knows.
+                // Its own answer is unknown.
                 None => return Err(FileError::PermissionDenied),
             }
         }
@@ -363,7 +363,7 @@ impl Directory for Merged {
         loop {
             let before = entries.len();
             inner.next_batch(entries, most)?;
-            // Nothing more is the end; nothing but what is hidden is not.
+            // An empty batch is the end; a batch of hidden entries only is not.
             let is_end = entries.len() == before;
             let hidden = &self.hidden;
             let mut position = 0;

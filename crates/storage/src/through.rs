@@ -4,7 +4,7 @@ use std::os::unix::fs::FileExt;
 
 use millrace_vfs::{FileError, ReadHandle, Storage, VirtualPath, Wait, WriteMode};
 
-/// What is copied at a time, in bytes.
+/// How many bytes are copied at a time.
 const PIECE: usize = 64 << 10;
 
 /// Reads at `offset` whatever kind of handle it is; 0 means the end. May wait.

@@ -1,4 +1,4 @@
-//! Files whose text nobody is sent: programs, and scripts that others run.
+//! Files whose text is never sent to clients: programs and scripts.
 //!
 //! Where a file lies decides, not what it was called by: links, virtual folders and the trees of other hosts give it other
 //! names.
@@ -23,23 +23,23 @@ impl Withheld {
         Self { programs: programs.into(), scripts: scripts.into() }
     }
 
-    /// Claims that there are folders of programs.
+    /// Returns true if there are folders of programs.
     pub fn has_programs(&self) -> bool {
         !self.programs.is_empty()
     }
 
-    /// Claims that there are folders of programs, or of applications.
+    /// Returns true if there are folders of programs, or of applications.
     pub fn has_sources(&self) -> bool {
         self.has_programs() || !self.scripts.is_empty()
     }
 
-    /// Claims that an open file lies among the programs.
+    /// Returns true if an open file lies among the programs.
     pub fn is_program(&self, file: &File) -> bool {
-        // Of what cannot be found out nobody is to learn.
+        // If it cannot be determined, the file is withheld.
         self.has_programs() && place(file).is_none_or(|place| self.holds_program(&place))
     }
 
-    /// Claims that an open file is a program's, or an application's source.
+    /// Returns true if an open file is a program's, or an application's source.
     pub fn is_source(&self, file: &File) -> bool {
         self.has_sources()
             && place(file).is_none_or(|place| {

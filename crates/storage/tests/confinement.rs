@@ -1,4 +1,4 @@
-//! Nothing outside the tree is reached, whoever swaps links while we look; and no reactor thread waits.
+//! Nothing outside the tree is reachable, even if links are swapped meanwhile; and no reactor thread blocks.
 
 mod common;
 
@@ -13,8 +13,8 @@ fn local(scratch: &Scratch) -> LocalStorage {
     LocalStorage::open(scratch.path(), LocalOptions::default()).unwrap()
 }
 
-/// CVE-2017-7418 (the last component was checked, the others not) and CVE-2015-1419 (a name was compared
-/// before it was resolved): with somebody swapping a directory for a link that leads out, in the middle.
+/// CVE-2017-7418 (the last component was checked, the others not) and CVE-2015-1419 (a name was compared before it was
+/// resolved): while a directory is swapped for a link that leads out.
 #[test]
 fn a_link_swapped_in_between_never_leads_out() {
     const ROUNDS: usize = 10_000;
@@ -134,7 +134,7 @@ fn reserved_names_are_hidden_and_refused() {
             assert!(matches!(error, FileError::NotFound | FileError::InvalidName), "{name}: {error:?}");
         }
     }
-    // A link that somebody else put there is not a way in either.
+    // A link created by another user is not a way in either.
     symlink(".millrace-staging", scratch.path().join("link")).unwrap();
     storage.open_write(&path("/link"), WriteMode::Replace, Wait::Allowed).unwrap_err();
     drop(storage);
@@ -211,9 +211,9 @@ fn a_directory_renamed_under_an_upload_takes_the_upload_with_it() {
     assert!(matches!(error, FileError::NotFound), "{error:?}");
 }
 
-/// By somebody who may: of one account's folder, that is another account.
+/// The owner of one account's folder may be another account.
 #[test]
-fn a_root_removed_under_an_upload_is_told_and_holds_up_nobody() {
+fn a_root_removed_under_an_upload_is_reported_and_blocks_no_other_upload() {
     for old in [None, Some("old")] {
         let scratch = Scratch::new();
         let root = scratch.path().join("root");

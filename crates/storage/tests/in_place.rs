@@ -52,7 +52,7 @@ fn of_two_who_replace_a_file_at_once_the_first_is_told_and_the_second_has_it() {
 }
 
 #[test]
-fn an_upload_that_nobody_follows_cuts_what_it_left_of_the_old_file() {
+fn an_upload_without_a_successor_cuts_the_rest_of_the_old_file() {
     let scratch = Scratch::new();
     let storage = in_place(&scratch);
     upload(&storage, "/f", &[b'o'; 100]).unwrap();
@@ -62,7 +62,7 @@ fn an_upload_that_nobody_follows_cuts_what_it_left_of_the_old_file() {
 
 /// So nothing of an upload comes into the file behind the back of the one that has taken it over.
 #[test]
-fn nobody_takes_a_file_over_in_the_middle_of_a_write() {
+fn a_takeover_waits_for_the_end_of_a_write() {
     let scratch = Scratch::new();
     let storage = in_place(&scratch);
     upload(&storage, "/f", b"old").unwrap();

@@ -39,7 +39,7 @@ fn a_kill_at_any_moment_leaves_whole_files_and_loses_nothing_acknowledged() {
             *newest = generation.max(*newest);
         }
         check(scratch.path(), &acknowledged);
-        // What is never written again needs no second look: a thousand rounds would take as many times longer.
+        // A file that is never written again needs no second check: a thousand rounds would take as many times longer.
         acknowledged.retain(|name, _| name.starts_with("old-"));
         remove_new_names(&scratch);
         let storage = LocalStorage::open(scratch.path(), LocalOptions::default()).unwrap();
@@ -199,7 +199,7 @@ fn a_sweep_takes_the_leftovers_of_the_dead_and_leaves_those_of_the_living() {
     std::fs::create_dir(&staging).unwrap();
     std::fs::create_dir_all(scratch.path().join("a/b")).unwrap();
     std::fs::write(staging.join(".millrace-1-2-3.part"), "dead").unwrap();
-    std::fs::write(staging.join("somebody's"), "other").unwrap();
+    std::fs::write(staging.join("another's"), "other").unwrap();
     std::fs::write(scratch.path().join("a/b/.millrace-1-2-5.part"), "dead, elsewhere").unwrap();
     std::fs::write(scratch.path().join("a/b/.millrace-not-ours"), "other").unwrap();
     let living = std::fs::File::create(staging.join(".millrace-1-2-4.part")).unwrap();
@@ -215,7 +215,7 @@ fn a_sweep_takes_the_leftovers_of_the_dead_and_leaves_those_of_the_living() {
         (1, 2, 0),
         "the walk sees the staging directory again"
     );
-    assert!(!staging.join("elsewhere").exists() && staging.join("somebody's").exists());
+    assert!(!staging.join("elsewhere").exists() && staging.join("another's").exists());
     assert!(!scratch.path().join("a/b/.millrace-1-2-5.part").exists());
     assert!(scratch.path().join("a/b/.millrace-not-ours").exists());
     drop(living);

@@ -145,7 +145,7 @@ fn changes_side_by_side_each_arrive_whole() {
                 for round in 0..3 {
                     upload(&storage, &format!("/own{number}"), &vec![round; 150_000]).unwrap();
                     upload(&storage, "/shared", &vec![number; 150_000]).unwrap();
-                    // Somebody reads, whatever is replaced meanwhile.
+                    // A reader, while the file is replaced.
                     let shared = read(&storage, "/shared");
                     assert!(shared.iter().all(|byte| *byte == shared[0]) && shared.len() == 150_000);
                     let mut more =
@@ -208,11 +208,11 @@ fn what_could_not_be_removed_is_removed_later() {
 }
 
 #[test]
-fn a_database_that_hangs_holds_nobody_up_for_longer_than_its_time() {
+fn a_database_that_hangs_blocks_callers_for_its_time_limit_at_most() {
     let Some(server) = Postgres::new() else { return };
     let storage = open_as("one", &server, Duration::from_secs(2));
     eventually("it is opened", || storage.metadata(&path("/"), Wait::Allowed).is_ok());
-    // A table that somebody else has locked: the server gives the question up, or we do.
+    // A table locked by another client: the server gives up the query, or the pool does.
     let mut psql = server.daemon.command(&server.psql);
     let mut psql = psql.args(server.to_reach()).stdin(std::process::Stdio::piped()).spawn().unwrap();
     let mut input = psql.stdin.take().unwrap();
@@ -239,7 +239,7 @@ fn a_second_server_is_kept_out_until_the_first_has_gone() {
 }
 
 #[test]
-fn tables_of_somebody_else_are_told_of() {
+fn tables_of_another_program_are_reported() {
     let Some(server) = Postgres::new() else { return };
     server.run(
         "CREATE SCHEMA millrace_files; CREATE TABLE millrace_files.form AS SELECT 7::bigint AS number;

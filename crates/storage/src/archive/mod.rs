@@ -1,13 +1,12 @@
 //! Folders as archives, made while they are sent: `RETR photos.tar`, `photos.tar.gz`, `photos.zip`.
 //!
-//! A name that no file has, and that is a folder's with one of these endings, reads as the whole folder. It
-//! is not listed, and its length cannot be told beforehand; nothing is written to disk, and one file at a time is open.
-//! Links are packed as links (zip: as what they lead to, where that is a file) and never descended into, so
-//! a walk ends. What cannot be read ends the archive with an error that names it: an archive that arrives
-//! whole has everything, but for what is withheld. A file that vanishes before its turn is left out, as it would be from a
-//! listing.
+//! A name that no file has, and that is a folder's with one of these endings, reads as the whole folder. It is not
+//! listed, and its length is not known beforehand. Nothing is written to disk, and one file at a time is open. Links
+//! are packed as links (zip: as what they lead to, where that is a file) and never descended into, so a walk ends. An
+//! unreadable file ends the archive with an error that names it, so a complete archive has everything except withheld
+//! files. A file that vanishes before its turn is left out, as it would be from a listing.
 //!
-//! The layer packs what the storage beneath it shows: rules about who may see what belong beneath it.
+//! The layer packs what the storage beneath it shows, so permissions belong beneath it.
 
 mod pack;
 mod tarball;

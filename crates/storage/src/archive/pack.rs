@@ -12,7 +12,7 @@ use super::walk::Walk;
 use super::zipped::Zipped;
 use crate::{Withheld, through};
 
-/// What is read of a file at a time, in bytes.
+/// How many bytes of a file are read at a time.
 const PIECE: usize = 64 << 10;
 
 /// An entry as it is packed.
@@ -31,7 +31,7 @@ pub(super) trait Form: Send + fmt::Debug {
     fn data(&mut self, bytes: &[u8]) -> io::Result<()>;
     fn end_file(&mut self) -> io::Result<()>;
     fn finish(&mut self) -> io::Result<()>;
-    /// Moves what is ready behind `out`.
+    /// Moves the finished bytes to the end of `out`.
     fn take(&mut self, out: &mut Vec<u8>);
     /// Whether a link is packed as one.
     fn has_links(&self) -> bool;

@@ -16,7 +16,7 @@ const RECORD: usize = 512;
 #[derive(Debug)]
 pub(super) struct Tarball {
     sink: Sink,
-    /// What is still missing to a whole record behind a file.
+    /// The padding to a whole record after a file.
     padding: usize,
 }
 

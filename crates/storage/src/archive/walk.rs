@@ -7,7 +7,7 @@ use millrace_vfs::{DirEntry, Directory, FileError, FileKind, Storage, VirtualPat
 /// Entries that are asked for at a time.
 const BATCH: usize = 256;
 
-/// What is left to be visited of one directory.
+/// The remaining entries of a directory.
 #[derive(Debug)]
 struct Level {
     path: VirtualPath,
@@ -24,7 +24,7 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    /// Begins with what is in `folder`.
+    /// Begins with the entries of `folder`.
     pub(super) fn new(storage: Arc<dyn Storage>, folder: &VirtualPath) -> Result<Self, FileError> {
         let directory = storage.open_directory(folder)?;
         let level = Level { path: folder.clone(), directory, entries: Vec::new() };

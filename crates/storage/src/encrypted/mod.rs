@@ -85,12 +85,12 @@ impl fmt::Debug for Encrypted {
 }
 
 impl Encrypted {
-    /// Encrypts what is written to `inner`, which stages its uploads, and decrypts what is read.
+    /// Encrypts data written to `inner`, which stages its uploads, and decrypts what is read.
     pub fn new(inner: Arc<dyn Storage>, key: &Key) -> Self {
         Self { inner, sealer: Sealer::new(&key.0) }
     }
 
-    /// What is there to keep of the file under an upload that begins at `offset`; the end if `None`.
+    /// The part of the old file that an upload at `offset` keeps; with `None` it begins at the end.
     fn kept(&self, path: &VirtualPath, offset: Option<u64>) -> Result<Option<(Reader, u64)>, FileError> {
         let reader = match self.inner.open_read(path, Wait::Allowed) {
             Ok(handle) => Reader::open(handle, self.sealer.clone())?,

@@ -27,7 +27,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Begins with what is kept of the old file: as many bytes as it says.
+    /// Begins with the kept bytes of the old file: as many as it says.
     pub(super) fn begin(
         mut upload: Box<dyn Upload>,
         sealer: Sealer,

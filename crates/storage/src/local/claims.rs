@@ -1,9 +1,9 @@
 //! Whose a file is that is written in place: of several uploads to it, the one that began last.
 //!
-//! An upload that is given up has something to do yet: what came and is not written, and the tail of the old file, which is to
-//! be cut off. Its client may long be back with the next upload by then, of which nothing may be overwritten or cut.
-//! So whoever begins takes the file over, and whoever has lost it changes nothing any more: each write is done while the
-//! file is held, and a file is taken over between two of them. What is appended goes behind everybody's, and is not held.
+//! An aborted upload still has work to do: it writes the rest of its buffer, and cuts off the tail of the old file. By
+//! then the client may have begun the next upload, of which nothing may be overwritten or cut. So a new upload takes
+//! the file over, and the previous owner changes nothing any more: each write holds the file's lock, and a takeover
+//! happens between two writes. Appends always go to the end, and need no lock.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -28,9 +28,9 @@ struct Claimed {
 /// A file that can be one's own.
 #[derive(Debug, Default)]
 struct Claimable {
-    /// Whose it is: the last who came.
+    /// The owner: the last upload that began.
     owner: AtomicU64,
-    /// Held by its owner while something is done that nobody may come between.
+    /// Locked by the owner during a write.
     turn: Mutex<()>,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// Takes a file over. Waits, where that is allowed, while its owner does what nobody may come between.
+    /// Takes a file over. Waits, where that is allowed, while its owner writes.
     pub(super) fn take(identity: Identity, wait: Wait) -> Result<Self, FileError> {
         let file = {
             let mut files = lock(&FILES);
@@ -76,7 +76,7 @@ impl Claim {
         }
     }
 
-    /// Does something to the file that is still one's own, while nobody can take it over.
+    /// Does work on the file if it is still owned, and holds off a takeover meanwhile.
     pub(super) fn hold<T>(&self, work: impl FnOnce() -> Result<T, FileError>) -> Result<T, FileError> {
         let _turn = lock(&self.file.turn);
         self.check()?;
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_takes_over_in_the_middle_of_something() {
+    fn a_takeover_waits_for_a_write() {
         let this = (NOWHERE - 1, 1);
         let first = Claim::take(this, Wait::Never).unwrap();
         let busy = first.hold(|| Claim::take(this, Wait::Never).map(drop));

@@ -149,7 +149,7 @@ pub(super) mod calls {
 
     use super::super::metadata;
 
-    /// What is waited for.
+    /// The call to wait for.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(in super::super) enum Call {
         /// A file's bytes.

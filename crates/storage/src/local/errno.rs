@@ -13,7 +13,8 @@ pub(super) fn file_error(errno: Errno) -> FileError {
         Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS => FileError::Exhausted,
         Errno::NXIO | Errno::NODEV => FileError::NotRegular,
         Errno::OPNOTSUPP | Errno::NOSYS => FileError::Unsupported,
-        // A file system that takes fewer names than ours: vfat refuses `:`, casefolded ext4 what is not UTF-8.
+        // A file system that takes fewer names than ours: vfat refuses `:`, casefolded ext4 refuses names that are not
+        // UTF-8.
         Errno::INVAL | Errno::ILSEQ => FileError::InvalidName,
         // Never `WouldWait`: that is a promise about lookups, and this was none.
         Errno::AGAIN => FileError::Io(errno.into()),

@@ -1,15 +1,15 @@
 //! Uploads in place: the bytes go straight into the file that has the name.
 //!
-//! The quickest way over an existing file, because nothing is truncated, linked or renamed: on ext4 a
-//! truncation to nothing, and a rename over a file, start a flush. The price: a reader during the upload sees
-//! new bytes before old ones, and what an interrupted upload leaves is its first part under the final name.
-//! The tail of a longer old file is cut off at the end, and also on abort, never before, and only while nobody else has
-//! begun with the file (`claims.rs`): of two who upload to one name at once the first hears that the second has it. Until the first byte has
-//! come nothing is changed: an upload whose data connection never comes leaves the old file as it was, and takes away
-//! again what it has made. An empty file that is uploaded to its end is one.
+//! The quickest way over an existing file, because nothing is truncated, linked or renamed: on ext4 a truncation to
+//! nothing, and a rename over a file, start a flush. The price: a reader during the upload sees new bytes before old
+//! ones, and an interrupted upload leaves its first part under the final name. The tail of a longer old file is cut off
+//! at the end, and also on abort, never before, and only while no later upload has begun (`ownership.rs`): of two
+//! concurrent uploads to one name, the first gets an error. Until the first byte has come nothing is changed: an upload
+//! whose data connection never comes leaves the old file as it was, and removes a file that it has created. A completed
+//! empty upload makes an empty file.
 //!
-//! `REST` and `APPE` always write in place. An append is opened with `O_APPEND`: whatever else appends to the file, another
-//! session or a program of this machine, nobody's bytes are overwritten. The kernel does not splice into such a file.
+//! `REST` and `APPE` always write in place. An append is opened with `O_APPEND`: other appends to the file, by a
+//! session or a local program, are never overwritten. The kernel does not splice into such a file.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -30,7 +30,7 @@ use super::{file_error, metadata};
 #[derive(Debug)]
 pub(super) struct InPlace {
     file: File,
-    /// Without which nothing is overwritten or cut; what is appended goes behind everybody's.
+    /// Without it nothing is overwritten or cut; appends do not need it.
     claim: Claim,
     position: u64,
     size: u64,
@@ -66,7 +66,7 @@ impl Made {
         Some(Self { tree: Arc::clone(tree), area: Arc::clone(area), path: path.clone(), metadata })
     }
 
-    /// Takes it away again, if it still is what was made: anybody else who has the name by now has written to it.
+    /// Removes the file again, if it is still the one that was created, and empty.
     fn remove(self) {
         let Ok(parent) = self.tree.parent(&self.path, Wait::Allowed) else { return };
         if metadata::of_entry(&parent, self.path.name()).is_ok_and(|now| now == self.metadata) {
@@ -74,8 +74,8 @@ impl Made {
         }
     }
 
-    /// Between a look at a name and its removal it may come to be another's. So it is hidden, looked at where nobody
-    /// else comes to it, and put back where it is.
+    /// Between a check of a name and its removal the file may be replaced. So it is renamed to a hidden name first,
+    /// checked there, and put back if it is another file.
     fn take_away(&self, parent: &OwnedFd) {
         let (name, hidden) = (self.path.name(), hidden_name());
         let hide = |directory: &Arc<OwnedFd>| {
@@ -114,8 +114,8 @@ impl Made {
 }
 
 impl InPlace {
-    /// An upload that begins at `position` of a file of `size` bytes. `replaces` claims that what lies
-    /// behind the last byte received does not belong to the new file.
+    /// An upload that begins at `position` of a file of `size` bytes. `replaces`: the bytes after the last one received
+    /// do not belong to the new file.
     pub(super) fn new(
         file: File,
         claim: Claim,
@@ -147,7 +147,7 @@ impl InPlace {
         self
     }
 
-    /// Where the file ends now. One that nobody can find any more has lost its bytes.
+    /// The file's present end. A file without a name has lost its data.
     fn end(&self) -> Result<u64, FileError> {
         let stat = rustix::fs::fstat(&self.file).map_err(file_error)?;
         match stat.st_nlink {
@@ -262,7 +262,7 @@ mod tests {
     use super::super::staging::DIRECTORY;
     use super::*;
 
-    /// Who has taken the name since it was looked at is not removed.
+    /// A file that has taken the name since the check is not removed.
     #[test]
     fn what_is_taken_away_is_ones_own() {
         let root = std::env::temp_dir().join(format!("millrace-made-{}", std::process::id()));
@@ -273,10 +273,10 @@ mod tests {
         let file = File::create(&place).unwrap();
         let made = Made::new(&tree, &area, &path, &file).unwrap();
         let parent = tree.parent(&path, Wait::Allowed).unwrap();
-        std::fs::write(root.join("other"), "somebody's").unwrap();
+        std::fs::write(root.join("other"), "another's").unwrap();
         std::fs::rename(root.join("other"), &place).unwrap();
         made.take_away(&parent);
-        assert_eq!(std::fs::read(&place).unwrap(), b"somebody's");
+        assert_eq!(std::fs::read(&place).unwrap(), b"another's");
         std::fs::remove_file(&place).unwrap();
         let file = File::create(&place).unwrap();
         Made::new(&tree, &area, &path, &file).unwrap().remove();

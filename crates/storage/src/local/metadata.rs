@@ -21,8 +21,8 @@ pub(super) fn of_entry<P: rustix::path::Arg>(directory: impl AsFd, name: P) -> R
     rustix::fs::statx(directory, name, flags, WANTED).map(convert).map_err(file_error)
 }
 
-/// Gives what was made with `bits` those that the umask of the process took away, and leaves what the directory
-/// hands down (the group's bit). It only ever adds: nobody has seen more than `bits` before.
+/// Restores the permission bits that the process's umask removed, and leaves those inherited from the directory (the
+/// group's bit). It only adds bits.
 pub(super) fn widen(fd: impl AsFd, mode: u32, bits: Mode) {
     let wanted = (mode & 0o7000) | bits.as_raw_mode();
     if mode & 0o7777 != wanted {
@@ -46,8 +46,8 @@ fn convert(stat: Statx) -> Metadata {
     }
 }
 
-/// A program with one of these runs as its owner or group. Nobody gives them to a file from afar, and they do not outlive
-/// its content: the server may run as somebody with more rights than whoever uploads.
+/// A program with one of these runs as its owner or group. Clients cannot set them, and they do not outlive the file's
+/// content: the server may run as a user with more rights than the client.
 pub(super) const SET_ID: u32 = 0o6000;
 
 fn kind(mode: u32) -> FileKind {
@@ -66,8 +66,8 @@ fn timestamp(time: StatxTimestamp) -> Timestamp {
     Timestamp { seconds: time.tv_sec, nanoseconds: time.tv_nsec }
 }
 
-/// File systems of this machine, whose cached pages and directory entries are answered without asking
-/// anybody else. Numbers from `linux/magic.h` and the file systems' own headers.
+/// File systems of this machine, whose cached pages and directory entries are answered without the network. Numbers
+/// from `linux/magic.h` and the file systems' own headers.
 const LOCAL_FILE_SYSTEMS: &[(u32, &str)] = &[
     (0x0000_ef53, "ext2, ext3, ext4"),
     (0x5846_5342, "xfs"),

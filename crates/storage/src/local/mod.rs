@@ -1,9 +1,9 @@
 //! The local back end: a directory of this machine, and nothing outside it.
 //!
-//! Everything happens beneath one directory descriptor (`tree.rs`), so neither a path nor a link, nor
-//! somebody who swaps links while we look, leads out of it. On a reactor thread ([`Wait::Never`]) only what
-//! the kernel has in its caches is answered, and only where the file system is a local one; a download costs
-//! `openat2` and `fstat` there, and an upload in place over an existing name the same.
+//! Everything happens beneath one directory descriptor (`tree.rs`), so neither a path, nor a link, nor a concurrent
+//! swap of links leads out of it. On a reactor thread ([`Wait::Never`]) only what the kernel has in its caches is
+//! answered, and only where the file system is a local one; a download costs `openat2` and `fstat` there, and an upload
+//! in place over an existing name the same.
 
 mod claims;
 mod copy;
@@ -61,7 +61,7 @@ pub enum Uploads {
     InPlace,
 }
 
-/// What is asked of a [`LocalStorage`].
+/// The options of a [`LocalStorage`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalOptions {
     /// How a `STOR` replaces a file.
@@ -75,7 +75,7 @@ pub struct LocalOptions {
     pub file_mode: u32,
     /// Permission bits of new directories, less the umask of the process.
     pub directory_mode: u32,
-    /// For how long a partial upload is kept with which nobody goes on.
+    /// How long a partial upload is kept that is not continued.
     pub partial_age: Duration,
 }
 
@@ -235,7 +235,7 @@ impl Storage for LocalStorage {
             return Err(FileError::InvalidName);
         }
         self.open_upload(path, mode, bits, wait).map_err(|error| match error {
-            // What else the kernel says of a directory that was removed leads nobody there.
+            // Other values of the kernel for a removed directory are of no use.
             FileError::PermissionDenied if self.tree.is_removed() => FileError::NotFound,
             error => error,
         })

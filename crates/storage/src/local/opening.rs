@@ -20,7 +20,7 @@ impl LocalStorage {
         mode: Mode,
         wait: Wait,
     ) -> Result<(File, Stat, Readiness), FileError> {
-        // Without O_NONBLOCK the open of a pipe that nobody writes to would never return.
+        // Without O_NONBLOCK the open of a pipe without a writer would never return.
         let fd = self.tree.open_at(path, flags | OFlags::NONBLOCK | OFlags::NOCTTY, mode, wait)?;
         let stat = rustix::fs::fstat(&fd).map_err(file_error)?;
         match FileType::from_raw_mode(stat.st_mode) {
@@ -70,7 +70,7 @@ impl LocalStorage {
         let Opened { file, stat, readiness, is_new, is_ours } = self.open_to_write(path, mode, bits, wait)?;
         let made = if is_ours { Made::new(&self.tree, &self.staging, path, &file) } else { None };
         let claim = Claim::take((stat.st_dev, stat.st_ino), wait)?;
-        // Whoever had it may have cut it meanwhile; what is replaced is cut anyway.
+        // The previous owner may have cut it meanwhile; a replaced file is cut anyway.
         let stat = match mode {
             WriteMode::Replace | WriteMode::CreateNew => stat,
             WriteMode::Append | WriteMode::At(_) => rustix::fs::fstat(&file).map_err(file_error)?,
@@ -132,7 +132,7 @@ struct Opened {
     file: File,
     stat: Stat,
     readiness: Readiness,
-    /// The opening made it, or may have: with several writers nobody can tell.
+    /// The open call created it, or may have: with several writers that is unknown.
     is_new: bool,
     /// It surely did.
     is_ours: bool,

@@ -3,9 +3,9 @@
 //! The invariant: what a partial upload holds is exactly what was acknowledged or came later in order; where it had
 //! to be checked first (a mark beside it says up to where it is sure), a kill leaves none of what was not.
 //!
-//! The file is made in the target's directory, from which it inherits what that hands down, and named in the
-//! staging directory; where it cannot be named there (another mount, a root that is not ours to write to) there are
-//! no partial uploads. Whoever has one open holds its lock (`flock`), and who comes meanwhile is told so.
+//! The file is created in the target's directory, whose access lists it inherits, and named in the staging directory;
+//! where it cannot be named there (another mount, a root without write permission) there are no partial uploads. An
+//! open upload holds the file's lock (`flock`), and a second open fails.
 
 mod joined;
 
@@ -29,7 +29,7 @@ use super::target::Destination;
 use super::upload::{truncate, write_all_at};
 use joined::Joined;
 
-/// How often the staging directory is looked through for what is too old.
+/// How often the staging directory is searched for expired uploads.
 const SWEEP: Duration = Duration::from_secs(60);
 
 /// The partial uploads of a tree.
@@ -41,7 +41,7 @@ pub(super) struct Partials {
 
 #[derive(Debug, Default)]
 struct State {
-    /// `None` where nobody has asked yet.
+    /// `None` until the first query.
     resting: Option<Resting>,
     swept: Option<Instant>,
 }
@@ -51,7 +51,7 @@ impl Partials {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What they hold that nobody has open.
+    /// The total of those that are not open.
     pub(super) fn resting(&self, area: &StagingArea) -> Result<Resting, FileError> {
         let mut state = self.lock();
         match state.resting {
@@ -60,7 +60,7 @@ impl Partials {
         }
     }
 
-    /// Removes those that nobody has gone on with for so long.
+    /// Removes those that were not continued for so long.
     pub(super) fn sweep(&self, area: &StagingArea, age: Duration) {
         let mut state = self.lock();
         state.swept = Some(Instant::now());
@@ -94,7 +94,7 @@ pub(super) struct Place {
     pub(super) partials: Arc<Partials>,
     pub(super) settings: Settings,
     pub(super) durable: Arc<Durable>,
-    /// After so long nobody can go on.
+    /// After this age it cannot be continued.
     pub(super) age: Duration,
 }
 
@@ -196,19 +196,19 @@ impl Place {
                 Resting { bytes: resting.bytes.saturating_sub(size), files: resting.files.saturating_sub(1) };
         }
         if let Some(sure) = mark(&directory, key) {
-            // Whoever wrote what is behind it was killed before it could be checked.
+            // The process that wrote the bytes after it was killed before their check.
             truncate(&file, sure.min(u64::try_from(stat.st_size).unwrap_or(0)))?;
             clear_mark(&directory, key);
         }
         Ok((file, directory))
     }
 
-    /// What is known of one.
+    /// The state of one.
     pub(super) fn find(&self, key: &PartialKey) -> Result<PartialState, FileError> {
         let directory = self.area.existing().ok_or(FileError::NotFound)?;
         let file = open_named(&directory, kept_name(key).as_bytes()).map_err(file_error)?;
         let state = state(&file)?;
-        // What is being checked does not count yet.
+        // Bytes that are being checked do not count yet.
         Ok(PartialState {
             size: mark(&directory, key).map_or(state.size, |sure| sure.min(state.size)),
             ..state
@@ -265,7 +265,7 @@ impl Kept {
         release(file);
     }
 
-    /// Claims that its name is gone, or another file's: whoever was shown what it holds has taken it.
+    /// Returns true if its name is gone, or another file's: a hook that saw its content has moved it.
     fn was_moved_away(&self, file: &File) -> bool {
         let named = rustix::fs::statat(&*self.directory, kept_name(&self.key), AtFlags::SYMLINK_NOFOLLOW);
         match (named, rustix::fs::fstat(file)) {
@@ -275,7 +275,7 @@ impl Kept {
         }
     }
 
-    /// It is somebody else's, with all that it has swallowed.
+    /// Abandons a file that a hook has moved away, with its content.
     fn let_it_be(&mut self, file: &File) {
         if self.is_checked {
             clear_mark(&self.directory, &self.key);
@@ -285,7 +285,7 @@ impl Kept {
         self.place.area.tidy();
     }
 
-    /// Its bytes cannot be written, which is told once only: nobody goes on with it.
+    /// Reports a failed write once: the upload cannot be continued.
     fn lose(&mut self, file: &File) {
         self.give_up(file);
         self.joined.let_go(self.place.partials.lock().resting.as_mut());
@@ -308,7 +308,7 @@ impl Kept {
             self.lose(&file);
             return Err(error);
         }
-        // Where they could not be taken away, whoever takes it next is told what is sure.
+        // If they cannot be removed, the next open reports only the checked length.
         if self.is_checked && is_sure {
             clear_mark(&self.directory, &self.key);
         }
@@ -357,7 +357,7 @@ impl Upload for Kept {
         let published = StagingFile::kept(file, &self.directory, kept_name(&self.key));
         if let Err((error, file)) = published.publish_over(target, &self.place.area) {
             let error = target.reason(error);
-            // A name that somebody else has is no reason that passes.
+            // A name in use is a permanent error.
             match matches!(error, FileError::AlreadyExists) && self.joined.is_empty() {
                 true => self.give_up(&file),
                 false => self.file = Some(file),
@@ -454,7 +454,7 @@ fn names(directory: &OwnedFd) -> Vec<Vec<u8>> {
     names
 }
 
-/// What those hold that nobody has open.
+/// Counts those that are not open.
 fn count(area: &StagingArea) -> Result<Resting, FileError> {
     let mut resting = Resting::default();
     let Some(directory) = area.existing() else { return Ok(resting) };

@@ -1,5 +1,5 @@
-//! Permission bits of what is open as a place alone (`O_PATH`), which is all that the right to change them needs, and
-//! of which `fchmod` says `EBADF`.
+//! Changes permission bits by an `O_PATH` descriptor, which needs no right to read the file, and which `fchmod` refuses
+//! with `EBADF`.
 //!
 //! The kernel takes such a descriptor by the name that `/proc` has for it. Where `/proc` is not mounted (a container, a
 //! `chroot`), a directory is reached by its own `.`, and anything else by being opened to read or to write; what lets the
@@ -31,7 +31,7 @@ fn change_by(
     use std::os::fd::AsRawFd;
     let name = format!("{descriptors}/{}", place.as_fd().as_raw_fd());
     match rustix::fs::chmodat(CWD, name, bits, AtFlags::empty()) {
-        // What is open has such a name, wherever there are any.
+        // An open file has such a name wherever `/proc` is mounted.
         Err(Errno::NOENT | Errno::NOTDIR) => change_without_names(tree, path, place, bits),
         result => result.map_err(file_error),
     }
@@ -46,7 +46,7 @@ fn change_without_names(
     let found = metadata::of_descriptor(place)?;
     if found.is_directory() {
         match rustix::fs::chmodat(place, c".", bits, AtFlags::empty()) {
-            // Nobody may go through it; perhaps it can be read.
+            // It may be readable, though not searchable.
             Err(Errno::ACCESS) => {}
             result => return result.map_err(file_error),
         }
@@ -65,7 +65,7 @@ fn change_without_names(
         error => error,
     })?;
     if metadata::of_descriptor(&opened)?.identity != found.identity {
-        // Somebody has put another in its place, of which nothing was asked.
+        // Another file has taken its place, which was not to be changed.
         return Err(FileError::Busy);
     }
     rustix::fs::fchmod(&opened, bits).map_err(file_error)

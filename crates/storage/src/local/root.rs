@@ -1,8 +1,8 @@
 //! A directory that is held open, and directories found beneath it to be served as trees of their own.
 //!
-//! The invariant: no descriptor that leaves this file lies outside the root, whatever links there are and whoever
-//! swaps them meanwhile. The kernel resolves every name beneath the root's descriptor (`openat2` with
-//! `RESOLVE_BENEATH`), and what was found is served by its descriptor, never by its name once more.
+//! The invariant: no descriptor that leaves this file lies outside the root, whatever links there are, even if they are
+//! swapped meanwhile. The kernel resolves every name beneath the root's descriptor (`openat2` with `RESOLVE_BENEATH`),
+//! and the file is served by its descriptor, never looked up again.
 
 use std::ffi::OsStr;
 use std::io;

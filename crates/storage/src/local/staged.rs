@@ -6,12 +6,11 @@
 //!
 //! # How
 //!
-//! The bytes go into an unnamed file (`O_TMPFILE`) of the target's directory: it inherits what that
-//! directory hands down (access lists, group, project, label), nobody can see it, and the kernel clears
-//! it away however we end. A new name is then one `linkat`. An existing name needs a rename, and a rename a name
-//! to come from: the file is linked into the staging directory (`staging.rs`) and renamed from there
-//! at once, so only a kill between the two calls leaves anything at all. No file is opened before the first byte: an
-//! upload whose data connection never comes costs nothing.
+//! The bytes go into an unnamed file (`O_TMPFILE`) of the target's directory: it inherits the directory's properties
+//! (access lists, group, project, label), is invisible, and the kernel removes it however the process ends. A new name
+//! is then one `linkat`. An existing name needs a rename, and a rename needs an old name: the file is linked into the
+//! staging directory (`staging.rs`) and renamed from there at once, so only a kill between the two calls leaves
+//! anything at all. No file is opened before the first byte: an upload whose data connection never comes costs nothing.
 //!
 //! # What it costs, and what else there is
 //!
@@ -33,11 +32,11 @@
 //!
 //! - *Exchange, unlink* is quicker because it skips that flush: after a power cut the name could be
 //!   an empty file. That is the old file *and* the new one lost, so no.
-//! - *Recycling* (the replaced inode is the next upload's staging file) skips inode and flush. But whoever
-//!   still reads the old file (another program, or a socket that holds its pages after our own `sendfile`)
-//!   would see somebody else's upload in it, and what an inode carries (owner, access lists, attributes, other
-//!   names) would wander between users. Refusing all that reliably needs leases, and a truncation that
-//!   costs most of what was won. Not for a default that exists to be safe: who needs the rate has `InPlace`.
+//! - *Recycling* (the replaced inode is the next upload's staging file) skips inode and flush. But a reader of the old
+//!   file (another program, or a socket that holds its pages after a `sendfile`) would see another user's upload, and
+//!   the inode's properties (owner, access lists, attributes, other names) would pass between users. Excluding all that
+//!   reliably needs leases, and a truncation that costs most of the gain. The default is meant to be safe; `InPlace` is
+//!   the faster alternative.
 //!
 //! # What changes with the file
 //!
@@ -212,8 +211,8 @@ impl StagingFile {
         Self { file, hidden: Some(HiddenName::new(Arc::clone(directory), name)) }
     }
 
-    /// Takes over what is to be taken over of the file that it replaces, and gives it its final name. Where that fails,
-    /// it has the name that it had, and is given back.
+    /// Copies the attributes to keep from the replaced file, and renames the new one over it. On failure the new file
+    /// keeps its name, and is returned.
     pub(super) fn publish_over(
         mut self,
         target: &Target,
@@ -248,7 +247,7 @@ impl StagingFile {
     fn publish(&mut self, target: &Target, area: &StagingArea) -> Result<(), FileError> {
         if self.hidden.is_none() && (target.exclusive || target.old.is_none()) {
             match link(&self.file, &target.directory, &target.name) {
-                // Somebody took the name meanwhile: replace the file.
+                // Another file has taken the name meanwhile: replace it.
                 Err(Errno::EXIST) if !target.exclusive => {}
                 result => return result.map_err(file_error),
             }
@@ -330,7 +329,7 @@ impl Drop for HiddenName {
     }
 }
 
-/// A file without a name, or `None` where the file system has no such thing.
+/// Creates a file without a name; `None` where the file system does not support it.
 pub(super) fn open_unnamed(target: &Target, mode: Mode) -> Result<Option<File>, FileError> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     match rustix::fs::openat(&*target.directory, c".", flags, mode) {

@@ -39,13 +39,13 @@ pub(super) const ATTEMPTS: usize = 16;
 /// The mark, in the staging directory, that hidden names may lie elsewhere.
 pub(super) const ELSEWHERE: &str = "elsewhere";
 
-/// Claims that a name is kept from clients.
+/// Returns true if a name is kept from clients.
 pub(super) fn is_reserved(name: &[u8]) -> bool {
     name.first() == Some(&b'.')
         && name.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
 }
 
-/// Claims that a name is one that [`hidden_name`] makes.
+/// Returns true if a name is one that [`hidden_name`] makes.
 pub(super) fn is_hidden_file(name: &[u8]) -> bool {
     name.starts_with(PREFIX) && name.ends_with(SUFFIX)
 }
@@ -60,7 +60,7 @@ pub(super) fn mark_name(key: &PartialKey) -> String {
     format!(".millrace-{key}.kept.mark")
 }
 
-/// Claims that a name is one that [`kept_name`] makes.
+/// Returns true if a name is one that [`kept_name`] makes.
 pub(super) fn is_kept_file(name: &[u8]) -> bool {
     name.starts_with(PREFIX) && name.ends_with(b".kept")
 }
@@ -102,8 +102,8 @@ pub(super) struct StagingArea {
     open: Mutex<Option<Arc<OwnedFd>>>,
     /// The mark that hidden names may lie elsewhere, held with a shared lock once it was set.
     mark: Mutex<Option<OwnedFd>>,
-    /// Held by whoever gives a file its name. The kernel lets one at a time do so anyway, but has the others
-    /// spin: a hundred uploads of 1 KiB cost 12 to 25 % less processor time in line.
+    /// Held during a rename. The kernel serialises renames anyway, but spins: with this lock a hundred uploads of 1 KiB
+    /// cost 12 to 25 % less processor time.
     turn: Mutex<()>,
 }
 
@@ -131,12 +131,12 @@ impl StagingArea {
 
     /// The directory, where there is one already.
     pub(super) fn existing(&self) -> Option<Arc<OwnedFd>> {
-        // Not shared: what is in it keeps it from being removed.
+        // Not shared: its content prevents its removal.
         let held = self.open.lock().unwrap_or_else(PoisonError::into_inner).clone();
         held.or_else(|| open(self.tree.root()).ok().map(Arc::new))
     }
 
-    /// Removes the directory if nothing is in it and nobody has it open, we neither.
+    /// Removes the directory if it is empty and not open anywhere, not even here.
     pub(super) fn tidy(&self) {
         let open_here = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open_here.is_none()
@@ -161,8 +161,8 @@ impl StagingArea {
         }
     }
 
-    /// Waits in line to replace a file of this device. Only the tree's own device has a line: on another, which
-    /// may be stuck, nobody holds up anybody.
+    /// Waits for the turn to replace a file of this device. Only the tree's own device has such a lock: on another,
+    /// which may be stuck, uploads do not wait for each other.
     pub(super) fn take_turn(&self, device: u64) -> Option<MutexGuard<'_, ()>> {
         (device == self.tree.device()).then(|| self.turn.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -178,7 +178,7 @@ impl StagingArea {
     }
 }
 
-/// An empty staging directory is clutter in somebody's folder; one that others use, or with anything in it, stays.
+/// Removes an empty staging directory when it is no longer used; one that other processes use, or with content, stays.
 impl Drop for StagingArea {
     fn drop(&mut self) {
         let open = self.open.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -195,8 +195,8 @@ pub(super) fn remove_unused(root: &OwnedFd, directory: &OwnedFd) {
     }
 }
 
-/// Opens the staging directory where there is one, and it is ours alone: whoever can write to it could put
-/// another file in the place of an upload.
+/// Opens the staging directory where there is one, and only this user can write to it: any other writer could replace
+/// an upload.
 pub(super) fn open(root: &OwnedFd) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
@@ -219,7 +219,7 @@ fn make_and_share(root: &OwnedFd) -> rustix::io::Result<Option<OwnedFd>> {
         match open(root) {
             Ok(directory) => {
                 share(&directory)?;
-                // Somebody may have removed it before it was locked.
+                // It may have been removed before it was locked.
                 if rustix::fs::fstat(&directory)?.st_nlink > 0 {
                     return Ok(Some(directory));
                 }
@@ -240,7 +240,7 @@ fn without(errno: Errno) -> rustix::io::Result<Option<OwnedFd>> {
     }
 }
 
-/// A network file system may not lock directories; there nobody gets the exclusive lock either.
+/// A network file system may not lock directories; no process gets the exclusive lock there.
 fn share(directory: &OwnedFd) -> rustix::io::Result<()> {
     match rustix::io::retry_on_intr(|| rustix::fs::flock(directory, FlockOperation::LockShared)) {
         Err(Errno::BADF | Errno::OPNOTSUPP | Errno::NOLCK | Errno::INVAL) => Ok(()),

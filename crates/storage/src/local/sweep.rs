@@ -127,7 +127,7 @@ fn visit(
     }
 }
 
-/// Removes a hidden file unless somebody holds it.
+/// Removes a hidden file unless it is locked.
 fn remove(directory: &OwnedFd, name: &std::ffi::CStr, report: &mut SweepReport) {
     match remove_unheld(directory, name) {
         Ok(()) => report.removed += 1,

@@ -39,7 +39,7 @@ impl Target {
     }
 }
 
-/// What is known of where an upload goes.
+/// The target of an upload, as far as it is known.
 #[derive(Debug)]
 pub(super) enum Destination {
     /// Everything.

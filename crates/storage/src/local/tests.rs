@@ -37,9 +37,9 @@ fn a_file_system_without_unnamed_files_conforms() {
     assert!(scratch.is_empty());
 }
 
-/// Each with its whole lines, whoever else writes: a session, or a program of this machine with its log.
+/// Each append keeps its whole lines with concurrent writers: another session, or a local program with its log.
 #[test]
-fn two_who_append_at_once_overwrite_nobody() {
+fn concurrent_appends_do_not_overwrite_each_other() {
     use std::io::Write;
     for uploads in [Uploads::Staged, Uploads::InPlace] {
         let scratch = Scratch::new("appends");

@@ -1,9 +1,9 @@
 //! The tree: one directory descriptor, and every lookup beneath it.
 //!
-//! The invariant: no descriptor that leaves this file lies outside the directory that was opened at the
-//! start, whatever links there are and whoever swaps them meanwhile. The kernel keeps it (`openat2` with
-//! `RESOLVE_BENEATH`), not a check of ours that a rename could race with. A link within the tree is followed;
-//! an absolute one or one that climbs above the root is [`FileError::PermissionDenied`].
+//! The invariant: no descriptor that leaves this file lies outside the directory that was opened at the start, whatever
+//! links there are, even if they are swapped meanwhile. The kernel keeps it (`openat2` with `RESOLVE_BENEATH`), not a
+//! check of ours that a rename could race with. A link within the tree is followed; an absolute one or one that climbs
+//! above the root is [`FileError::PermissionDenied`].
 //!
 //! What changes a directory is done relative to a descriptor of the parent and names one component, so
 //! the last step follows no link either.
@@ -79,7 +79,7 @@ impl Tree {
         &self.root
     }
 
-    /// Claims that the root itself has been removed.
+    /// Returns true if the root itself has been removed.
     pub(super) fn is_removed(&self) -> bool {
         rustix::fs::fstat(&self.root).is_ok_and(|stat| stat.st_nlink == 0)
     }
@@ -227,7 +227,7 @@ pub(super) fn magic_link(fd: impl AsFd) -> String {
     format!("{DESCRIPTORS}/{}", fd.as_fd().as_raw_fd())
 }
 
-/// Claims that `/proc` is mounted.
+/// Returns true if `/proc` is mounted.
 pub(super) fn descriptors_have_names() -> bool {
     rustix::fs::access(DESCRIPTORS, rustix::fs::Access::EXISTS).is_ok()
 }

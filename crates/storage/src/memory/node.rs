@@ -11,10 +11,10 @@ use millrace_vfs::{Change, FileError, FileKind, Link, Metadata, Owner, Space, Ti
 /// How many links a path may lead through, as on Linux.
 const MOST_LINKS: usize = 40;
 
-/// Permission bits of a new file, where nobody says others.
+/// Permission bits of a new file, by default.
 const FILE_BITS: u32 = 0o644;
 
-/// Permission bits of a new directory, where nobody says others.
+/// Permission bits of a new directory, by default.
 pub(super) const DIRECTORY_BITS: u32 = 0o755;
 
 /// A path without links: the names from the root down.
@@ -121,7 +121,7 @@ impl Tree {
 
     fn walk(&self, start: Names, names: &[&[u8]], follow_last: bool) -> Result<Names, FileError> {
         let mut place = start;
-        // What is still to be walked, the next name last.
+        // The rest of the path, the next name last.
         let mut ahead: Names = names.iter().rev().map(|name| name.to_vec()).collect();
         let mut links = 0;
         while let Some(name) = ahead.pop() {
@@ -341,7 +341,7 @@ impl FileNode {
         Ok(())
     }
 
-    /// Writes behind what is in the file now.
+    /// Appends at the file's present end.
     pub(super) fn append(&self, bytes: &[u8]) -> Result<(), FileError> {
         let mut state = self.state();
         let end = state.content.len();
@@ -431,7 +431,7 @@ impl Deref for Content {
     }
 }
 
-/// A second version, because somebody still reads the first: it is charged for, but never refused.
+/// A second version, because a reader still holds the first: it is charged for, but never refused.
 impl Clone for Content {
     fn clone(&self) -> Self {
         self.room.used.fetch_add(self.bytes.len() as u64, Ordering::Relaxed);
@@ -466,7 +466,7 @@ impl Room {
         }
     }
 
-    /// What is free.
+    /// The free space.
     pub(super) fn space(&self) -> Space {
         let used = self.used.load(Ordering::Relaxed);
         let available = self.limit.saturating_sub(used);

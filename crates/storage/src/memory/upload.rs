@@ -81,7 +81,7 @@ impl InPlace {
         Self { file, position, old_length, appends: false }
     }
 
-    /// One that goes on from where the file ends, whoever else appends to it.
+    /// One that appends at the file's end at each write.
     pub(super) fn appending(file: Arc<FileNode>) -> Self {
         let position = file.content().len() as u64;
         Self { appends: true, ..Self::new(file, position) }

@@ -63,7 +63,7 @@ pub struct Ledger {
     book: Option<Arc<Book>>,
     /// Those that are in use. Guarded for a look-up.
     tallies: Mutex<HashMap<String, Arc<Tally>>>,
-    /// Trees that somebody is held to a quota in, as far as was asked. Guarded for a look.
+    /// The trees with a quota, as far as they were looked up. Locked for a lookup.
     known: Mutex<HashSet<String>>,
     /// Another process keeps them from now on.
     is_left: AtomicBool,
@@ -109,8 +109,8 @@ impl Ledger {
         tally
     }
 
-    /// The tally of a tree that somebody else is held to a quota in, or was; `None` for any other. Whether it was before
-    /// this process began is looked up only where that may wait.
+    /// The tally of a tree in which other users have a quota, or had one; `None` for any other tree. Quotas from before
+    /// this process are looked up only where that may block.
     pub fn tally_of_others(
         &self,
         tree: &str,
@@ -121,13 +121,13 @@ impl Ledger {
         is_known.then(|| self.tally(tree, storage))
     }
 
-    /// Another process counts from now on: nothing is kept here any more, and what is still changed is
-    /// [told](Self::changed).
+    /// Another process counts from now on: this one stores nothing any more, and [reports](Self::changed) its remaining
+    /// changes.
     pub fn leave(&self) {
         self.is_left.store(true, Ordering::Release);
     }
 
-    /// Claims that another process keeps them.
+    /// Returns true if another process keeps them.
     pub fn is_left(&self) -> bool {
         self.is_left.load(Ordering::Acquire)
     }
@@ -138,8 +138,8 @@ impl Ledger {
         tallies.iter().filter(|(_, tally)| tally.is_changing()).map(|(tree, _)| tree.clone()).collect()
     }
 
-    /// Keeps what is quiet; with `last`, whatever is not under way. To be called about every second. The error is
-    /// a full sentence without its point, and told once.
+    /// Stores the counts of trees that are quiet; with `last`, of all that have no change under way. To be called about
+    /// every second. The error is a full sentence without its final period, and is returned once.
     pub fn keep(&self, last: bool) -> Result<(), String> {
         if self.is_left() {
             return Ok(());
@@ -148,14 +148,14 @@ impl Ledger {
         for tally in tallies {
             tally.keep(last);
         }
-        // Those that nobody uses need not be remembered: the ledger has them.
+        // Unused tallies need not stay in memory: the ledger has them.
         lock(&self.tallies).retain(|_, tally| Arc::strong_count(tally) > 1 || !tally.keep(false));
         let complaint = self.book.as_ref().and_then(|book| lock(&book.complaint).take());
         complaint.map_or(Ok(()), Err)
     }
 
-    /// What was last kept of a tree, for whoever only looks: nothing is counted, and no file is made. `None` where
-    /// nothing was kept; not exact where something has changed since.
+    /// The last stored count of a tree, for reports: nothing is counted, and no file is created. `None` where none is
+    /// stored; inexact after later changes.
     pub fn kept(&self, tree: &str) -> Option<TallyReport> {
         let book = self.book.as_ref().filter(|book| book.path.exists())?;
         let query = "SELECT bytes, files, changing FROM tally WHERE tree = ?";
@@ -171,13 +171,13 @@ impl Ledger {
         book.or_complain(kept).flatten().filter(|kept| kept.exact || kept.bytes > 0 || kept.files > 0)
     }
 
-    /// The same of what somebody else wanted kept.
+    /// The last stored note of another component.
     pub fn kept_note(&self, key: &str) -> Option<String> {
         self.book.as_ref().filter(|book| book.path.exists())?;
         self.note(key)
     }
 
-    /// What somebody else wanted kept.
+    /// A note of another component.
     pub fn note(&self, key: &str) -> Option<String> {
         let book = self.book.as_ref()?;
         let note = book.with(|connection| {
@@ -187,7 +187,7 @@ impl Ledger {
         book.or_complain(note).flatten()
     }
 
-    /// Keeps something for somebody else.
+    /// Stores a note for another component.
     pub fn put_note(&self, key: &str, text: &str) {
         if let Some(book) = &self.book {
             let insert = "INSERT OR REPLACE INTO note VALUES (?, ?)";
@@ -195,7 +195,7 @@ impl Ledger {
         }
     }
 
-    /// What is known of the trees that are in use.
+    /// The state of the trees in use.
     pub fn report(&self) -> Vec<TallyReport> {
         let mut reports: Vec<_> = lock(&self.tallies).values().map(|tally| tally.report()).collect();
         reports.sort_by(|one, other| one.tree.cmp(&other.tree));
@@ -286,8 +286,8 @@ fn connect(path: &Path) -> Result<Connection, LedgerError> {
         // Where that fails, opening does, and says why.
         let _ = std::fs::create_dir_all(folder);
     }
-    // Who has how much is not for everybody on this machine; the files that SQLite puts beside get the same mode. Where
-    // it cannot be made, opening says why.
+    // Other local users must not see how much a user has. SQLite's auxiliary files get the same mode. If the file
+    // cannot be created, opening it reports why.
     let _ = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let mut connection = Connection::open(path).map_err(failed)?;
     let version = prepare(&mut connection).map_err(failed)?;
@@ -326,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_else_can_read_who_has_how_much() {
+    fn other_users_cannot_read_the_ledger() {
         let folder = std::env::temp_dir().join(format!("millrace-ledger-mode-{}", std::process::id()));
         std::fs::create_dir(&folder).unwrap();
         let ledger = Ledger::new(Some(folder.join("quotas.db")));

@@ -4,10 +4,10 @@
 //! Quota (an allowance)  ->  Tally (what a tree holds)  ->  Ledger (tallies that outlive the process)
 //! ```
 //!
-//! What a tree holds is counted once, by a walk; from then on every change adds or takes away. An upload reserves
-//! its bytes before they are written, so uploads that run at once are never over together. Over an existing file
-//! only what it is longer counts. Where somebody else changes the tree meanwhile the count is off until
-//! [`Ledger::recount`]; where two changes of one name meet, rather too much is counted than too little.
+//! What a tree holds is counted once, by a walk; from then on every change adds or takes away. An upload reserves its
+//! bytes before they are written, so concurrent uploads never exceed the quota together. Replacing a file counts the
+//! difference in length only. After a change by another program the count is wrong until [`Ledger::recount`];
+//! concurrent changes of one name count rather too much than too little.
 
 mod ledger;
 mod tally;
@@ -36,7 +36,7 @@ pub struct Allowance {
     pub files: Option<u64>,
 }
 
-/// Whoever knows what may be held. It is asked whenever something is to be added, and may say something else each time.
+/// The allowed amount. It is queried before each addition, and may change.
 pub trait Allowances: fmt::Debug + Send + Sync {
     /// How much that is now.
     fn now(&self) -> Allowance;
@@ -63,7 +63,7 @@ struct Terms {
 }
 
 impl Quota {
-    /// Holds `storage`, what is in which `tally` counts, to an allowance, which may be another one later.
+    /// Limits `storage`, whose content `tally` counts, to an allowance that may change.
     pub fn new(
         storage: Arc<dyn Storage>,
         tally: Arc<Tally>,
@@ -98,7 +98,7 @@ impl Terms {
         charge.pay(bytes, files, self.rest_allowed()?).map_err(|counted| self.over(counted))
     }
 
-    /// The allowance without what partial uploads hold that nobody has open: who has one open pays for it.
+    /// The allowance minus the partial uploads that are not open; an open one is charged to its owner.
     fn rest_allowed(&self) -> Result<Allowance, FileError> {
         let (allowed, resting) = (self.allowances.now(), self.inner.resting()?);
         Ok(Allowance {
@@ -186,7 +186,7 @@ impl millrace_vfs::Layer for Quota {
         self.0.pay(&mut charge, paid.saturating_sub(before.unwrap_or(0)), u64::from(before.is_none()))?;
         let mut over = None;
         let copied = self.0.inner.copy(from, to, &mut |copied| {
-            // Somebody may be adding to it.
+            // Another upload may be extending it.
             if copied > paid
                 && let Err(error) = self.0.pay(&mut charge, copied - paid, 0)
             {
@@ -198,7 +198,7 @@ impl millrace_vfs::Layer for Quota {
         });
         let copied = copied.map_err(|error| over.unwrap_or(error))?;
         let mut lane = self.0.tally.lane(to);
-        // What it took the place of, unless somebody else has done so and counted it.
+        // The size of the replaced file, unless another upload has replaced and counted it.
         let replaced = before.filter(|_| *lane == turn);
         *lane += 1;
         charge.settle(replaced, Some(copied));

@@ -1,7 +1,7 @@
-//! What a tree holds: counted, and what is reserved of it for changes that are under way.
+//! The count of a tree's content, and the reservations of changes under way.
 //!
-//! While a change is under way ([`Charge`]), the ledger knows that the count is not to be believed: whoever finds
-//! it so after a kill counts again.
+//! While a change is under way ([`Charge`]), the ledger marks the count as invalid, so that after a kill the tree is
+//! counted again.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use super::ledger::Book;
 /// Entries of a folder that are read at a time.
 const BATCH: usize = 1000;
 
-/// Changes of names are counted one after the other within a lane.
+/// Changes of names in one shard are counted one after the other.
 const LANES: usize = 16;
 
 /// How often a tree that is being changed is counted before the count is taken as it is.
@@ -31,7 +31,7 @@ pub struct Tally {
     counts: Mutex<Counts>,
     /// Held while the tree is counted, or the ledger written.
     counting: Mutex<()>,
-    /// How many changes there were of names in each lane. Held while a name is given to another file, or taken.
+    /// The number of name changes in each shard. Locked while a name is given to another file, or taken.
     lanes: [Mutex<u64>; LANES],
 }
 
@@ -52,19 +52,19 @@ struct Counts {
     grown_files: u64,
 }
 
-/// What is known, here and in the ledger.
+/// How current the count and the ledger are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum State {
     /// It has to be counted, unless the ledger has it.
     #[default]
     Unknown,
-    /// The ledger has what is here.
+    /// The ledger has the current count.
     Kept,
     /// The ledger knows that what it has is not to be believed.
     Changing,
 }
 
-/// What is known of a tree.
+/// The state of a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TallyReport {
     /// Which tree.
@@ -94,12 +94,12 @@ impl Tally {
         (counts.bytes + counts.reserved_bytes, counts.files + counts.reserved_files)
     }
 
-    /// Claims that not a byte more may be held.
+    /// Returns true if not a byte more may be held.
     pub(super) fn is_full(&self, allowance: Allowance) -> bool {
         allowance.bytes.is_some_and(|most| self.used().0 >= most)
     }
 
-    /// The turn of whoever gives a name to another file, or takes it.
+    /// Locks the shard of a name, for giving the name to another file or taking it.
     pub(super) fn lane(&self, path: &VirtualPath) -> MutexGuard<'_, u64> {
         let mut hasher = DefaultHasher::new();
         path.as_bytes().hash(&mut hasher);
@@ -137,7 +137,7 @@ impl Tally {
         TallyReport { tree: self.key.clone(), bytes, files, exact: self.counts().state != State::Unknown }
     }
 
-    /// Claims that the ledger has not what is known here.
+    /// Returns true if the ledger does not have the current count.
     pub(super) fn is_changing(&self) -> bool {
         self.counts().state == State::Changing
     }
@@ -164,7 +164,7 @@ impl Tally {
         true
     }
 
-    /// Sees to it that the count is known, and not believed by whoever comes after a kill.
+    /// Makes sure that the count is known, and marked as invalid in the ledger in case of a kill.
     fn ready(&self, wait: Wait) -> Result<MutexGuard<'_, Counts>, FileError> {
         let counts = self.counts();
         if counts.state == State::Changing {
@@ -207,7 +207,7 @@ fn count(storage: &dyn Storage) -> Result<(u64, u64), FileError> {
     while let Some(folder) = folders.pop() {
         let mut directory = match storage.open_directory(&folder) {
             Ok(directory) => directory,
-            // Somebody has removed it meanwhile, or we may not look.
+            // It has been removed meanwhile, or is not readable.
             Err(FileError::NotFound | FileError::NotDirectory | FileError::PermissionDenied) => continue,
             Err(error) => return Err(error),
         };
@@ -250,7 +250,7 @@ impl Charge {
         Ok(Self { tally: Arc::clone(tally), bytes: 0, files: 0 })
     }
 
-    /// What is reserved.
+    /// The reserved amount.
     pub(super) fn paid(&self) -> (u64, u64) {
         (self.bytes, self.files)
     }
@@ -275,10 +275,10 @@ impl Charge {
         Ok(())
     }
 
-    /// Where a file was so long, or was not, it is so long now, or is not.
+    /// Counts a change of a file's length, where `None` is no file.
     pub(super) fn settle(mut self, before: Option<u64>, after: Option<u64>) {
         let mut counts = self.tally.counts();
-        // In one step: nobody sees it twice.
+        // In one step, so that no reader sees it twice.
         counts.reserved_bytes -= std::mem::take(&mut self.bytes);
         counts.reserved_files -= std::mem::take(&mut self.files);
         let (less, more) = (before.unwrap_or(0), after.unwrap_or(0));

@@ -168,7 +168,7 @@ fn an_upload_of_which_nothing_came_counts_nothing() {
     }
 }
 
-/// Nothing came, so nothing is freed, wherever the file is by then.
+/// No data came, so none is freed, wherever the file is by then.
 #[test]
 fn a_file_that_is_renamed_under_an_upload_that_is_given_up_gives_no_credit() {
     for (quota, _folder) in quotas(100, 5) {
@@ -287,7 +287,7 @@ fn what_was_quiet_is_kept_and_what_was_not_is_counted_anew() {
     first.keep(true).unwrap();
     drop(first);
     stray("b");
-    // It was kept: nobody has looked at the tree.
+    // The count was stored: the tree was not walked again.
     let second = folder.ledger();
     assert_eq!(used(&quota(&second)), 40);
     assert_eq!(second.recount(Some("other")).unwrap(), []);
@@ -371,7 +371,7 @@ fn a_ledger_that_cannot_be_used_is_told_of_and_the_tree_counted() {
 }
 
 #[test]
-fn uploads_that_wait_for_more_count_whoever_has_them_open() {
+fn partial_uploads_count_whether_they_are_open_or_not() {
     let folder = Folder::new();
     let quota = quota_of(folder.local(Uploads::Staged), 100, 3);
     let open = |name: &str, key: u8, mode| {
@@ -381,7 +381,7 @@ fn uploads_that_wait_for_more_count_whoever_has_them_open() {
     first.write_all(&[7; 60]).unwrap();
     assert_eq!(quota.0.tally.used(), (60, 1));
     first.abort();
-    // Nobody has it open: it is no file yet, and what it holds is not for others.
+    // It is not open and not yet a file, and its bytes are not available to others.
     assert_eq!(quota.0.tally.used(), (0, 0));
     assert_eq!(quota.space(&VirtualPath::root()).unwrap().available, 40);
     is_over(store(&quota, "big", WriteMode::Replace, 50), Counted::Bytes);

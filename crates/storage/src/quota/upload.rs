@@ -8,7 +8,7 @@ use millrace_vfs::{Committed, FileError, ReadHandle, Readiness, Upload, VirtualP
 use super::Terms;
 use super::tally::Charge;
 
-/// What is reserved ahead where the kernel moves the bytes by itself: what a pipe holds.
+/// How much is reserved ahead for `splice`: a pipe's capacity.
 const WINDOW: u64 = 1 << 20;
 
 /// An upload that is counted.
@@ -88,8 +88,8 @@ impl Metered {
         Ok(())
     }
 
-    /// It is as if it had not begun, as far as its storage could do that. By its name only what is longer can be seen: a
-    /// file that is gone from there may have another, and what another upload made shorter that one has counted.
+    /// Counts the upload as not begun, as far as the storage could undo it. The name shows only an increase in length:
+    /// a file that was renamed keeps its bytes, and a decrease by another upload is counted by that one.
     fn settle_as_undone(&mut self) {
         let Some(charge) = self.charge.take() else { return };
         let found = self.terms.size(&self.path, Wait::Allowed).ok().flatten();

@@ -18,7 +18,7 @@ const PART: i64 = 1024;
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     open: Mutex<HashMap<i64, Open>>,
-    /// Nobody needs these any more, but they could not be removed yet.
+    /// These are no longer needed, but could not be removed yet.
     left: Mutex<Vec<i64>>,
 }
 
@@ -40,8 +40,8 @@ impl Contents {
 }
 
 impl Shared {
-    /// Removes a content that has lost its name, or leaves that to its last holder. Said after the change that took
-    /// the name: whoever found it by its name before that holds it by now, or looks again.
+    /// Removes content that has lost its name, or leaves that to its last holder. Called after the transaction that
+    /// removed the name: a reader that found it by that name holds it by now, or looks it up again.
     pub(super) fn release(&self, content: i64) {
         match self.contents.open().get_mut(&content) {
             Some(open) => open.is_orphan = true,
@@ -117,8 +117,8 @@ impl Hold {
         Self { shared: Arc::clone(&self.shared), content: self.content }
     }
 
-    /// Says whether a node has it. Said within the transaction that gives it one: whoever takes it away again
-    /// comes after that.
+    /// Records whether a node refers to it. Called within the transaction that sets the reference, so that a later
+    /// removal follows.
     pub(super) fn set_named(&self, is_named: bool) {
         if let Some(open) = self.shared.contents.open().get_mut(&self.content) {
             open.is_orphan = !is_named;

@@ -1,5 +1,5 @@
-//! Files as rows: a tree in an SQLite database, one file on disk that can be copied, queried and backed up; or in
-//! a PostgreSQL database, wherever that is.
+//! Files as rows: a tree in an SQLite database, one file on disk that can be copied, queried and backed up; or in a
+//! PostgreSQL database.
 //!
 //! ```text
 //! node     parent + name -> what it is, its attributes, and the content that it has
@@ -66,7 +66,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// What is told of a node.
+    /// The metadata of a node.
     fn told(&self, node: Node) -> Metadata {
         Metadata { identity: (self.device, node.metadata.identity.1), ..node.metadata }
     }

@@ -1,9 +1,9 @@
 //! PostgreSQL: connections, one to each call that runs, and what becomes of calls while the database is away.
 //!
 //! Every call has a time limit, the wait for a connection included; a connection that was too slow, or has broken, is
-//! not used again. While the database is away nobody waits for it: calls fail at once, and a task of its own tries
-//! every second whether it is back. Whoever calls waits on a thread that may; the sockets are those of a small
-//! runtime, because only there an answer can be given up at any moment.
+//! not used again. While the database is unreachable, calls fail at once, and a task tries every second whether it is
+//! back. Callers block on pool threads; the sockets belong to a small async runtime, because only there an answer can
+//! be abandoned at any moment.
 //!
 //! One connection asks nothing: it holds the lock that keeps other servers out. Where that lock was lost and another
 //! server has it now, calls fail; what that server has removed of ours, its foreign keys keep us from naming.
@@ -34,8 +34,8 @@ const CONNECTIONS: usize = 8;
 /// How long after a failure the next connection is tried.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The tables, in a schema of their own. Chunks are not compressed: parts of them are read, and what is large is
-/// mostly compressed already.
+/// The tables, in a schema of their own. Chunks are not compressed: parts of them are read, and large files are mostly
+/// compressed already.
 const TABLES: &str = "
     CREATE SCHEMA IF NOT EXISTS millrace_files;
     CREATE TABLE content (
@@ -77,7 +77,7 @@ const TREE: i64 = SOLE + 1;
 /// A connection on its way; its error is a sentence without its full stop.
 pub type Connecting = Pin<Box<dyn Future<Output = Result<Client, String>> + Send>>;
 
-/// A PostgreSQL database that files are kept in. Whoever implements it knows of addresses, passwords and TLS.
+/// A PostgreSQL database for files. Its implementation knows addresses, passwords and TLS.
 pub trait PostgresServer: std::fmt::Debug + Send + Sync {
     /// Which database it is: the same for two that lead to the same tables.
     fn place(&self) -> String;
@@ -115,7 +115,7 @@ struct Link {
     server: Mutex<Arc<dyn PostgresServer>>,
     time: Duration,
     turns: Semaphore,
-    /// Connections that nobody uses now. Guarded for a push or a pop.
+    /// Idle connections. Locked for a push or a pop.
     idle: Mutex<Vec<Client>>,
     /// Why there is no connection; `None` as far as it is known that there can be one. Guarded for a clone.
     away: Mutex<Option<String>>,
@@ -128,7 +128,7 @@ struct Link {
 }
 
 impl Pool {
-    /// Connects to nobody yet.
+    /// Makes a pool without connecting.
     pub(super) fn new(server: Arc<dyn PostgresServer>, time: Duration) -> io::Result<Self> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
@@ -233,7 +233,7 @@ impl Pool {
 }
 
 impl Drop for Pool {
-    /// Waits for nobody: a name may be looked up for as long as the resolver likes.
+    /// Does not wait: a name lookup may take as long as the resolver likes.
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
@@ -261,7 +261,7 @@ impl Running<'_> {
         self.client.as_ref().expect("it is there until this is dropped")
     }
 
-    /// Claims that it was lost, and perhaps before it was used: the database may have been restarted since.
+    /// Returns true if it was lost, and perhaps before it was used: the database may have been restarted since.
     fn may_have_been_old(&self) -> bool {
         self.is_lost.get() && !self.is_new && Instant::now() < self.end
     }
@@ -369,10 +369,10 @@ fn cell(row: &tokio_postgres::Row, index: usize) -> Result<Cell, FileError> {
     Ok(cell.map_err(|error| failed(&error))?.unwrap_or(Cell::Null))
 }
 
-/// Claims that the connection is of no more use.
+/// Returns true if the connection is of no more use.
 fn is_loss(error: &Error) -> bool {
     let shut_down = [SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN, SqlState::CANNOT_CONNECT_NOW];
-    // What is no error of the database is one of the way to it.
+    // An error without a database code is one of the connection.
     error.code().is_none_or(|code| shut_down.contains(code))
 }
 
@@ -411,7 +411,7 @@ impl Link {
         lock(&self.idle)
     }
 
-    /// Claims that the lock of the database is held, as far as one knows.
+    /// Returns true if the lock of the database is held, as far as one knows.
     fn is_kept(&self) -> bool {
         lock(&self.keeper).as_ref().is_some_and(|keeper| !keeper.is_closed())
     }

@@ -69,7 +69,7 @@ impl Row {
     }
 }
 
-/// Somebody else has changed the tables.
+/// Another program has changed the tables.
 fn unexpected() -> FileError {
     FileError::Io(std::io::Error::other("a column is not of the type that it was made with"))
 }

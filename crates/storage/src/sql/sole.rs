@@ -38,7 +38,7 @@ impl Place {
 /// The databases that this process has open.
 static OPEN: Mutex<Vec<(Place, Weak<Shared>)>> = Mutex::new(Vec::new());
 
-/// The databases that are open, nobody opening another meanwhile.
+/// The open databases, locked against another open.
 pub(super) struct Register(MutexGuard<'static, Vec<(Place, Weak<Shared>)>>);
 
 impl Register {

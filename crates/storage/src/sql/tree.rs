@@ -77,7 +77,7 @@ pub(super) fn node(row: &Row) -> Result<Node, FileError> {
         created: Some(time(8)?),
         changed: None,
         links: if kind == FileKind::Directory { 2 } else { 1 },
-        // Which database it is, whoever tells of the node knows.
+        // Identifies the database; the caller knows it.
         identity: (0, id.unsigned_abs()),
     };
     Ok(Node { id, parent: row.number_if_any(10)?.unwrap_or(ROOT), content, metadata })
@@ -168,7 +168,7 @@ pub(super) fn replace(change: &dyn Statements, old: &Node, content: i64) -> Resu
     Ok(before)
 }
 
-/// Takes the time of a change for whoever has this content.
+/// Updates the change time of the node with this content.
 pub(super) fn touch(change: &dyn Statements, content: i64) -> Result<(), FileError> {
     let now = now();
     let sql = "UPDATE node SET modified_seconds = ?1, modified_nanoseconds = ?2 WHERE content = ?3";

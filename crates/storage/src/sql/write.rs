@@ -9,7 +9,7 @@ use super::content::{self, CHUNK, Hold};
 use super::read::Reader;
 use super::{Shared, tree};
 
-/// What is gathered before it is written, in bytes: some chunks for each transaction.
+/// How many bytes are buffered before a write: some chunks for each transaction.
 const GATHERED: usize = 4 * CHUNK;
 
 /// Bytes on their way into a content.
@@ -151,7 +151,7 @@ impl InPlace {
                 (_, Some(node)) => node.content()?,
                 (_, None) if offset.unwrap_or(0) > 0 => return Err(FileError::NotFound),
                 (_, None) => {
-                    // An empty file, so that what comes has a place. Somebody else may have been quicker.
+                    // An empty file as a place for the data. Another upload may have created it first.
                     let made = Staged::begin(shared, path, true, bits);
                     match made.and_then(|empty| Box::new(empty).commit()) {
                         Ok(_) | Err(FileError::AlreadyExists) => continue,

@@ -202,9 +202,9 @@ fn those_who_come_meanwhile_share_the_next_call() {
                 })
             })
             .collect();
-        // Another directory's waits for nobody.
+        // Another directory is not affected.
         group.run((1, 2), || Ok(())).unwrap();
-        assert_eq!(first.join().unwrap(), Err(Errno::IO), "what failed is told to whoever it was done for");
+        assert_eq!(first.join().unwrap(), Err(Errno::IO), "every caller that it was done for gets the error");
         others.into_iter().for_each(|other| other.join().unwrap().unwrap());
     });
     assert_eq!((calls.into_inner(), arrived.into_inner()), (2, 7));

@@ -1,7 +1,7 @@
 //! Partial uploads that become one file together: the first of them, with the bytes of the others behind its own.
 //!
-//! The invariant: until the whole has its name each is as it was, also behind a kill, for the first is marked with
-//! how much of it is its own. They are locked all the while, so nobody goes on with one, or joins it elsewhere.
+//! The invariant: until the whole has its name each is as it was, also behind a kill, for the first is marked with how
+//! much of it is its own. They are locked meanwhile, so that none can be continued or joined elsewhere.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;

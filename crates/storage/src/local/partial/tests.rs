@@ -73,15 +73,15 @@ fn an_upload_whose_name_was_taken_leaves_nothing_behind() {
     open(&storage, PartialMode::New).unwrap().upload.abort();
     let path = VirtualPath::parse(b"/d/f").unwrap();
     let partial = storage.open_partial(&path, &KEY, WriteMode::CreateNew, PartialMode::Checked).unwrap();
-    std::fs::write(tree.0.join("d/f"), b"somebody else's").unwrap();
+    std::fs::write(tree.0.join("d/f"), b"another's").unwrap();
     assert!(matches!(partial.upload.commit(), Err(FileError::AlreadyExists)));
     assert_eq!(find(&storage), Err(FileError::NotFound.to_string()));
     let left: Vec<_> = std::fs::read_dir(tree.0.join(".millrace-staging")).into_iter().flatten().collect();
     assert!(left.is_empty(), "{left:?}");
-    assert_eq!(std::fs::read(tree.0.join("d/f")).unwrap(), b"somebody else's");
+    assert_eq!(std::fs::read(tree.0.join("d/f")).unwrap(), b"another's");
 }
 
-/// A full disk passes, or here somebody's folder.
+/// A full disk is temporary, and so is a folder in the way.
 #[test]
 fn an_upload_that_cannot_have_its_name_now_waits_and_so_do_parts() {
     let tree = Tree::new("waits");
@@ -114,7 +114,7 @@ fn an_upload_that_cannot_have_its_name_now_waits_and_so_do_parts() {
     assert_eq!(std::fs::read(tree.0.join("d/f")).unwrap(), b"onetwo");
 }
 
-/// Without them somebody else's file would have cost all that came.
+/// Without them the parts would be lost to another file of that name.
 #[test]
 fn parts_of_a_file_whose_name_was_taken_wait_on() {
     let tree = Tree::new("parts-wait");
@@ -123,7 +123,7 @@ fn parts_of_a_file_whose_name_was_taken_wait_on() {
     let parts = parts(&storage, &[b"one", b"two"]);
     let path = VirtualPath::parse(b"/d/f").unwrap();
     let joined = storage.join_partials(&path, &parts, WriteMode::CreateNew).unwrap();
-    std::fs::write(tree.0.join("d/f"), b"somebody else's").unwrap();
+    std::fs::write(tree.0.join("d/f"), b"another's").unwrap();
     assert!(matches!(joined.upload.commit(), Err(FileError::AlreadyExists)));
     assert_eq!(storage.resting().unwrap(), Resting { bytes: 6, files: 2 });
     std::fs::remove_file(tree.0.join("d/f")).unwrap();
@@ -161,7 +161,7 @@ fn what_was_not_checked_is_not_there_not_even_behind_a_kill() {
 }
 
 #[test]
-fn what_nobody_goes_on_with_is_swept_but_not_what_is_open() {
+fn abandoned_partial_uploads_are_swept_but_not_open_ones() {
     let tree = Tree::new("swept");
     std::fs::create_dir(tree.0.join("d")).unwrap();
     let storage = tree.open(Duration::ZERO);
