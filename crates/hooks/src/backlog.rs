@@ -1,7 +1,6 @@
-//! What lies in the queue, for whoever looks after it: which events wait, which were put aside, and why; and what is to
-//! become of them.
+//! Administration of the queue: lists waiting and failed events with their errors, and retries or removes them.
 //!
-//! It has a connection of its own for each call: what is asked here seldom keeps nobody waiting who puts events.
+//! It opens a connection for each call: the calls are rare, and do not delay sessions that queue events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +10,7 @@ use serde_json::Value;
 
 use super::queue::Queue;
 
-/// How long the database may be somebody else's.
+/// How long another process may lock the database.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The queue of rules, as an administrator sees it.
@@ -32,7 +31,7 @@ pub enum Meant {
     },
 }
 
-/// What is in the queue.
+/// The contents of the queue.
 #[derive(Debug, Default)]
 pub struct Undeliverables {
     /// How many wait for their receivers.
@@ -112,7 +111,7 @@ impl Backlog {
             }
         });
         let count = count.map_err(|error| self.failed(&error))??;
-        // All that waits is looked at from its beginning: nothing is before what nobody has put aside.
+        // The waiting events are read from the beginning: only failed ones are skipped.
         let waiting = receivers(&database, State::Waiting, None).map_err(|error| self.failed(&error))?;
         waiting.iter().for_each(|receiver| self.0.begin_again(&receiver.key, receiver.last));
         Ok(count)
@@ -240,7 +239,7 @@ fn change<T>(
     Ok(done)
 }
 
-/// Who has events in this state, or the receivers of one name among them.
+/// The receivers with events in this state, or those of one name.
 fn receivers(database: &Connection, state: State, to: Option<&str>) -> rusqlite::Result<Vec<Receiver>> {
     let condition = state.condition();
     let query = format!("SELECT receiver, count(*), max(id) FROM event WHERE {condition} GROUP BY receiver");

@@ -5,8 +5,8 @@ use std::sync::mpsc::Sender;
 
 use serde::{Deserialize, Serialize};
 
-/// Somebody who is told. Written down with each event: what was put is delivered, whatever the configuration says
-/// by then.
+/// The receiver of an event. It is stored with each event, so that a queued event is delivered even after a change of
+/// the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Recipient {

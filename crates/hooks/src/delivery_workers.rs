@@ -1,7 +1,7 @@
 //! Deliveries from the queue: each receiver has a thread, which tells it of its events in their order.
 //!
-//! What was delivered is not read again, though the writer of the queue may not have removed it yet. Where somebody has put
-//! older events back, the thread goes back to these, and first waits for the writer.
+//! What was delivered is not read again, though the writer of the queue may not have removed it yet. If an
+//! administrator has put older events back, the thread returns to these after waiting for the writer.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -47,9 +47,9 @@ impl std::fmt::Debug for Shared {
 struct State {
     /// The receivers that have a thread.
     workers: HashMap<String, Progress>,
-    /// How often somebody wanted what waits to be tried now.
+    /// How often an administrator asked to retry now.
     hurries: u64,
-    /// What is shown to receivers; another where the configuration was read again.
+    /// The credentials for receivers; replaced by a reload.
     keys: Keyring,
     /// Threads that have not ended.
     running: usize,
@@ -59,7 +59,7 @@ struct State {
 }
 
 impl State {
-    /// Claims that nothing is delivered here any more.
+    /// Returns true if nothing is delivered here any more.
     fn is_over(&self) -> bool {
         self.stopped || self.resting
     }
@@ -107,7 +107,7 @@ impl Shared {
         waited.unwrap_or_else(PoisonError::into_inner).0.workers.clear();
     }
 
-    /// Delivers again, what is announced from now on.
+    /// Resumes deliveries, beginning with events announced from now on.
     pub(super) fn resume(&self) {
         self.state().resting = false;
     }
@@ -120,7 +120,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits, unless somebody wants it to be tried now; answers whether the queue is closed.
+    /// Waits, unless an administrator asks to retry now; returns true if the queue is closed.
     fn pause(&self, time: Duration) -> bool {
         let state = self.state();
         let hurries = state.hurries;
@@ -310,7 +310,7 @@ impl DeliveryWorker {
         Some(0)
     }
 
-    /// Why the receiver does not take what it is told, for whoever asks.
+    /// Stores why the receiver refuses, for reports.
     fn note(&self, trouble: Option<String>) {
         if let Some(progress) = self.shared.state().workers.get_mut(&self.key) {
             progress.trouble = trouble;
@@ -333,7 +333,7 @@ impl DeliveryWorker {
         let _ = self.orders.send(Order::Parked(ids.to_vec(), error.to_string()));
     }
 
-    /// Answers up to which event it came, and what is in the way of the next.
+    /// Returns the last event that was delivered, and the error of the next.
     fn one_by_one(&self, webhook: Option<&Webhook>, some: &[Kept]) -> (i64, Option<NotTaken>) {
         let mut behind = some.first().map_or(0, |event| event.id - 1);
         for event in some {

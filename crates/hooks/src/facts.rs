@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use super::{Event, Moment};
 
-/// What is known of a moment, by name.
+/// The facts of an event, by name.
 pub(super) struct Facts<'a> {
     moment: &'a Moment,
     /// Where the file is now: a rule before may have moved it.
@@ -73,7 +73,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// What it is about, for whoever reads the log: `upload of /in/a in session 7`.
+    /// A description for the log: `upload of /in/a in session 7`.
     pub(super) fn told(&self) -> String {
         let path = self.path.map(|path| format!(" of {path}")).unwrap_or_default();
         format!("{}{path} in session {}", self.moment.event.name(), self.moment.session)
@@ -83,12 +83,12 @@ impl<'a> Facts<'a> {
         jiff::Timestamp::try_from(self.moment.time).map_or_else(|_| String::new(), |time| time.to_string())
     }
 
-    /// Claims that a file without a name, whose place somebody was told, is no longer there.
+    /// Returns true if the unnamed file of an upload was moved away by a receiver that was told its place.
     pub(super) fn is_taken(&self) -> bool {
         self.moment.is_pending() && self.file.as_ref().is_some_and(|file| !file.exists())
     }
 
-    /// Whoever was told has moved it away, and it needs no name.
+    /// A receiver has moved the file away, so that it needs no name.
     pub(super) fn note_taken(&self) {
         if let Some(pending) = &self.moment.pending {
             pending.note_taken();
@@ -177,7 +177,7 @@ enum Piece {
 }
 
 impl Template {
-    /// Reads one; the error says what is wrong with it.
+    /// Reads one; the error describes the fault.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (mut pieces, mut rest) = (Vec::new(), text);
         while let Some((before, behind)) = rest.split_once('{') {
@@ -201,7 +201,7 @@ impl Template {
         self
     }
 
-    /// As an argument of a program: what is not known is empty. Refuses what begins with a client's hyphen.
+    /// As an argument of a program: an unknown fact is empty. Refuses a value from a client that begins with a hyphen.
     pub(super) fn argument(&self, facts: &Facts<'_>) -> Result<OsString, TakenForOption> {
         let value = |name| facts.get(name).unwrap_or_default();
         for piece in &self.0 {

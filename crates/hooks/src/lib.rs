@@ -1,13 +1,12 @@
-//! Hooks: somebody else's word on what sessions do, before and after it.
+//! Hooks: external decisions about what sessions do, before and after it.
 //!
 //! ```text
 //! connect > command (each line) > login > command ... > upload > reply > ... > logout > disconnect
 //! ```
 //!
-//! [`EVENTS`] has them all. A session waits for what it asks, so an answer may refuse or rewrite; of what it
-//! only tells, it holds back its replies until that was heard, so that nothing a client knows of is unheard.
-//! Both happen on threads of the hooks' own: whoever has nothing to do with a hook is not delayed by it, and
-//! where there are none, a session looks at one pointer.
+//! [`EVENTS`] has them all. For some events the session waits for a verdict, which may refuse or rewrite. For the
+//! others it holds back its replies until the hook has been called, so that no client sees an effect that a hook has
+//! not heard of. Hooks run on their own threads: sessions without hooks are not delayed, and cost one pointer check.
 //!
 //! [`Hooks`] is the door. Behind it, from the configuration file, stand [`Rules`]: programs, webhooks, and
 //! what the server does by itself.
@@ -49,10 +48,10 @@ use millrace_process::Recall;
 /// Bytes of a program's output that are kept, and looked at.
 const HEARD: usize = 4096;
 
-/// Wants to hear of events, and may have a word in some. One value serves all sessions.
+/// Receives events, and may refuse or change some of them. One value serves all sessions.
 pub trait Hooks: Send + Sync + Debug {
-    /// Whether sessions are to turn to [`Hooks::call`] here; what is of no concern costs nothing more. The verb
-    /// is empty where the event has none. Asked by reactors, often.
+    /// Returns true if sessions must call [`Hooks::call`] for this event; other events cost nothing more. The verb is
+    /// empty where the event has none. Reactors call this often.
     fn concerns(&self, event: Event, verb: &str) -> bool;
 
     /// Whether a call about this may take long, as where it waits for a program. Then it waits for a thread together
@@ -69,8 +68,8 @@ pub trait Hooks: Send + Sync + Debug {
         false
     }
 
-    /// Something happens, or has. Called on a thread that may wait; the session waits too, and its events come
-    /// in their order. What is answered counts where the event [may be refused](Event::asks).
+    /// Handles an event, before or after it happens. Called on a thread that may block; the session waits, and its
+    /// events keep their order. The verdict counts where the event [may be refused](Event::asks).
     fn call(&self, moment: &Moment) -> Ruling;
 
     /// The server begins; what goes wrong later may be said with `warn`, which logs it. An error keeps the server
@@ -80,12 +79,12 @@ pub trait Hooks: Send + Sync + Debug {
         Ok(())
     }
 
-    /// What is to be told and was not yet, where that is kept for an administrator to look after.
+    /// Undelivered events, where they are stored for an administrator.
     fn backlog(&self) -> Option<Backlog> {
         None
     }
 
-    /// Another process goes on with what this one has kept; what is still to be told here is kept for that one.
+    /// Another process takes over the stored events; new ones of this process are stored for that one.
     fn give_way(&self) {}
 
     /// It does not after all.
@@ -97,7 +96,7 @@ pub trait Hooks: Send + Sync + Debug {
     fn close(&self) {}
 }
 
-/// Calls hooks for a session: what waits for one that panics is refused, and so is what nobody waits for any more.
+/// Calls hooks for a session. A call that panics refuses the event, and so does one whose session no longer waits.
 pub fn call(hooks: &dyn Hooks, moment: &Moment) -> Ruling {
     let is_given_up = moment.is_given_up();
     let ruling = match is_given_up {
@@ -116,7 +115,7 @@ pub fn call(hooks: &dyn Hooks, moment: &Moment) -> Ruling {
     ruling
 }
 
-/// The same, where a reload may have taken the hooks away: nobody objects then.
+/// Like [`call`], where a reload may have removed the hooks: the event is then allowed.
 pub fn call_if_any(hooks: Option<&dyn Hooks>, moment: &Moment) -> Ruling {
     match hooks {
         Some(hooks) => call(hooks, moment),
@@ -211,7 +210,7 @@ pub const EVENTS: &[(Event, &str, Way, &str)] = &[
     (Event::Quota, "quota", Way::Told, "something was refused or cut because a quota is used up"),
     (Event::Ban, "ban", Way::Told, "failed logins have banned a user at an address, or the address"),
     (Event::Reply, "reply", Way::Told, "a command was run: its last reply is about to be sent"),
-    (Event::Logout, "logout", Way::Told, "somebody who was logged in no longer is"),
+    (Event::Logout, "logout", Way::Told, "a user's session has ended"),
     (Event::Disconnect, "disconnect", Way::Told, "the connection has ended"),
     (
         Event::Interrupted,
@@ -241,7 +240,7 @@ impl Event {
         EVENTS.iter().find(|row| row.1 == name).map(|row| row.0)
     }
 
-    /// Claims that it may be refused.
+    /// Returns true if it may be refused.
     pub fn asks(self) -> bool {
         self.row().2 == Way::Asked
     }
@@ -265,7 +264,8 @@ pub struct Moment {
     pub peer: SocketAddr,
     /// Where it connected to.
     pub local: SocketAddr,
-    /// Who is logged in; with [`Event::Login`] who is about to be, with [`Event::Ban`] who tried.
+    /// The user that is logged in; with [`Event::Login`] the one that is about to be, with [`Event::Ban`] the one that
+    /// tried.
     pub user: Option<Arc<[u8]>>,
     /// The command, in capitals; of `SITE` with the subcommand: `SITE CHMOD`. Empty where there is none.
     pub verb: String,
@@ -300,18 +300,18 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// Claims that nobody waits for the answer any more: the client has said `ABOR`, or is gone. What is asked about
-    /// is not done then, whatever is answered.
+    /// Returns true if the session no longer waits for the verdict: the client has sent `ABOR`, or has gone. The
+    /// operation is then not performed, whatever the verdict.
     pub fn is_given_up(&self) -> bool {
         self.event.asks() && self.recall.is_given()
     }
 
-    /// Claims that it is an upload which has not taken its name yet.
+    /// Returns true if it is an upload which has not taken its name yet.
     pub fn is_pending(&self) -> bool {
         self.pending.as_ref().is_some_and(|pending| pending.is_waiting())
     }
 
-    /// Claims that it is an upload whose file somebody has moved away before it had a name.
+    /// Returns true if it is an upload whose file a hook has moved away before it had a name.
     pub fn is_taken(&self) -> bool {
         self.pending.as_ref().is_some_and(|pending| pending.is_taken())
     }
@@ -355,7 +355,7 @@ const LONGEST_TEXT: usize = 400;
 impl Refusal {
     /// A refusal with one line of text, which may begin with a code: `552 Too large for this folder.`
     pub fn new(text: &str) -> Self {
-        // What is no text is no text for a client either: a program may print anything.
+        // Clients only get text: a program may print anything.
         let text: String = text.chars().map(|char| if char == '\n' { char } else { plain(char) }).collect();
         let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("Refused.");
         let (code, text) = match line.split_once(' ') {

@@ -19,12 +19,12 @@ impl PathPattern {
         Self(components.map(|one| (one != "**").then(|| Glob::new(one.as_bytes()))).collect())
     }
 
-    /// Claims that a path matches.
+    /// Returns true if a path matches.
     pub fn covers(&self, path: &VirtualPath) -> bool {
         self.matches(&path.components().collect::<Vec<_>>())
     }
 
-    /// Claims that a folder may match which is gone into.
+    /// Returns true if a folder may match which is gone into.
     pub(super) fn may_cover(&self, searched: &Searched) -> bool {
         let mut ways = vec![self.begun()];
         let mut gone_into = |level: &Level| {
@@ -44,7 +44,7 @@ impl PathPattern {
         searched.levels.iter().any(gone_into)
     }
 
-    /// Claims that a folder matches, or that something may which lies in it, however deep.
+    /// Returns true if a folder matches, or that something may which lies in it, however deep.
     pub(super) fn may_cover_within(&self, folder: &VirtualPath) -> bool {
         let way = folder
             .components()
@@ -52,7 +52,7 @@ impl PathPattern {
         way.contains(&true)
     }
 
-    /// Claims that names match, each one component.
+    /// Returns true if names match, each one component.
     pub(super) fn matches(&self, components: &[&[u8]]) -> bool {
         let begun = vec![self.begun()];
         let ways = components

@@ -1,7 +1,7 @@
 //! An upload that is whole and has not taken its name yet, while hooks look at it.
 //!
-//! The invariant: it is committed once or given up once, by whoever comes first: rules that it has passed, or that move
-//! it; or its client, who says `ABOR`. Until then what had its name before has it still, whatever becomes of the upload.
+//! The invariant: it is committed once or abandoned once, by the rules that it has passed, by a rule that moves it, or
+//! by its client's `ABOR`, whichever is first. Until then its name keeps the old file.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,10 +15,10 @@ pub struct Pending(Mutex<State>);
 
 enum State {
     Waiting(Box<dyn Upload>, Commit),
-    /// Somebody looks at it or commits it.
+    /// It is being read or committed.
     Busy,
     Named,
-    /// Somebody has moved the file away.
+    /// A hook has moved the file away.
     Taken,
     /// It could not take its name.
     Failed(String),
@@ -47,7 +47,7 @@ impl Pending {
         Arc::new(Self(Mutex::new(State::Waiting(upload, Box::new(commit)))))
     }
 
-    /// Claims that it has not taken its name, nor been given up.
+    /// Returns true if it has not taken its name, nor been given up.
     pub fn is_waiting(&self) -> bool {
         matches!(&*self.lock(), State::Waiting(..) | State::Busy)
     }
@@ -72,7 +72,7 @@ impl Pending {
         matches!(*self.lock(), State::Named | State::Taken)
     }
 
-    /// Somebody has moved the file away: it needs no name.
+    /// A hook has moved the file away, so that it needs no name.
     pub(crate) fn note_taken(&self) {
         if let Some(waiting) = self.begin() {
             *self.lock() = State::Taken;
@@ -80,17 +80,17 @@ impl Pending {
         }
     }
 
-    /// Claims that somebody has moved the file away: whatever has the name is another.
+    /// Returns true if a hook has moved the file away: a file of that name is another one.
     pub fn is_taken(&self) -> bool {
         matches!(*self.lock(), State::Taken)
     }
 
-    /// Claims that it never was a file: it was given up, or could not take its name.
+    /// Returns true if it never was a file: it was given up, or could not take its name.
     pub(crate) fn has_vanished(&self) -> bool {
         matches!(*self.lock(), State::GivenUp | State::Failed(_))
     }
 
-    /// Gives it up, if nobody has it; to be dropped where that may wait.
+    /// Abandons it, if it is not in use; the caller must drop it where that may block.
     pub fn give_up(&self) -> Option<Box<dyn Upload>> {
         let mut state = self.lock();
         match std::mem::replace(&mut *state, State::GivenUp) {
@@ -110,7 +110,7 @@ impl Pending {
         }
     }
 
-    /// Takes it out, where it waits: what is done with it may take long, and nobody is to wait for the lock.
+    /// Takes it out, where it waits: the work on it may take long, and must not hold the lock.
     fn begin(&self) -> Option<State> {
         let mut state = self.lock();
         matches!(*state, State::Waiting(..)).then(|| std::mem::replace(&mut *state, State::Busy))

@@ -1,10 +1,10 @@
-//! The threads that hooks are called on: some for calls that may take long, others for those that wait for disks alone or
-//! for nobody.
+//! The threads that hooks are called on: some for calls that may take long, others for those that wait for disks only,
+//! or not at all.
 //!
-//! A program that hangs holds a thread until its time is over, and whoever runs programs waits for a thread. Nobody
-//! else does: what is refused, rewritten, or put into the queue has threads of its own, and so have uploads that no program
-//! is about and that take their name when that is known: their disk may be slow, or stuck. A session's calls go from
-//! the ones to the others and keep their order, for they are jobs of one [`Line`](millrace_blocking::Line).
+//! A program that hangs holds a thread until its time limit, and other calls that run programs wait for a thread.
+//! Refusals, rewrites and queueing have threads of their own, and so have commits of uploads without a program, whose
+//! disk may be slow or stuck. A session's calls keep their order across both pools, as jobs of one
+//! [`Line`](millrace_blocking::Line).
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use millrace_blocking::BlockingPool;
 /// Three pools.
 #[derive(Debug, Clone)]
 pub struct Pools {
-    /// For calls that wait for nobody.
+    /// For calls that do not wait for programs.
     brief: BlockingPool,
     /// For calls that wait for programs and receivers.
     long: BlockingPool,

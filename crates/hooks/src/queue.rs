@@ -1,9 +1,9 @@
-//! Events on their way to somebody who is told later: kept in an SQLite database until they are delivered.
+//! The queue of events to be delivered later, stored in an SQLite database until then.
 //!
 //! One thread writes ([`Queue::put`] returns when its transaction is committed, so many sessions share one), and each
-//! receiver has a thread that delivers its events in their order. What is delivered is forgotten; what is not is
-//! tried again, later each time, for as long as it takes, also by the next server. The process may be killed
-//! at any moment: an event that was put is delivered at least once, and has the same `id` each time.
+//! receiver has a thread that delivers its events in their order. A delivered event is removed; others are retried with
+//! growing pauses until they succeed, also by the next server. The process may be killed at any moment: a stored event
+//! is delivered at least once, with the same `id` each time.
 //!
 //! Before a command that changes something, what it is about to do is put down as *intended*. An intention that a
 //! killed server left behind becomes an event `interrupted`: it may or may not have been done.
@@ -74,15 +74,15 @@ const SCHEMA: &str = "
     CREATE INDEX IF NOT EXISTS by_session ON intended (session);
 ";
 
-/// What nobody who still lives intends may have been done.
+/// A delivery by a process that has ended may have happened.
 const INTERRUPTED: &str = "
     INSERT INTO event (receiver, body, words, variables) SELECT receiver, body, words, variables FROM intended;
     DELETE FROM intended;
 ";
 
 impl Queue {
-    /// The queue of this file: opened, with what is in it, or the one that this process has open. So rules that are
-    /// read again go on with the queue of those before them.
+    /// Opens the queue of this file, or returns the one that this process has open, so that reloaded rules continue
+    /// with their predecessors' queue.
     pub(super) fn of(path: &Path, keys: &Keyring, warn: Warn) -> Result<Arc<Self>, String> {
         static OPEN: Mutex<Vec<Weak<Queue>>> = Mutex::new(Vec::new());
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -96,7 +96,7 @@ impl Queue {
         Ok(queue)
     }
 
-    /// Claims that it is kept in this file, and not closed.
+    /// Returns true if it is kept in this file, and not closed.
     fn is_at(&self, path: &Path) -> bool {
         self.shared.path == path && !self.shared.is_stopped()
     }
@@ -200,7 +200,7 @@ impl Queue {
         self.orders().take();
     }
 
-    /// Leaves deliveries to another process, and waits a while for those that have begun. What is put from now on is put.
+    /// Leaves deliveries to another process, and waits a while for running ones. New events are still stored.
     pub(super) fn give_way(&self) {
         self.shared.rest(LAST);
         let _ = self.lock.unlock();
@@ -220,7 +220,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Ends deliveries; what is left is for the next server.
+    /// Ends deliveries; the next server continues with the rest.
     pub(super) fn close(&self) {
         self.stop();
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
@@ -256,7 +256,7 @@ fn lock_file(path: &Path, ending: &str) -> std::io::Result<File> {
     fs::OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(name)
 }
 
-/// Who has events to come, and the last of each.
+/// The receivers with waiting events, and the last event of each.
 fn waiting(database: &Connection) -> rusqlite::Result<Vec<(String, i64)>> {
     let mut query =
         database.prepare("SELECT receiver, max(id) FROM event WHERE parked IS NULL GROUP BY receiver")?;

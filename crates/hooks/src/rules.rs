@@ -1,4 +1,4 @@
-//! Hooks as they are written down: rules, each with whom and what it is about, and one thing to be done.
+//! Configured hooks: rules, each with the events that it is about and one action.
 //!
 //! Rules are looked at in their order, and those that match make a chain: a rewritten or moved file is what the
 //! next rule has before it, and a refusal ends it. What need not be waited for goes to the queue, and is there,
@@ -59,7 +59,7 @@ const CHANGES: [&str; 23] = [
 pub struct Rules {
     rules: Vec<Rule>,
     queue_path: Option<PathBuf>,
-    /// What is shown where events are posted to.
+    /// The credentials for webhooks.
     keys: Keyring,
     /// One for each rule that posts and waits.
     webhooks: Vec<Option<Webhook>>,
@@ -75,7 +75,7 @@ impl std::fmt::Debug for Rules {
 }
 
 impl Rules {
-    /// These rules; events that nobody waits for are kept in a database at this path until they are delivered.
+    /// Makes hooks of these rules; events for later delivery are stored in a database at this path.
     pub fn new(mut rules: Vec<Rule>, queue: Option<PathBuf>) -> Self {
         let mut keys = Keyring::default();
         for rule in &mut rules {
@@ -99,7 +99,7 @@ impl Rules {
         }
     }
 
-    /// Claims that a rule has something to be done later, for which there has to be a queue.
+    /// Returns true if a rule has something to be done later, for which there has to be a queue.
     pub fn needs_queue(rules: &[Rule]) -> bool {
         rules.iter().any(|rule| rule.on.iter().any(|event| !rule.waits(*event)))
     }

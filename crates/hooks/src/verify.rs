@@ -96,17 +96,17 @@ fn ending(algorithm: Algorithm) -> String {
     format!(".{}", algorithm.name().to_ascii_lowercase().replace('-', ""))
 }
 
-/// The pairs that somebody is at.
+/// The locks of pairs in use.
 pub(super) type Turns = millrace_blocking::Turns<Key>;
 
 /// Being at a pair, until this is dropped.
 pub(super) type Turn<'a> = millrace_blocking::Turn<'a, Key>;
 
-/// The rule, the directory's identity, the file's name. Who waits at one rule has turns at earlier ones only, so
-/// nobody waits in a circle.
+/// The rule, the directory's identity, the file's name. An upload that waits at one rule has locks of earlier ones
+/// only, so that there is no deadlock.
 type Key = (usize, (u64, u64), Vec<u8>);
 
-/// Waits until nobody else is at this pair: for what is done to it, which has its time limits.
+/// Waits until this pair is not in use, and locks it. Its holders have time limits.
 pub(super) fn take<'a>(turns: &'a Turns, rule: usize, storage: &dyn Storage, pair: &Pair) -> Turn<'a> {
     let directory = storage.metadata(&pair.file.parent(), Wait::Allowed);
     let identity = directory.map_or((0, 0), |directory| directory.identity);

@@ -1,7 +1,7 @@
 //! A receiver of events over HTTP: JSON is posted to it, and it may answer in JSON.
 //!
-//! Where there is a secret a post is signed as [Standard Webhooks](https://www.standardwebhooks.com) has it, so that the
-//! receiver knows whose it is, and that nobody sends an old one again.
+//! Where there is a secret a post is signed by [Standard Webhooks](https://www.standardwebhooks.com), so that the
+//! receiver can verify its sender, and detect a replay.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,7 +17,7 @@ use ureq::http::{HeaderName, HeaderValue, Uri};
 /// Of an answer, as much is read.
 const ANSWER: u64 = 64 * 1024;
 
-/// Bytes of a key at least: what nobody finds by trying.
+/// The shortest key in bytes: long enough not to be guessed.
 const KEY: usize = 24;
 
 /// Fields that are ours to say.
@@ -48,8 +48,8 @@ pub struct Credentials {
     number: usize,
 }
 
-/// Which credentials are shown at which address. Events in the queue are kept without them: a secret is not to lie there,
-/// and whoever changes it wants what waits to show the new one.
+/// The credentials of each address. Queued events are stored without them: a secret must not be in the database, and
+/// after a change waiting events must use the new one.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Keyring(HashMap<String, Vec<Credentials>>);
 
@@ -118,7 +118,7 @@ impl Credentials {
     }
 }
 
-/// Without what is secret: what is debugged is logged.
+/// Hides secrets, because debug output is logged.
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
@@ -156,7 +156,7 @@ impl Webhook {
         Self { url: url.to_owned(), agent: ureq::Agent::new_with_config(config) }
     }
 
-    /// Claims that events can be posted to this.
+    /// Checks that events can be posted to this address.
     pub(super) fn check(url: &str) -> Result<(), String> {
         let wrong =
             || Err(format!("{url:?} is no address of a receiver, such as \"http://127.0.0.1:8080/events\""));
@@ -171,8 +171,8 @@ impl Webhook {
         }
     }
 
-    /// Posts a body, and answers what came back with success. Whoever has to know it again if it comes twice does by its
-    /// `id`; one without is posted once.
+    /// Posts a body, and returns the body of a successful response. The receiver recognises a repeated post by its
+    /// `id`; a post without one is sent once.
     pub(super) fn post(
         &self,
         credentials: &Credentials,

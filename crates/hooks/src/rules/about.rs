@@ -52,7 +52,7 @@ impl Rule {
         is_about && self.size_matches(moment)
     }
 
-    /// Claims that a download is a folder's archive, in which something may be that the rule is about.
+    /// Returns true if a download is a folder's archive, in which something may be that the rule is about.
     fn reaches_into_archive(&self, moment: &Moment) -> bool {
         let Some(folder) = may_be_archive(moment.event, moment) else { return false };
         let covers =
@@ -69,7 +69,7 @@ impl Rule {
                 || moment.searched.as_ref().is_some_and(|searched| self.may_cover(searched)))
     }
 
-    /// As `is_about`, wherever it is.
+    /// Like `is_about`, for any path.
     fn is_of(&self, event: Event, moment: &Moment) -> bool {
         self.on.contains(&event)
             && (moment.verb.is_empty() || self.is_about_verb(&moment.verb, moment.is_directory))
@@ -84,18 +84,18 @@ impl Rule {
         self.paths.is_empty() || self.paths.iter().any(|pattern| pattern.covers(path))
     }
 
-    /// Claims that one of the folders may match.
+    /// Returns true if one of the folders may match.
     fn may_cover(&self, searched: &Searched) -> bool {
         self.paths.iter().any(|pattern| pattern.may_cover(searched))
     }
 
-    /// Claims that a command which matches is to be about another path. Where the path that matches is not one that
+    /// Returns true if a command which matches is to be about another path. Where the path that matches is not one that
     /// can be taken out, nothing is done at all: the rule was to keep it from just that path.
     pub(super) fn rewrites(&self, moment: &Moment) -> Result<bool, Refusal> {
         let can = Action::check_rewrite(&moment.verb).is_ok();
         let covers = |path: &VirtualPath| self.covers(path);
         match (&moment.path, &moment.to) {
-            // What is about no path is not about another either.
+            // A rule about no path is not about a second one either.
             (None, _) => Ok(false),
             (Some(path), _) if can && covers(path) => Ok(true),
             // Of what RNTO renames RNFR was asked.
@@ -132,7 +132,7 @@ pub(super) fn may_be_archive(event: Event, moment: &Moment) -> Option<VirtualPat
     moment.path.as_ref().filter(|_| reads && !moment.is_directory).and_then(Archives::folder_named)
 }
 
-/// Claims that there is. May wait.
+/// Returns true if there is. May wait.
 fn is_archive(moment: &Moment, folder: &VirtualPath) -> bool {
     let there = |path| moment.storage.as_ref().and_then(|files| files.metadata(path, Wait::Allowed).ok());
     moment.path.as_ref().is_some_and(|path| there(path).is_none())

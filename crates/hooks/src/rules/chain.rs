@@ -142,7 +142,7 @@ impl Rules {
         let other = if is_sum { pair.file } else { pair.sum };
         let bytes = storage.metadata(&other, Wait::Allowed).ok().map(|file| file.size);
         let argument = other.as_bytes().to_vec();
-        // Its sender takes it for safe, whoever does not wait for this one.
+        // The client takes it for stored, even if it does not wait for this reply.
         let (path, elapsed, recall) = (Some(other), None, Recall::default());
         let unlike = Moment { path, argument, bytes, elapsed, recall, ..moment.clone() };
         let other = Moment { pending: None, undecided: None, ..unlike };

@@ -1,5 +1,4 @@
-//! Where uploads are moved: to the place that a rule has for them, or, when one is refused, out of the way of those who
-//! would take it for one that was not.
+//! Moves uploads: to a rule's destination, or, if refused, to a quarantine where no one takes them for accepted ones.
 
 use millrace_vfs::{FileError, Storage, VirtualPath, Wait, WriteMode};
 
@@ -8,7 +7,7 @@ use crate::facts::Facts;
 use crate::{Moment, verify};
 
 impl Rules {
-    /// An upload was refused: nobody is to take it for one that was not.
+    /// Moves a refused upload out of the way, so that it is not taken for an accepted one.
     pub(super) fn put_away(&self, rule: &Rule, moment: &Moment, path: Option<&VirtualPath>) {
         let (Some(storage), Some(path)) = (&moment.storage, path) else { return };
         if moment.pending.as_ref().is_some_and(|pending| pending.has_vanished()) {

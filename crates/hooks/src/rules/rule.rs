@@ -1,5 +1,5 @@
-//! A rule as it is written down: whom and what it is about, and the one thing that it does. Whoever reads a configuration
-//! hears here what is wrong with what one says.
+//! A configured rule: the events that it is about, and its action. The checks return errors for the reader of the
+//! configuration.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ const METHODS: [&str; 17] = [
     "TRACE",
 ];
 
-/// Whom and what a rule is about, and what it does.
+/// The users and events that a rule is about, and its action.
 #[derive(Debug, Clone)]
 pub struct Rule {
     /// The events; at least one.
@@ -47,7 +47,7 @@ pub struct Rule {
     pub larger_than: Option<u64>,
     /// Only files of fewer bytes.
     pub smaller_than: Option<u64>,
-    /// What is done.
+    /// The action.
     pub action: Action,
     /// Whether the session waits for it; `None` for where its word counts.
     pub wait: Option<bool>,
@@ -79,13 +79,13 @@ pub enum Action {
         url: String,
         /// So many at most, where they come from the queue.
         batch: usize,
-        /// What is shown there.
+        /// The credentials sent with it.
         credentials: Credentials,
     },
 }
 
 impl Action {
-    /// Which one it is, for whoever reads the log.
+    /// Describes the rule for the log.
     pub(super) fn name(&self, facts: &Facts<'_>) -> String {
         match self {
             Self::Run(words) => {
@@ -97,12 +97,12 @@ impl Action {
         }
     }
 
-    /// Claims that events can be posted to this address; the error is for people.
+    /// Checks that events can be posted to this address.
     pub fn check_url(url: &str) -> Result<(), String> {
         Webhook::check(url)
     }
 
-    /// Claims that there is a command or a method of this name; the error is for people.
+    /// Checks that there is a command or method of this name.
     pub fn check_verb(verb: &str) -> Result<(), String> {
         let is_in = |table: &[Command], name: &str| table.iter().any(|command| command.verb == name);
         let is_known = match verb.split_once(' ') {
@@ -118,7 +118,7 @@ impl Action {
         }
     }
 
-    /// Claims that a client can be refused with this text; the error is for people.
+    /// Checks that this text can refuse a client.
     pub fn check_refusal(text: &str) -> Result<(), String> {
         let code = text.split_once(' ').map_or(text, |(code, _)| code);
         match code.parse::<u16>() {
@@ -129,7 +129,7 @@ impl Action {
         }
     }
 
-    /// Claims that a command can be put to another path; the error is for people. Methods of HTTP can.
+    /// Checks that a rule can rewrite this command's path. It can for every HTTP method.
     pub fn check_rewrite(verb: &str) -> Result<(), String> {
         let (table, name, row) = match verb.split_once(' ') {
             Some(("SITE", name)) => (SITE_COMMANDS, name, verb),
@@ -146,7 +146,7 @@ impl Action {
 }
 
 impl Rule {
-    /// Claims that the session waits for what the rule does about this event.
+    /// Returns true if the session waits for what the rule does about this event.
     pub(super) fn waits(&self, event: Event) -> bool {
         match self.action {
             Action::Run(_) | Action::Webhook { .. } => self.wait.unwrap_or(event.asks()),
@@ -154,7 +154,7 @@ impl Rule {
         }
     }
 
-    /// Claims that what it does can take long. To move a file is to rename it.
+    /// Returns true if what it does can take long. To move a file is to rename it.
     pub(super) fn takes_long(&self) -> bool {
         matches!(self.action, Action::Run(_) | Action::Webhook { .. } | Action::Verify(_))
     }
