@@ -1,7 +1,7 @@
 //! When the CA would have a certificate renewed (ACME renewal information, ARI, RFC 9773): earlier than by its age where it
 //! has to be taken back, or where many would come at one time.
 //!
-//! The invariant: advice is a favour on both sides. Nothing waits for it, and without it all is as if nobody had asked.
+//! The invariant: advice is optional. Nothing waits for it, and without it renewal follows its own schedule.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

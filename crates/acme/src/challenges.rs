@@ -1,7 +1,7 @@
-//! What a CA is answered that asks by HTTP who has a name (http-01, RFC 8555 section 8.3).
+//! The answers to a CA's HTTP challenge (http-01, RFC 8555 section 8.3).
 //!
-//! The invariant: an answer is there from when the CA is told to ask until the order is over, and says nothing that the
-//! CA does not know. Nobody needs an account for it.
+//! The invariant: an answer exists from the moment when the CA is told to ask until the order is over, and reveals
+//! nothing that the CA does not know. It needs no login.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock};
@@ -21,7 +21,7 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// What is to be answered to a request for this, as it was written; `None` where it is no business of a CA's.
+    /// The answer to a request for this target, as it was written; `None` where it is not a challenge.
     pub fn answer(&self, target: &[u8]) -> Option<String> {
         if !self.any.load(Ordering::Relaxed) {
             return None;
@@ -38,7 +38,7 @@ impl Tokens {
     }
 }
 
-/// An answer that is there for as long as this is.
+/// A challenge's answer, available until this is dropped.
 pub enum Shown<'a> {
     /// A token, with its answer.
     Token(&'a Tokens, String),

@@ -1,8 +1,7 @@
 //! How a CA is talked to: HTTP/1.1 in TLS, a connection for each request, of which an order needs a dozen.
 //!
-//! The invariant: an answer takes so long at the most, has so many bytes at the most, and asks for a pause of a week at the
-//! most; nothing but `https://` is ever
-//! spoken, and to nobody whose certificate is not good.
+//! The invariant: the time and the size of an answer are limited, and so is the pause that it may ask for (a week).
+//! Requests go over `https://` only, to servers with a valid certificate.
 
 use std::fs;
 use std::io;
@@ -26,8 +25,8 @@ use super::settings::{Acme, Clock};
 /// Bytes of an answer. A chain of certificates has some thousand.
 const LONGEST: usize = 256 * 1024;
 
-/// The longest pause that a CA can ask for, the time in which Let's Encrypt counts what is the same. What is beyond is a
-/// mistake, and instant-acme would add it to the time of day, which has an end.
+/// The longest pause that a CA can ask for, the period in which Let's Encrypt counts duplicates. A longer one is a
+/// mistake, and would overflow where instant-acme adds it to the time.
 const PAUSE: Duration = Duration::from_secs(7 * 86_400);
 
 /// A CA, as it is talked to. Clones are the same.
@@ -45,7 +44,7 @@ pub(super) struct Directory {
 pub(super) struct Last {
     /// Its status; `None` where none came.
     pub(super) status: Option<u16>,
-    /// When the CA wants to be asked again, if it has said so with a refusal.
+    /// When the CA allows the next request, if its refusal said so.
     pub(super) retry_after: Option<Duration>,
 }
 

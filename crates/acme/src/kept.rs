@@ -1,13 +1,13 @@
-//! What is kept between starts: the account at the CA, and the certificate with its key.
+//! The files that last between starts: the account at the CA, and the certificate with its key.
 //!
 //! ```text
 //!   acme/acme-v02.api.letsencrypt.org-directory/account.json
 //!                                              /certificate.pem    the key, then the chain
 //! ```
 //!
-//! The invariant: a name shows all of an old file or all of a new one, which is on the disk by then, and nobody but the
-//! owner may read it. Key and certificate are one file, so they never belong to two orders. What cannot be read today may
-//! be good tomorrow, and what cannot be used may be somebody's only key: neither is ever written over.
+//! The invariant: a name shows all of an old file or all of a new one, which is on the disk by then, and only the owner
+//! may read it. Key and certificate are one file, so they never belong to two orders. A file that cannot be read now
+//! may be readable later, and an unusable one may hold the only copy of a key: neither is ever overwritten.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -29,8 +29,8 @@ impl Acme {
         one_file(self.folder.join("certificate.pem"))
     }
 
-    /// Sees to it that there is one that can be used: where none is kept, one that nobody vouches for. Where one is kept that
-    /// cannot be used, it is set aside, and the answer says so, for people. One that cannot be read stays.
+    /// Makes sure that a usable certificate exists: makes a self-signed one if none is stored. An unusable one is
+    /// renamed, and the returned message says so. An unreadable one stays.
     pub fn prepare(&self) -> io::Result<Option<String>> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let path = self.identity().certificate;
@@ -79,7 +79,7 @@ impl Acme {
         }
     }
 
-    /// The account, if one is kept. What is kept and is none is set aside.
+    /// The account, if one is stored. An invalid one is renamed.
     pub(super) fn account(&self) -> io::Result<Option<AccountCredentials>> {
         let path = self.account_path();
         let text = match fs::read(&path) {

@@ -4,16 +4,15 @@
 //!   certificate.pem --is it due?--> an order --the CA asks at our doors--> certificate.pem, written anew
 //! ```
 //!
-//! - `settings.rs` is what is configured, `kept.rs` what is kept in its folder.
+//! - `settings.rs` is the configuration, `kept.rs` the stored files.
 //! - `advice.rs` asks when the CA would have a certificate renewed; `schedule.rs` says when something is to be done: pure, and told what time it is.
 //! - `order.rs` has one order, from the account to the certificate; `directory.rs` is how the CA is talked to.
-//! - `challenges.rs` answers the CA when it asks at our doors who has a name.
+//! - `challenges.rs` answers the CA when it connects to validate a name.
 //!
-//! The invariant: nobody waits for the CA. The server begins with the certificate that is kept, or with one that it
-//! made itself; all else is done on the side runtime, and what waits for a disk on threads of its own beside it. Whoever
-//! configures the same again changes nothing: an order goes on, and so does a pause. A new certificate takes the place of the old one whole and in
-//! one step, on the disk and for connections from then on, in the way in which other files of certificates are read
-//! again; sessions go on with theirs.
+//! The invariant: nothing else waits for the CA. The server starts with the stored certificate, or with a self-signed
+//! one; everything else runs on the side runtime, and disk access on its blocking threads. Configuring the same again
+//! changes nothing: a running order or pause goes on. A new certificate replaces the old one atomically on the disk.
+//! New connections then use it as after a reload of certificate files; existing sessions keep theirs.
 
 mod advice;
 mod challenges;
@@ -41,7 +40,7 @@ use order::{Issued, Order, Trouble};
 use schedule::Schedule;
 pub use settings::{Acme, Challenge, ChallengeError, Clock, LETS_ENCRYPT};
 
-/// How late it may be noticed that something is due, also where somebody has set the clock.
+/// How late a due renewal may be noticed, also after a change of the clock.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// How soon a file is looked at again that could not be read.
@@ -55,18 +54,18 @@ pub trait Host: Send + Sync + 'static {
     /// Returns what answers connections of TLS; `None` where there is no TLS.
     fn acceptor(&self) -> Option<&Acceptor>;
 
-    /// Reads the files of certificates again; new connections get what is there now.
+    /// Reloads the certificate files; new connections use them.
     fn reload_certificates(&self) -> Result<(), LoadError>;
 
     /// Logs something that an operator should look at.
     fn warn(&self, text: &str);
 }
 
-/// What is configured of the renewal, and the challenges that are answered now.
+/// The renewal's settings, and the pending challenges.
 #[derive(Debug)]
 pub struct Renewal {
     settings: watch::Sender<Option<Arc<Acme>>>,
-    /// The same was configured again: somebody may have changed the files.
+    /// The same was configured again: the files may have changed.
     again: Notify,
     is_running: AtomicBool,
     /// The answers to challenges by HTTP.
@@ -85,8 +84,8 @@ impl Default for Renewal {
 }
 
 impl Renewal {
-    /// Puts settings in force, or with `None` stops what is under way. Returns whether [`renew`] is now to be run: it
-    /// is once in the life of a server.
+    /// Applies settings, or with `None` cancels a running order. Returns true if the caller must start [`renew`]: that
+    /// happens once in a server's life.
     pub fn configure(&self, settings: Option<&Acme>) -> bool {
         let is_other = self.settings.send_if_modified(|now| {
             let is_same = match (&*now, settings) {
@@ -160,7 +159,7 @@ async fn keep<H: Host>(host: &Arc<H>, settings: Option<Arc<Acme>>) {
     }
 }
 
-/// The certificate that is kept, if it is one of the CA's for these names. While nobody can tell, nothing is ordered.
+/// The stored certificate, if the CA issued it for these names. While that cannot be determined, nothing is ordered.
 async fn kept<H: Host>(host: &Arc<H>, settings: &Arc<Acme>) -> Option<Standing> {
     let mut is_told = false;
     loop {
@@ -201,7 +200,7 @@ async fn fetch<H: Host>(
     elsewhere(move || own.keep_certificate(&chain, &key)).await.map_err(Trouble::of)
 }
 
-/// New connections get it, as if somebody else had written the file.
+/// New connections use the certificate, as if its file had been replaced by hand.
 async fn take_over<H: Host>(host: &Arc<H>) {
     let own = Arc::clone(host);
     if let Err(error) = elsewhere(move || own.reload_certificates()).await {
@@ -215,7 +214,7 @@ async fn elsewhere<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static)
         Ok(done) => done,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime ends, and so does whoever waits here.
+            // The runtime ends, and its tasks with it.
             Err(_) => std::future::pending().await,
         },
     }
@@ -243,7 +242,7 @@ fn hurried(settings: &Acme, advice: &Advice) -> String {
 fn missed(settings: &Acme, trouble: &Trouble, pause: Duration, standing: Option<&Standing>) -> String {
     let meanwhile = match standing {
         Some(standing) => format!("the old one, which is good until {}", date(standing.until)),
-        None => "one that nobody vouches for".to_owned(),
+        None => "a self-signed one".to_owned(),
     };
     format!(
         "ACME: {} has issued no certificate for {}: {trouble}; the next try is in {} min, and clients get {meanwhile}",
@@ -272,7 +271,7 @@ fn date(time: SystemTime) -> String {
 /// A number from 0 to 1, so that servers that failed together do not come back together.
 fn luck() -> f64 {
     let mut bytes = [0; 4];
-    // Without chance the pauses are those of everybody.
+    // Without jitter the pauses of all servers would be equal.
     let _ = SystemRandom::new().fill(&mut bytes);
     f64::from(u32::from_be_bytes(bytes)) / f64::from(u32::MAX)
 }

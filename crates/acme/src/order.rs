@@ -60,7 +60,7 @@ impl Trouble {
 }
 
 impl Display for Trouble {
-    /// In a line of a log, whatever somebody elsewhere has written.
+    /// Escapes text from other servers for a line of the log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plain = |character: char| if character.is_control() { ' ' } else { character };
         self.why.chars().take(LONGEST).try_for_each(|character| f.write_char(plain(character)))
@@ -148,7 +148,7 @@ impl Order<'_> {
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
             let mut authorization = authorization?;
-            // The CA remembers for a while whom it has asked.
+            // The CA caches a validation for a while.
             if authorization.status == AuthorizationStatus::Valid {
                 continue;
             }

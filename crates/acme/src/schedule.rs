@@ -10,7 +10,7 @@ use millrace_net::tls::Standing;
 use super::advice::Advice;
 use super::order::Trouble;
 
-/// The pause behind a first failure where nobody answered, or what came made no sense; doubled each time.
+/// The pause after a first failure without a sensible answer; doubled each time.
 const AWAY: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(3600));
 
 /// The same where the CA said no. Let's Encrypt allows five failed checks an hour for a name.
@@ -28,7 +28,7 @@ pub(super) struct Schedule {
     failures: u32,
     /// Since when, and for how long, nothing is to be done.
     pause: Option<(SystemTime, Duration)>,
-    /// Which certificate the CA was asked about last. Somebody else may have put another in its place since.
+    /// Which certificate the CA was asked about last. It may have been replaced since.
     about: Option<Standing>,
     /// When the CA would have that one renewed.
     advised: Option<SystemTime>,
@@ -37,13 +37,13 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// Claims that a certificate is to be fetched now: there is none, the CA's time for it has come, or, if it has said
+    /// Returns true if a certificate is to be fetched now: there is none, the CA's time for it has come, or, if it has said
     /// nothing of that, two thirds of its time are over.
     pub(super) fn is_due(&self, held: Option<&Standing>, now: SystemTime) -> bool {
         !is_on(self.pause, now) && held.is_none_or(|held| now >= self.renewal(held))
     }
 
-    /// Claims that the CA is to be asked when it would have a certificate renewed.
+    /// Returns true if the CA is to be asked when it would have a certificate renewed.
     pub(super) fn wants_advice(&self, held: &Standing, now: SystemTime) -> bool {
         let has_said = self.about.as_ref() == Some(held) && is_on(self.content, now);
         !(is_on(self.pause, now) || has_said)
@@ -63,7 +63,7 @@ impl Schedule {
         }
     }
 
-    /// Claims that a certificate is due only because the CA has said so.
+    /// Returns true if a certificate is due only on the CA's advice.
     pub(super) fn is_early(&self, held: &Standing, now: SystemTime) -> bool {
         self.is_due(Some(held), now) && now < by_age(held)
     }
@@ -92,9 +92,9 @@ impl Schedule {
     }
 }
 
-/// Claims that it is not over.
+/// Returns true if it is not over.
 fn is_on(pause: Option<(SystemTime, Duration)>, now: SystemTime) -> bool {
-    // Where the clock was set back, nobody knows how long it has been.
+    // If the clock was set back, the elapsed time is unknown.
     pause.is_some_and(|(since, pause)| now.duration_since(since).is_ok_and(|passed| passed < pause))
 }
 
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn advice_about_a_certificate_says_nothing_of_one_that_somebody_has_put_in_its_place() {
+    fn advice_about_a_certificate_does_not_apply_to_its_replacement() {
         let (first, second) = (held(0, 90), held(1, 91));
         let mut schedule = Schedule::default();
         schedule.advised(&first, &advice(Some((0, 0)), 30 * DAY), day(2), 0.5);

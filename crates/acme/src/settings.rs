@@ -1,4 +1,4 @@
-//! What is configured about ACME.
+//! The settings of ACME.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,12 +12,12 @@ use thiserror::Error;
 pub const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
 
 /// A certificate that the server fetches and renews itself (ACME, RFC 8555). Its [identity](Acme::identity) has to be
-/// among those of the plan; whoever sets this has agreed to the CA's terms.
+/// among those of the plan; configuring this agrees to the CA's terms.
 #[derive(Debug, Clone)]
 pub struct Acme {
     /// The names that it is for.
     pub domains: Vec<String>,
-    /// Mail addresses at which the CA finds somebody; it is told when the account is made.
+    /// Contact mail addresses, given to the CA when the account is created.
     pub contacts: Vec<String>,
     /// The URL of the CA's directory: `https://...`.
     pub directory: String,
@@ -25,7 +25,7 @@ pub struct Acme {
     pub authorities: Option<PathBuf>,
     /// Where account and certificate are kept.
     pub folder: PathBuf,
-    /// How the CA finds out who has the names.
+    /// How the CA validates the names.
     pub challenge: Challenge,
     /// How long the CA may take to answer a request.
     pub patience: Duration,
@@ -48,7 +48,7 @@ impl Acme {
         }
     }
 
-    /// Claims that the same is to be done in the same way. (Clocks cannot be compared: another one is a test's.)
+    /// Returns true if the same is to be done in the same way. (Clocks cannot be compared: another one is a test's.)
     pub(super) fn wants_the_same_as(&self, other: &Self) -> bool {
         let Self { domains, contacts, directory, authorities, folder, challenge, patience, clock: _ } = self;
         (domains, contacts, directory) == (&other.domains, &other.contacts, &other.directory)
@@ -57,7 +57,7 @@ impl Acme {
     }
 }
 
-/// How a CA finds out who has a name.
+/// How a CA validates a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Challenge {
     /// It asks for a file by HTTP, at port 80 of the name (RFC 8555 section 8.3).

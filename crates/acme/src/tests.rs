@@ -160,7 +160,7 @@ impl Site {
         let port = listener.local_addr().unwrap().port();
         let orders: Arc<Mutex<Vec<String>>> = Arc::default();
         let seen = Arc::clone(&orders);
-        // It ends with the process: nobody can wake it from an accept.
+        // It ends with the process, because an accept cannot be interrupted.
         thread::spawn(move || {
             let mut held = Vec::new();
             for socket in listener.incoming().filter_map(Result::ok) {
@@ -269,7 +269,7 @@ fn what_makes_no_sense_is_said_with_its_status() {
 }
 
 #[test]
-fn nobody_is_asked_whose_certificate_is_not_good() {
+fn a_server_with_a_bad_certificate_is_not_asked() {
     let trouble = trouble_with(answer("200 OK", "", "{}"), |settings| {
         let other = settings.folder.join("other");
         let pair: KeyPair = self_signed(&other, &["localhost".to_owned()]).unwrap();
