@@ -25,7 +25,7 @@ pub(super) fn meant(
     }
 }
 
-/// What is in the queue.
+/// The events in the queue.
 pub(super) fn list(running: &Running, to: Option<&str>, most: Option<usize>) -> Result<Value, String> {
     let found = backlog(running)?.list(to, most.unwrap_or(SHOWN).min(MOST))?;
     let events: Vec<Value> = found.events.iter().map(event).collect();

@@ -30,7 +30,7 @@ pub type Reload = Box<dyn Fn() -> Result<Vec<&'static str>, String> + Send + Syn
 /// process was started with.
 pub type Successor = Box<dyn Fn() -> Command + Send + Sync>;
 
-/// What is done outside of the server.
+/// The actions that the program around the server performs.
 pub struct Orders {
     /// Reads the configuration anew.
     pub reload: Reload,
@@ -46,7 +46,8 @@ const CLIENTS: usize = 16;
 /// The longest request.
 const LONGEST: u64 = 64 * 1024;
 
-/// How long the end of the program waits for answers that are being written: who asks for the end hears so.
+/// How long the program's end waits for answers that are being written, so that the client which asked for the end gets
+/// its answer.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// A control socket that is open. It is closed, and removed, when this is dropped, unless the name is another server's by
@@ -162,7 +163,7 @@ impl Drop for Control {
         {
             let _ = thread.join();
         }
-        // Somebody may have asked for it meanwhile.
+        // Another client may have asked for it meanwhile.
         if !self.is_given.load(Ordering::Acquire) {
             let _ = std::fs::remove_file(&self.path);
         }
@@ -192,7 +193,7 @@ fn number(path: &Path) -> Option<u64> {
 fn bind_to(path: &Path) -> io::Result<UnixListener> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     bind(&socket, &SocketAddrUnix::new(path)?)?;
-    // Before anybody can connect.
+    // Before any client can connect.
     std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
     listen(&socket, CLIENTS as i32)?;
     Ok(UnixListener::from(socket))
@@ -216,7 +217,7 @@ fn take_in(served: &Arc<Served>, stream: UnixStream) {
     }
     let its = Arc::clone(served);
     let serve = move || {
-        // A client that hangs up in the middle is nobody's error.
+        // A client that hangs up in the middle is not an error.
         let _ = serve(&its, stream);
         its.clients.fetch_sub(1, Ordering::Relaxed);
     };

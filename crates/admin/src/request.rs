@@ -20,11 +20,11 @@ const LONGEST_BAN: u64 = 10 * 365 * 86_400;
 #[derive(Debug, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
 enum Request {
-    /// Who is connected?
+    /// Lists the sessions.
     Sessions {},
     /// End sessions: all that every given part matches.
     Kick { session: Option<u64>, user: Option<String>, address: Option<IpAddr> },
-    /// Without a scope: what is in force. With one: set what is given, or restore.
+    /// Without a scope: reports the effective limits. With one: sets the given limits, or restores the configured ones.
     Limits {
         scope: Option<String>,
         download: Option<String>,
@@ -33,13 +33,13 @@ enum Request {
         #[serde(default)]
         restore: bool,
     },
-    /// Turn away whoever comes from a network, for so many seconds or until it is lifted.
+    /// Bans a network for so many seconds, or until the ban is lifted.
     Ban { network: String, seconds: Option<u64> },
     /// Lift that.
     Unban { network: String },
-    /// Who is banned?
+    /// Lists the bans.
     Bans {},
-    /// What is held where there are quotas?
+    /// Reports the use of quotas.
     Quotas {},
     /// Count that anew: in one tree, or in all.
     Recount { tree: Option<String> },
@@ -67,16 +67,16 @@ enum Request {
     Reload {},
     /// Have another server take the place of this one: the program as it is now, with the same arguments.
     Upgrade {},
-    /// Accept nobody, wait for transfers, end.
+    /// Stops accepting, waits for transfers, and ends the server.
     Drain {},
     /// The same, with the configured grace.
     Stop {},
-    /// Another server would have the name of this socket: it may, where this one lets nobody in any more.
+    /// Another server wants this socket's name: it may have it if this one no longer accepts clients.
     GiveWay {},
 }
 
 impl Request {
-    /// Claims that it is no mere question.
+    /// Returns true if it is no mere question.
     fn changes(&self) -> bool {
         match self {
             Self::Limits { download, upload, sessions, restore, .. } => {
@@ -131,7 +131,7 @@ fn perform(request: Request, running: &Running, served: &Served) -> Result<Value
         Request::Limits { scope: None, download: None, upload: None, sessions: None, restore: false } => {
             Ok(json!({ "limits": running.limits().iter().map(limits).collect::<Vec<_>>() }))
         }
-        Request::Limits { scope: Some(scope), .. } if is_of_nobody(running, &scope) => {
+        Request::Limits { scope: Some(scope), .. } if is_of_unknown_user(running, &scope) => {
             Err(format!("no account has the name {}", scope.trim_start_matches("user ")))
         }
         Request::Limits {
@@ -219,12 +219,12 @@ fn transfers(running: &Running) -> Value {
 /// One at a time; a server that ends has nothing to hand over.
 fn upgrade(running: &Running, served: &Served) -> Result<Value, String> {
     if running.is_ending() {
-        return Err("this server ends, and lets nobody in any more".to_owned());
+        return Err("this server is shutting down and accepts no more clients".to_owned());
     }
     if served.is_upgrading.swap(true, Ordering::AcqRel) {
         return Err("another server is being started already".to_owned());
     }
-    // Those of a moment later may be none, and nobody there to count them.
+    // By then there may be no sessions, and no way to count them.
     let sessions = running.sessions().len();
     let given = running.hand_over((served.orders.successor)());
     served.is_upgrading.store(false, Ordering::Release);
@@ -234,7 +234,7 @@ fn upgrade(running: &Running, served: &Served) -> Result<Value, String> {
         .map_err(|why| format!("the server that runs goes on as it was: {why}"))
 }
 
-/// What is in force for one scope, also where nobody is in it.
+/// The effective limits of a scope, also of one without sessions.
 fn limits_of(running: &Running, scope: &Scope) -> Result<Value, String> {
     let all = running.limits();
     let of_scope: Vec<Value> = all.iter().filter(|report| report.scope == *scope).map(limits).collect();
@@ -249,12 +249,12 @@ fn limits_of(running: &Running, scope: &Scope) -> Result<Value, String> {
     }
 }
 
-/// Claims that it is a user whom no account knows; where that cannot be told, it may be one.
-fn is_of_nobody(running: &Running, scope: &str) -> bool {
+/// Returns true if the scope is a user that no account source knows; false where that cannot be determined.
+fn is_of_unknown_user(running: &Running, scope: &str) -> bool {
     matches!(parse_scope(scope), Ok(Scope::User(name)) if !running.may_know(&name))
 }
 
-/// An answer about a scope, with what is to be known of one in which nobody is.
+/// An answer about a scope, with a note if the scope has no sessions.
 fn with_note(mut answer: Value, scope: &Scope, all: &[ScopeReport]) -> Value {
     let found = all.iter().find(|report| report.scope == *scope);
     let note = match scope {
@@ -262,7 +262,7 @@ fn with_note(mut answer: Value, scope: &Scope, all: &[ScopeReport]) -> Value {
         Scope::User(name) => {
             let name = String::from_utf8_lossy(name);
             format!(
-                "nobody is logged in as {name}: what is set here holds from the next login on, beside what the account \
+                "no session of {name} is logged in: what is set here holds from the next login on, beside what the account \
                  says, which \"millrace explain {name}\" tells"
             )
         }
