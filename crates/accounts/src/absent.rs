@@ -17,7 +17,7 @@ impl Source for Absent {
     }
 }
 
-/// Says what is missing, and which feature of cargo brings it.
+/// The error of a source that was compiled out, with the cargo feature that brings it.
 pub(crate) fn absent<T>(what: &str, feature: &str) -> Result<T, String> {
     Err(format!(
         "this program was built without {what}; build it with the feature {feature}: cargo build --release --features {feature}"

@@ -1,7 +1,7 @@
 //! Accounts given at the start: by flags, by a configuration file, by an embedding program.
 //!
-//! A wrong password and an unknown user are told apart by nobody: the answer is the same and, where any
-//! account has a hashed password, so is the time that it takes.
+//! Clients cannot tell a wrong password from an unknown user: the answer is the same and, where any account has a
+//! hashed password, so is the time that it takes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ struct User {
 }
 
 impl Accounts {
-    /// No accounts: nobody may log in.
+    /// Makes accounts without users: every login is refused.
     pub fn new() -> Self {
         Self { users: HashMap::new(), anonymous: None, hashing: Hashing::new(), decoys: Decoys::default() }
     }
@@ -76,13 +76,13 @@ impl Accounts {
         self
     }
 
-    /// With `anonymous`, also called `ftp`, whom any password lets in. It goes before a user of that name.
+    /// Adds `anonymous`, also called `ftp`, which accepts any password. It precedes a user of that name.
     pub fn anonymous(mut self, permissions: Permissions, storage: Arc<dyn Storage>) -> Self {
         self.anonymous = Some(Account::new(storage, permissions));
         self
     }
 
-    /// Claims that `name` is one of the two names of the anonymous user.
+    /// Returns true if `name` is one of the two names of the anonymous user.
     pub fn is_anonymous_name(name: &[u8]) -> bool {
         name.eq_ignore_ascii_case(b"anonymous") || name.eq_ignore_ascii_case(b"ftp")
     }
@@ -248,7 +248,7 @@ mod tests {
             (b"bob", b"wrong"),
             (b"bob", b"wrong"),
             (b"alice", b"wrong"),
-            (b"nobody", b"password"),
+            (b"mallory", b"password"),
             (b"bob\0", b"password"),
             (b"bob", b"password\0"),
         ];
@@ -275,7 +275,7 @@ mod tests {
     fn every_failure_costs_a_hash_of_each_cost() {
         let accounts =
             hashed().user("carol", Password::hashed(&hash_of_other()).unwrap(), Permissions::NONE, tree());
-        for (number, user) in (1..).zip([&b"bob"[..], b"carol", b"alice", b"nobody"]) {
+        for (number, user) in (1..).zip([&b"bob"[..], b"carol", b"alice", b"mallory"]) {
             assert!(!is_granted(&accounts.authenticate(&Attempt::new(user, b"wrong"))));
             assert_eq!(accounts.hashes_computed(), 2 * number);
         }

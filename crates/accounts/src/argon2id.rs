@@ -60,12 +60,12 @@ impl Argon2id {
         }
     }
 
-    /// A hash that nobody knows the password of, as costly to check as this one.
+    /// A hash whose password is unknown, as costly to check as this one.
     pub(super) fn decoy(&self) -> Self {
         Self::compute(&random::<32>(), self.params())
     }
 
-    /// Claims that `password` is the one that was hashed. Takes milliseconds.
+    /// Returns true if `password` is the one that was hashed. Takes milliseconds.
     pub(super) fn verify(&self, password: &[u8], memory: &mut Memory) -> bool {
         let version = self.0.version.map_or(Ok(Version::default()), Version::try_from);
         let (Some(salt), Some(right), Ok(version)) = (&self.0.salt, &self.0.hash, version) else {
@@ -113,9 +113,9 @@ impl Argon2id {
 pub(super) struct Memory(Vec<Block>);
 
 impl Memory {
-    /// What is asked for at least, in blocks of a KiB; what is not touched costs nothing. An allocation of 32 MiB and more
-    /// is always mapped by itself, and unmapped. Of smaller ones glibc learns from the first that comes back to take the
-    /// next from a heap, one for many threads, where they stay.
+    /// The smallest allocation, in blocks of a KiB; untouched pages cost nothing. glibc always maps an allocation of 32
+    /// MiB and more separately, and unmaps it. After the first smaller one is freed, glibc takes the next from an
+    /// arena, where the memory stays.
     const LEAST: usize = 33 << 10;
 
     /// The hash of a password; `None` where there is no memory for it.

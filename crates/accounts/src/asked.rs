@@ -1,4 +1,4 @@
-//! Accounts that somebody else's program or web service knows: each login is a question and an answer in JSON.
+//! Accounts that an external program or web service knows: each login is a request and an answer in JSON.
 //!
 //! The question, on standard input or as the body of a POST:
 //!
@@ -7,15 +7,15 @@
 //!  "certified": false}
 //! ```
 //!
-//! The answer; of a user who is let in it may say what a table of the configuration may:
+//! The answer; for an accepted user it may have the keys of a table of the configuration:
 //!
 //! ```json
 //! {"result": "right", "groups": ["staff"], "settings": {"directory": "home/alice", "access": "ro"}}
 //! ```
 //!
-//! `"wrong"` is a wrong password, `"unknown"` leaves the name to the sources behind. Anything else (another exit
-//! status than 0, another HTTP status than 200, an answer that comes too late or is not understood) is no answer:
-//! nobody is let in, and nobody else is asked. Whoever hangs is given up after a time, and holds up only so many.
+//! `"wrong"` is a wrong password, `"unknown"` leaves the name to the next sources. Anything else (another exit status
+//! than 0, another HTTP status than 200, a late or malformed answer) is an error: the login is refused, and no other
+//! source is asked. A hanging request is abandoned after a time, and their number is limited.
 
 use std::fmt::{self, Debug};
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub struct Asked {
     oracle: Oracle,
     /// How long an answer may take, and a turn may be waited for.
     time: Duration,
-    /// Logins that are let in again unasked.
+    /// Recent logins, accepted again without a request.
     recent: Recent<User>,
     /// Each question is a process, or a connection.
     turns: Arc<Turns>,
@@ -194,14 +194,14 @@ impl Source for Asked {
         self.mark
     }
 
-    /// Names that are not UTF-8 cannot be put in JSON: nobody has them. Nor is such a password anybody's.
+    /// A name or password that is not UTF-8 cannot be put in JSON: no user has it.
     fn find(&self, attempt: &Attempt<'_>) -> Result<Found, String> {
         if let Some(found) = self.recent.found(attempt) {
             return Ok(found);
         }
         let (Ok(name), Ok(password)) = (str::from_utf8(attempt.user), str::from_utf8(attempt.password))
         else {
-            return Ok(Found::Nobody);
+            return Ok(Found::Unknown);
         };
         let question = json!({
             "user": name,
@@ -214,13 +214,13 @@ impl Source for Asked {
         let Answer { result, groups, settings } = self.ask(&format!("{question}\n"))?;
         let user = User { name: name.to_owned(), groups, profile: settings };
         Ok(match result {
-            Verdict::Unknown => Found::Nobody,
+            Verdict::Unknown => Found::Unknown,
             Verdict::Wrong => Found::User(Box::new(user), Proof::Wrong),
             Verdict::Right => self.recent.let_in(attempt, user),
         })
     }
 
-    /// Only what is remembered.
+    /// Recent logins only.
     fn find_at_once(&self, attempt: &Attempt<'_>) -> Option<Found> {
         self.recent.found(attempt)
     }
@@ -257,7 +257,7 @@ mod tests {
 
     fn describe(found: Result<Found, String>) -> String {
         match found {
-            Ok(Found::Nobody) => "nobody".to_owned(),
+            Ok(Found::Unknown) => "unknown".to_owned(),
             Ok(Found::User(user, proof)) => format!("{} {:?} {proof:?}", user.name, user.groups),
             Err(why) => format!("error: {why}"),
         }
@@ -271,7 +271,7 @@ mod tests {
                 r#"alice ["staff"] Right"#,
             ),
             (r#"echo '{"result": "wrong"}'"#, "alice [] Wrong"),
-            (r#"echo '{"result": "unknown"}'"#, "nobody"),
+            (r#"echo '{"result": "unknown"}'"#, "unknown"),
             (r#"grep -q '"password":"secret"' && echo '{"result": "right"}'"#, "alice [] Right"),
             ("exit 7", "error: sh exited with status 7: \"\""),
             ("echo broken >&2; exit 1", "error: sh exited with status 1: \"broken\""),
@@ -313,10 +313,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_utf_8_is_nobody() {
+    fn names_that_are_not_utf_8_are_unknown() {
         let asked = shell(r#"echo '{"result": "right"}'"#, LONG);
-        assert_eq!(describe(asked.find(&Attempt::new(b"al\xffce", b"secret"))), "nobody");
-        assert_eq!(describe(asked.find(&Attempt::new(b"alice", b"s\xff"))), "nobody");
+        assert_eq!(describe(asked.find(&Attempt::new(b"al\xffce", b"secret"))), "unknown");
+        assert_eq!(describe(asked.find(&Attempt::new(b"alice", b"s\xff"))), "unknown");
     }
 
     /// A web service that answers so, once; its URL, and what it is sent.
@@ -343,7 +343,7 @@ mod tests {
     fn a_web_service_decides_by_its_answer() {
         for (answer, expected) in [
             ("HTTP/1.1 200 OK\r\nContent-Length: 19\r\n\r\n{\"result\": \"right\"}", "alice [] Right"),
-            ("HTTP/1.1 200 OK\r\nContent-Length: 21\r\n\r\n{\"result\": \"unknown\"}", "nobody"),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 21\r\n\r\n{\"result\": \"unknown\"}", "unknown"),
             ("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"result\": \"right\"}", "error: "),
             (
                 "HTTP/1.1 403 No\r\nContent-Length: 19\r\n\r\n{\"result\": \"right\"}",

@@ -1,9 +1,8 @@
 //! The accounts of a server: sources, asked in order, and one way to decide with what they know.
 //!
-//! The first source that knows a name decides about it; one that cannot be reached ends the search, because a
-//! later one of the same name may be somebody else. What a source says of a user goes through
-//! [`Effective`](super::Effective), whatever the source, so that a rule of the configuration file means the
-//! same for a user of a database.
+//! The first source that knows a name decides about it; one that cannot be reached ends the search, because a later one
+//! may have another user of that name. The settings of every source go through [`Effective`](super::Effective), so that
+//! a rule of the configuration file means the same for a user of a database.
 //!
 //! A wrong password and an unknown name take the same time and get the same answer (`chain/proving.rs`).
 
@@ -33,7 +32,7 @@ use super::totp::Used;
 use super::{Account, Accounts, Attempt, Authenticator, Changed, Decision, Told};
 use millrace_limits::Quotas;
 
-/// The user whom any password lets in, and the group whose settings are that one's.
+/// The user that accepts any password, and the group whose settings apply to it.
 const ANONYMOUS: &str = "anonymous";
 
 /// Sources in order, with what belongs to all of them.
@@ -44,7 +43,7 @@ pub struct Chain {
     names: Vec<Arc<Told>>,
     groups: HashMap<String, Group>,
     homes: Arc<Homes>,
-    /// Other folders, for those who come by other names.
+    /// Other folders, for clients that name a host.
     hosts: Vec<VirtualHost>,
     mounts: Arc<Mounts>,
     quotas: Arc<Quotas>,
@@ -55,7 +54,7 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// Nobody may log in until a source is added.
+    /// Makes a chain without sources: every login is refused.
     pub fn new(homes: Arc<Homes>) -> Self {
         Self {
             sources: Vec::new(),
@@ -90,7 +89,7 @@ impl Chain {
         self
     }
 
-    /// With a tree of its own for those who come by some names; the first host that has a name decides.
+    /// Adds a host with a tree of its own; the first host that has a name decides.
     pub fn host(mut self, host: VirtualHost) -> Self {
         self.hosts.push(host);
         self
@@ -102,20 +101,19 @@ impl Chain {
         self
     }
 
-    /// With what is counted for quotas; without it, each chain counts anew. The quotas of the server
-    /// has the same.
+    /// Sets the counts of quotas; without them each chain counts anew. The server's limits must share the same value.
     pub fn quotas(mut self, quotas: Arc<Quotas>) -> Self {
         self.quotas = quotas;
         self
     }
 
-    /// With `anonymous`, also called `ftp`, whom any password lets in, before any source is asked.
+    /// Adds `anonymous`, also called `ftp`, which accepts any password, before any source is asked.
     pub fn anonymous(mut self, permissions: Permissions, storage: Arc<dyn Storage>) -> Self {
         self.anonymous = Some(Account::new(storage, permissions));
         self
     }
 
-    /// Makes sure that the sources can be asked; answers what is to be told of those that cannot.
+    /// Checks that the sources can be reached; returns a message for each that cannot.
     pub fn begin(&self) -> Vec<String> {
         let begun = self.sources.iter().map(|source| (source.name(), source.begin()));
         begun.filter_map(|(name, begun)| Some(format!("{name} cannot be asked: {}", begun.err()?))).collect()
@@ -142,7 +140,7 @@ impl Chain {
         resolve(user, |name| self.groups.get(name).cloned())
     }
 
-    /// Decides about a user who was found.
+    /// Decides about a user that was found.
     fn decide(&self, source: &dyn Source, user: &User, proof: &Proof, attempt: &Attempt<'_>) -> Decision {
         let effective = self.effective(user);
         let proved = match (proof, &effective.said.totp) {
@@ -192,11 +190,11 @@ impl Chain {
         }
     }
 
-    /// What a source says of somebody whom it has let in before; `None` where it cannot tell.
+    /// Asks a source about a user that it has accepted before; `None` where it cannot answer.
     fn ask_once_more(&self, source: &dyn Source, told: &Told, attempt: &Attempt<'_>) -> Option<Decision> {
         match &told.user {
             _ if source.needs().are_met_without_password(attempt) => {
-                // Who is in stays in while a database is away.
+                // A user with a session stays while a database is unreachable.
                 let decision = self.of_source(source, attempt).ok()?;
                 Some(decision.unwrap_or(Decision::Denied))
             }
@@ -205,10 +203,10 @@ impl Chain {
         }
     }
 
-    /// What a source says of somebody whose password is not at hand; nothing where it knows nobody of this name.
+    /// A source's decision about a user whose password is not available; nothing where it does not know the name.
     fn of_source(&self, source: &dyn Source, attempt: &Attempt<'_>) -> Result<Option<Decision>, String> {
         Ok(match source.find(attempt)? {
-            Found::Nobody => None,
+            Found::Unknown => None,
             Found::User(_, Proof::Wrong | Proof::Refused(_)) if source.needs() != Needs::Name => {
                 Some(Decision::Denied)
             }
@@ -231,7 +229,7 @@ impl Chain {
         Some(self.effective(&user))
     }
 
-    /// What is decided about the anonymous user; `None` where that would wait and must not.
+    /// The decision about the anonymous user; `None` where it would block but must not.
     fn decide_anonymous(&self, attempt: &Attempt<'_>, at_once: bool) -> Option<Decision> {
         let Some(effective) = self.anonymous_settings() else {
             return self.anonymous_account(attempt, at_once).map(Decision::Granted);
@@ -251,7 +249,7 @@ impl Chain {
     }
 }
 
-/// Why somebody is not let in, whatever the password.
+/// Why a user is refused, whatever the password.
 fn refusal(source: &dyn Source, effective: &Effective, attempt: &Attempt<'_>) -> Option<Decision> {
     match effective.admit(attempt) {
         Err(why) => Some(Decision::Refused(why)),
@@ -259,8 +257,7 @@ fn refusal(source: &dyn Source, effective: &Effective, attempt: &Attempt<'_>) ->
     }
 }
 
-/// What is decided about a member of a group that nobody has said anything of: without what it was to say, more may be
-/// allowed than anybody meant.
+/// Refuses a member of an unknown group: without its settings the user might be allowed more than intended.
 fn without_group(source: &dyn Source, effective: &Effective) -> Option<Decision> {
     let group = effective.unknown_groups.first().filter(|_| !source.has_groups_of_its_own())?;
     let (user, source) = (&effective.user, source.name());
@@ -281,7 +278,7 @@ impl Authenticator for Chain {
         for source in &self.sources {
             let source = &**source;
             let (user, proof) = match source.find_at_once(attempt)? {
-                Found::Nobody => continue,
+                Found::Unknown => continue,
                 Found::User(user, proof) => (user, proof),
             };
             let is_right = match &proof {
@@ -315,7 +312,7 @@ impl Authenticator for Chain {
         }
         for source in &self.sources {
             match source.find(attempt) {
-                Ok(Found::Nobody) => {}
+                Ok(Found::Unknown) => {}
                 Ok(Found::User(user, proof)) => return self.decide(&**source, &user, &proof, attempt),
                 Err(why) => {
                     return Decision::Unavailable(format!("{} cannot be asked: {why}", source.name()));
@@ -339,15 +336,15 @@ impl Authenticator for Chain {
             match self.of_source(&**source, attempt) {
                 Ok(None) => {}
                 Ok(decision) => return decision,
-                // Who is in stays in while a database is away.
+                // A user with a session stays while a database is unreachable.
                 Err(_) => return None,
             }
         }
         (!may_be_known_elsewhere).then_some(Decision::Denied)
     }
 
-    /// The source that let somebody in is asked, and no other, which may know somebody else of that name. Where it tells
-    /// nothing without the password, they are whom it told of then, with the groups and limits of now.
+    /// Only the source that accepted the user is asked, because another may have a different user of that name. If it
+    /// cannot answer without the password, its answer at the login is combined with the present groups and limits.
     fn look_again(&self, account: &Account, attempt: &Attempt<'_>) -> Option<Decision> {
         let decision = account.told.as_ref().map_or_else(
             || self.current(attempt),

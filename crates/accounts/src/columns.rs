@@ -1,8 +1,8 @@
 //! What a row of a database or an entry of a directory says of a user.
 //!
-//! Each cell is a setting by its name, in any form that has one meaning: a list may be an array, JSON, or words
-//! with commas between; a truth may be 1. What is NULL or empty is not said. What cannot be understood is an
-//! error, and nobody is let in by it: half an account may be one without its limits.
+//! Each cell is a setting by its name, in any form that has one meaning: a list may be an array, JSON, or words with
+//! commas between; a truth may be 1. NULL and empty values are not set. A malformed value is an error that refuses the
+//! login: without it, the account might lack a limit.
 
 use serde_json::{Map, Value};
 
@@ -88,7 +88,7 @@ fn meant(key: &str, value: Value) -> Result<Value, String> {
     for form in std::iter::once(value).chain(others) {
         match read(Value::Object(Map::from_iter([(key.to_owned(), form.clone())]))) {
             Ok(_) => return Ok(form),
-            // Of a form that this key never has, nobody wants to hear.
+            // A form that this key never has is not worth a mention.
             Err(error) if told.is_none() || !error.starts_with("invalid type") => told = Some(error),
             Err(_) => {}
         }
@@ -110,7 +110,7 @@ mod tests {
                 let profile = serde_json::to_string(&user.profile).unwrap();
                 format!("{} {:?} {profile} {}", user.name, user.groups, hash.as_deref().unwrap_or("-"))
             }
-            Ok(None) => "nobody".to_owned(),
+            Ok(None) => "unknown".to_owned(),
             Err(why) => why,
         }
     }
@@ -120,7 +120,7 @@ mod tests {
         for (row, expected) in [
             (json!({}), "alice [] {} -"),
             (json!({"name": "alice", "password": "$6$x"}), "alice [] {} $6$x"),
-            (json!({"name": "Alice"}), "nobody"),
+            (json!({"name": "Alice"}), "unknown"),
             (json!({"password": "", "directory": null, "expires": ""}), "alice [] {} -"),
             (json!({"groups": "a, b"}), r#"alice ["a", "b"] {} -"#),
             (json!({"groups": "[\"a\"]"}), r#"alice ["a"] {} -"#),

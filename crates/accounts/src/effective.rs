@@ -25,7 +25,7 @@ pub struct Effective {
     pub groups: Vec<String>,
     /// Those of which nothing is said anywhere.
     pub unknown_groups: Vec<String>,
-    /// What was said, by whoever said it first. What nobody said is `None`.
+    /// The settings, each from the first origin that has it; `None` where none has it.
     pub said: Profile,
     /// Keys of `said`, and who said them.
     origins: Vec<(String, Origin)>,
@@ -34,7 +34,7 @@ pub struct Effective {
 /// Who said something.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody: it is the default.
+    /// The default.
     Default,
     /// It is said of the user.
     User,
@@ -42,7 +42,7 @@ pub enum Origin {
     Group(String),
 }
 
-/// The keys, in the order in which they are explained, and what holds where nobody says anything.
+/// The keys in the order of their explanation, and their defaults.
 const DEFAULTS: &[(&str, &str)] = &[
     ("directory", "all that is served"),
     ("access", "rw"),
@@ -73,7 +73,7 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("ratio", "none"),
 ];
 
-/// Puts together what is said of a user and of the groups; `group` finds one by its name.
+/// Combines the settings of a user and its groups; `group` finds a group by its name.
 pub fn resolve(user: &User, group: impl Fn(&str) -> Option<Group>) -> Effective {
     let mut said = Map::new();
     let mut origins = Vec::new();
@@ -111,7 +111,7 @@ fn keys(profile: &Profile) -> Map<String, Value> {
 }
 
 impl Effective {
-    /// Claims that a login may come in so, or says why not: for the log.
+    /// Checks whether the login is permitted in this way; the error is for the log.
     pub fn admit(&self, attempt: &Attempt<'_>) -> Result<(), String> {
         let said = &self.said;
         let now = seconds(attempt.now);
@@ -156,7 +156,7 @@ impl Effective {
         }
     }
 
-    /// Claims that what is admitted now may not be admitted later.
+    /// Returns true if a permitted login may be refused at another time.
     pub fn follows_the_clock(&self) -> bool {
         self.said.hours.is_some() || self.said.expires.is_some()
     }
@@ -182,7 +182,7 @@ impl Effective {
         }
     }
 
-    /// Claims that a certificate with the user's name in it makes the password needless. Where a code is asked for
+    /// Returns true if a certificate with the user's name in it makes the password needless. Where a code is asked for
     /// as well, it comes behind the password.
     pub fn certificate_suffices(&self) -> bool {
         let login = self.said.tls_client_login;
@@ -190,7 +190,7 @@ impl Effective {
             && matches!(login, Some(CertificateLogin::OrPassword | CertificateLogin::Alone))
     }
 
-    /// Claims that no password would let the user in, only a certificate.
+    /// Returns true if no password would let the user in, only a certificate.
     pub(super) fn wants_certificate_alone(&self) -> bool {
         self.said.tls_client_login == Some(CertificateLogin::Alone)
     }

@@ -4,9 +4,9 @@
 //! protocol or a walk over a tree cannot forget to ask. A denied name is "not found", and all else that may not be done
 //! "permission denied".
 //!
-//! Rules are about the paths that clients name. A symbolic link inside the tree would give a file a second
-//! path with other rules, so an account whose permissions differ from place to place makes no links; those
-//! that are there already, somebody with more rights has put there and is taken to have meant it.
+//! Rules apply to the paths that clients name. A symbolic link inside the tree would give a file a second path with
+//! other rules, so an account whose permissions differ from place to place cannot make links; existing ones were made
+//! by a user with more rights, presumably on purpose.
 
 use std::sync::Arc;
 
@@ -26,15 +26,15 @@ pub(super) struct Guarded {
 /// The storage as an account with these rules may use it.
 pub(super) fn guard(storage: Arc<dyn Storage>, rules: &Arc<Rules>) -> Arc<dyn Storage> {
     let (all, permissions) = (Permissions::READ_WRITE, rules.anywhere());
-    // Of who may change everything, or nothing, the protocol's own gate has asked all there is to ask. Else much
-    // depends on the file: without `overwrite`, a restart may go on and may not begin before the end.
+    // For an account that may change everything, or nothing, the protocol's own check is complete. Otherwise it depends
+    // on the file: without `overwrite`, a restart may append but not begin before the end.
     match rules.is_plain() && (permissions.contains(all) || CHANGES.intersection(permissions).is_empty()) {
         true => storage,
         false => Arc::new(Guarded { inner: storage, rules: Arc::clone(rules) }),
     }
 }
 
-/// The storage held to rules, whoever uses it and whatever the protocol has looked at.
+/// Applies rules to a storage, for every protocol and whatever it has checked itself.
 pub(super) fn hold(storage: Arc<dyn Storage>, rules: Rules) -> Arc<dyn Storage> {
     match rules.is_plain() && rules.anywhere().contains(Permissions::READ_WRITE) {
         true => storage,
@@ -74,7 +74,7 @@ impl Guarded {
         if self.rules.shows(path, true) { Ok(()) } else { Err(FileError::PermissionDenied) }
     }
 
-    /// As `demand_sight`, when it is known what is there.
+    /// Like `demand_sight`, when the type of the entry is known.
     fn demand_sight_of(&self, path: &VirtualPath, is_directory: bool) -> Result<(), FileError> {
         match self.rules.shows(path, is_directory) {
             true if is_directory => Ok(()),
@@ -134,7 +134,7 @@ impl Guarded {
                     Err(FileError::NotFound) if may_make => 0,
                     metadata => metadata?.size,
                 };
-                // A range that ends before the file does replaces what is there; a restart only goes on.
+                // A range that ends before the file's end overwrites; a restart only appends.
                 match mode {
                     WriteMode::At(start) if !may_replace && start < size => Err(FileError::PermissionDenied),
                     mode => Ok(mode),
@@ -260,7 +260,7 @@ impl Storage for Guarded {
 
     fn may_replace(&self, path: &VirtualPath, all_beneath: bool) -> Result<(), FileError> {
         let permissions = self.demand(path, Permission::Write)?;
-        // Who may only add files replaces none.
+        // An account that may only add files replaces none.
         let is_file =
             || matches!(self.inner.metadata(path, Wait::Allowed), Ok(metadata) if !metadata.is_directory());
         if !permissions.allows(Permission::Overwrite) && (all_beneath || is_file()) {

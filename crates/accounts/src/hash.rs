@@ -1,9 +1,9 @@
 //! Password hashes of every kind that is accepted: argon2id, which `millrace hash-password` makes, and those
 //! that accounts bring along from elsewhere.
 //!
-//! A hash is looked at once, when it is read, so that one which nobody could compute (damaged, or with costs that
-//! would exhaust the machine) is told of then and not at a login. Hashes that a computer guesses by the
-//! billion a second (MD5, SHA-1, DES) are refused by name.
+//! A hash is looked at once, when it is read, so that one that cannot be computed (damaged, or with costs that would
+//! exhaust the machine) is reported then and not at a login. Hashes that a computer guesses by the billion a second
+//! (MD5, SHA-1, DES) are refused by name.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ pub(super) enum Hash {
     Foreign(Kind, Box<str>),
 }
 
-/// What is not argon2id.
+/// A hash other than argon2id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// `$2a$`, `$2b$`, `$2y$`
@@ -67,7 +67,7 @@ impl Hash {
         }
     }
 
-    /// Claims that `password` is the one that was hashed. Takes milliseconds.
+    /// Returns true if `password` is the one that was hashed. Takes milliseconds.
     pub(super) fn verify(&self, password: &[u8], memory: &mut Memory) -> bool {
         match self {
             Self::Argon2id(hash) => hash.verify(password, memory),
@@ -103,7 +103,7 @@ impl Hash {
         kind(self) == kind(other) && self.cost() == other.cost()
     }
 
-    /// A hash that nobody knows the password of, as costly to check as this one.
+    /// A hash whose password is unknown, as costly to check as this one.
     pub(super) fn decoy(&self) -> Self {
         match self {
             Self::Argon2id(hash) => Self::Argon2id(Box::new(hash.decoy())),
@@ -122,9 +122,9 @@ impl Hash {
 
     /// Takes the time of a check that fails.
     pub(super) fn pretend(&self, password: &[u8], memory: &mut Memory) {
-        // A decoy may be somebody's hash: what is checked is not what was typed.
-        let nobodys = [password, &random::<16>()].concat();
-        std::hint::black_box(self.verify(&nobodys, memory));
+        // A decoy may be a real user's hash: so the checked password is not the one that was typed.
+        let other = [password, &random::<16>()].concat();
+        std::hint::black_box(self.verify(&other, memory));
     }
 }
 

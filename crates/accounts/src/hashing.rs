@@ -1,9 +1,9 @@
 //! Checking password hashes without being worn out by it.
 //!
-//! A hash is meant to be costly: 19 MiB and some 20 ms. So no more are computed at once than there are
-//! cores, and a login that succeeded is remembered for a while by its [`Mac`]: a thousand logins a second of
-//! one user cost one hash. Failures are never remembered; each guess pays. Who waits for a turn gets the memory with it;
-//! when nobody waits it is given back.
+//! A hash is meant to be costly: 19 MiB and some 20 ms. So no more are computed at once than there are cores, and a
+//! successful login is remembered for a while by its [`Mac`]: a thousand logins a second of one user cost one hash.
+//! Failures are never remembered; each guess pays. A waiting login gets the memory of the one before; when none waits
+//! the memory is freed.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -43,12 +43,12 @@ impl Hashing {
         }
     }
 
-    /// Claims that this login succeeded lately.
+    /// Returns true if this login succeeded recently.
     pub(super) fn remembers(&self, login: Mac) -> bool {
         self.recent().contains(login, Instant::now())
     }
 
-    /// Claims that `password` matches `hash`; remembers `login` if so.
+    /// Returns true if `password` matches `hash`; remembers `login` if so.
     pub(super) fn check(&self, login: Mac, hash: &Hash, password: &[u8]) -> bool {
         let mut turn = self.wait_for_turn();
         // Of many logins that came at once, the first has done the work for the others.
@@ -95,7 +95,7 @@ impl Hashing {
     }
 }
 
-/// Who may compute hashes.
+/// Limits how many hashes are computed at once.
 #[derive(Debug)]
 struct Turns {
     /// Hashes that may be begun now.

@@ -1,4 +1,4 @@
-//! The folders of users: opened when somebody logs in, shared by all of that folder's sessions.
+//! The folders of users: opened at a login, shared by all of that folder's sessions.
 //!
 //! A folder is found beneath the root's descriptor and served by its own ([`RootDirectory`]): between a look at its
 //! name and the first file of its tree there is no moment in which a link put in its place would lead anywhere.
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use millrace_storage::{FoundDirectory, LocalOptions, LocalStorage, RootDirectory, Uploads};
 use millrace_vfs::Wait;
 
-/// Folders that are kept open at most while nobody uses them: each is a descriptor.
+/// The most unused folders that are kept open: each is a descriptor.
 const KEPT: usize = 1024;
 
 /// Opens folders within one folder, and nothing outside it.
@@ -42,7 +42,7 @@ impl Homes {
         self.root.path()
     }
 
-    /// A folder's name for whoever keeps something about it: its path, however the folder was written.
+    /// The key under which others store data about a folder: its path in a canonical form.
     pub(super) fn key(&self, folder: &str) -> String {
         let plain: PathBuf =
             Path::new(folder).components().filter(|part| *part != Component::CurDir).collect();
@@ -111,7 +111,7 @@ impl Homes {
         })
     }
 
-    /// Claims that a folder could be opened, or made where that is asked for; does neither.
+    /// Checks that a folder could be opened, or made where that is wanted; does neither.
     pub fn check(&self, folder: &str, make: bool) -> Result<(), String> {
         let folder = Path::new(folder);
         match self.find(folder, false) {
@@ -125,7 +125,7 @@ impl Homes {
         found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
     }
 
-    /// Claims that what a folder is to be made in is there.
+    /// Checks that the parent of a folder to be made exists.
     fn check_parent(&self, folder: &Path) -> Result<(), String> {
         let parent = folder.parent().unwrap_or(Path::new(""));
         match self.is_missing(parent) {

@@ -1,7 +1,7 @@
 //! Names under which a server shows other trees: those of `Host` by HTTP, of `HOST` (RFC 7151) or SNI by FTP.
 //!
-//! One table for both. Who comes by the name of a host sees its folder in place of all that is served, and users'
-//! folders lie in it; who comes by any other name sees everything, as if there were no hosts.
+//! FTP and HTTP share one table. A client that names a host sees that host's folder as the root, with users' folders in
+//! it; with any other name it sees everything, as if there were no hosts.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use super::homes::Homes;
 pub struct VirtualHost {
     /// The names.
     pub names: Vec<HostName>,
-    /// The folders that are served to those who come by one.
+    /// The folders served under one host name.
     pub homes: Arc<Homes>,
 }
 
 /// The name of a host, or all names beneath one: `*.example.org`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostName {
-    /// In small letters; of names beneath another with the dot that stands before it.
+    /// In lower case; a wildcard's suffix begins with its dot.
     name: String,
     is_beneath: bool,
 }
@@ -46,7 +46,7 @@ impl HostName {
         }
     }
 
-    /// Claims that a [plain](plain) name is this one.
+    /// Returns true if a [plain](plain) name is this one.
     pub fn covers(&self, plain: &str) -> bool {
         match self.is_beneath {
             true => plain.len() > self.name.len() && !plain.starts_with('.') && plain.ends_with(&self.name),
@@ -61,7 +61,7 @@ impl fmt::Display for HostName {
     }
 }
 
-/// A name as a client wrote it, without its port and the dot at its end, in small letters.
+/// A name as a client wrote it, without its port and the dot at its end, in lower case.
 pub fn plain(host: &[u8]) -> String {
     let end = match host {
         // An address of IPv6.

@@ -1,4 +1,4 @@
-//! Who may log in: the door for accounts, and the accounts that need no door.
+//! Authentication and accounts: the trait of an authenticator, and a built-in list of accounts.
 
 #[cfg(any(test, not(feature = "ldap"), not(feature = "mysql"), not(feature = "postgres")))]
 mod absent;
@@ -77,9 +77,8 @@ pub trait Authenticator: Send + Sync + Debug {
     /// Answers on a thread of the blocking pool, however long it takes.
     fn authenticate(&self, attempt: &Attempt<'_>) -> Decision;
 
-    /// The account of somebody who has been let in, as it is now; the password is not looked at. For sessions
-    /// that run while accounts change, and for logins that something else than a password has proved (a client
-    /// certificate). Asked on a thread of the blocking pool.
+    /// The present account of an authenticated user, without a password check. For sessions that run while accounts
+    /// change, and for logins proved by a client certificate. Called on a thread of the blocking pool.
     ///
     /// `None` where these accounts cannot tell: a session then keeps what it was given, and a proof other than
     /// a password is not enough.
@@ -88,13 +87,13 @@ pub trait Authenticator: Send + Sync + Debug {
         None
     }
 
-    /// As [`Authenticator::current`], of somebody who has been let in with this account; it stays where that is `None`.
+    /// Like [`Authenticator::current`], for a user that logged in with this account; with `None` the account stays.
     fn look_again(&self, account: &Account, attempt: &Attempt<'_>) -> Option<Decision> {
         self.current(attempt).or_else(|| account.by_clock(attempt))
     }
 
-    /// Whose accounts were changed since this was asked last; their sessions are looked at again. Asked about
-    /// every second on a thread of its own; `present` has the names of those who are logged in.
+    /// The users whose accounts have changed since the last call; their sessions are checked again. Called about every
+    /// second on a thread of its own; `present` returns the names of the users with sessions.
     fn changed(&self, present: &dyn Fn() -> Vec<Vec<u8>>) -> Changed {
         let _ = present;
         Changed::Nothing
@@ -104,11 +103,11 @@ pub trait Authenticator: Send + Sync + Debug {
 /// Whose accounts were changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Changed {
-    /// Nobody's.
+    /// None.
     Nothing,
     /// Those of these names.
     Users(Vec<Vec<u8>>),
-    /// It may be everybody's.
+    /// All accounts may have changed.
     Everything,
 }
 
@@ -125,7 +124,7 @@ impl Changed {
         }
     }
 
-    /// Claims that a user's account may have been changed.
+    /// Returns true if a user's account may have been changed.
     pub fn concerns(&self, user: &[u8]) -> bool {
         match self {
             Self::Nothing => false,
@@ -135,7 +134,7 @@ impl Changed {
     }
 }
 
-/// A login as it is tried: who says what, from where, how.
+/// A login attempt: the name, the credentials, and the connection.
 #[derive(Clone, Copy)]
 pub struct Attempt<'a> {
     /// The name, as the client sent it.
@@ -150,8 +149,7 @@ pub struct Attempt<'a> {
     pub encrypted: bool,
     /// Whether the client has shown a certificate with this name in it, which was found to be good.
     pub certified: bool,
-    /// The name of the host that the client asked for, without its port and in small letters; empty where it named
-    /// none.
+    /// The name of the host that the client asked for, without its port and in lower case; empty where it named none.
     pub host: &'a str,
     /// The time, which accounts with hours or an end are held to.
     pub now: SystemTime,
@@ -194,8 +192,8 @@ pub enum Decision {
     /// The right password, but not so: from there, at this hour, in clear. The client is told no more than
     /// with [`Decision::Denied`]; the log is told this.
     Refused(String),
-    /// The accounts cannot be reached, or the account is not usable now: 421. The client is told no more than
-    /// that it is so; the log is told this.
+    /// The accounts cannot be reached, or the account is not usable now: 421. The client is not told the reason; the
+    /// log is.
     Unavailable(String),
 }
 
@@ -204,7 +202,7 @@ pub enum Decision {
 pub struct Account {
     /// The files.
     pub storage: Arc<dyn Storage>,
-    /// The same without what bounds the user, for hooks: who may only upload has files that can be looked at.
+    /// The same without the user's permissions, for hooks: they can read the files of a user that may only upload.
     /// `None` where that is `storage`.
     pub unruled: Option<Arc<dyn Storage>>,
     /// What may be done with them, in one place or another.
@@ -232,7 +230,7 @@ pub struct Told {
     pub source: Box<str>,
     /// Which of those of this name.
     pub mark: u64,
-    /// Whom it let in, where it tells nothing without the password.
+    /// The accepted user, where the source cannot find it without the password.
     pub user: Option<Box<User>>,
     /// What they were let in by, where that may change as time passes and the source may not be able to tell.
     pub effective: Option<Box<Effective>>,

@@ -14,7 +14,7 @@ pub struct Listed {
 }
 
 impl Listed {
-    /// Nobody.
+    /// An empty list.
     pub fn new() -> Self {
         Self::default()
     }
@@ -27,7 +27,7 @@ impl Listed {
 
     fn look_up(&self, name: &[u8]) -> Found {
         match self.users.get(name) {
-            None => Found::Nobody,
+            None => Found::Unknown,
             Some((user, password)) => Found::User(Box::new(user.clone()), Proof::Password(password.clone())),
         }
     }

@@ -1,4 +1,4 @@
-//! Virtual folders: other places, shown in the trees that users see, each to whom it is for.
+//! Virtual folders: other storages in the trees of the users that they are meant for.
 //!
 //! ```text
 //! the user's folder     <- mounted folders      each held to its own access, and maybe encrypted
@@ -6,8 +6,8 @@
 //!                       <- archives             pack what the rules show
 //! ```
 //!
-//! A folder that cannot be opened does not keep anybody from logging in: it is not listed, and whatever is asked
-//! of it is an error. It is tried again at the next login; a PostgreSQL database, with each call.
+//! A folder that cannot be opened does not prevent logins: it is not listed, and access to it is an error. It is tried
+//! again at the next login; a PostgreSQL database, with each call.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,17 +34,17 @@ use millrace_limits::{HeldQuota, Quotas};
 pub struct Mount {
     /// Where users see it: `"/archive"`, `"/in/{user}"`.
     pub path: String,
-    /// What is there.
+    /// The files.
     pub files: MountedFiles,
     /// The key that its files' content is encrypted under, if it is.
     pub key: Option<Key>,
-    /// The most that anybody may do there.
+    /// The permissions there, at most.
     pub access: Permissions,
     /// The most that it may hold.
     pub quota: Option<HeldQuota>,
-    /// Users whom it is for. Where neither users nor groups are named it is for all, anonymous too.
+    /// The users that see it. Where neither users nor groups are named all see it, anonymous users too.
     pub users: Vec<String>,
-    /// Groups whom it is for.
+    /// The groups that see it.
     pub groups: Vec<String>,
 }
 
@@ -110,7 +110,7 @@ impl MountedDirectory {
         Ok(Self { homes: Homes::new(root, options), beneath })
     }
 
-    /// Claims that everybody it is for has another folder.
+    /// Returns true if each user has a folder of its own there.
     pub fn is_template(&self) -> bool {
         !self.beneath.is_empty()
     }
@@ -128,7 +128,7 @@ impl MountedDatabase {
         absent("PostgreSQL", "postgres")
     }
 
-    /// A PostgreSQL database; an error is a full sentence without its point. Nobody is connected to yet.
+    /// A PostgreSQL database; an error is a full sentence without its final period. It does not connect yet.
     #[cfg(feature = "postgres")]
     pub fn postgres(settings: &Sql) -> Result<Self, String> {
         let server = postgres::Server::new(settings)?;
@@ -152,7 +152,7 @@ impl MountedDatabase {
         }
     }
 
-    /// Claims that opening it waits for nothing.
+    /// Returns true if opening it waits for nothing.
     fn is_ready(&self) -> bool {
         match &self.0 {
             Rows::Postgres { .. } => true,
@@ -209,7 +209,7 @@ impl Mount {
         }
     }
 
-    /// Claims that opening it for a user waits for nothing.
+    /// Returns true if opening it for a user waits for nothing.
     fn is_ready(&self, user: &Effective) -> bool {
         match &self.files {
             MountedFiles::Directory(directory) => {
@@ -271,13 +271,13 @@ impl Mounts {
         Self { mounts, archives, quotas: None, withheld: Withheld::default() }
     }
 
-    /// Without these files in archives by HTTP, where nobody can read them otherwise either.
+    /// Leaves these files out of archives by HTTP, because clients cannot read them otherwise either.
     pub fn withholding(mut self, withheld: Withheld) -> Self {
         self.withheld = withheld;
         self
     }
 
-    /// With what is counted for quotas.
+    /// Sets the counts of quotas.
     pub fn quotas(mut self, quotas: Arc<Quotas>) -> Self {
         self.quotas = Some(quotas);
         self
@@ -293,8 +293,8 @@ impl Mounts {
         self.archives
     }
 
-    /// Opens what needs no user to be named, and answers what is away and may come back. An error is a full
-    /// sentence without its point.
+    /// Opens the folders that do not depend on the user, and returns messages about those that are temporarily
+    /// unreachable. An error is a full sentence without its final period.
     pub fn open(&self) -> Result<Vec<String>, String> {
         let mut away = Vec::new();
         for mount in &self.mounts {
@@ -318,7 +318,7 @@ impl Mounts {
         self.mounts.iter().flat_map(of).collect()
     }
 
-    /// Claims that [`Mounts::mount`] would wait for nothing.
+    /// Returns true if [`Mounts::mount`] would wait for nothing.
     pub(super) fn are_ready(&self, user: &Effective) -> bool {
         self.mounts.iter().filter(|mount| mount.is_for(user)).all(|mount| mount.is_ready(user))
     }

@@ -1,8 +1,8 @@
 //! Passwords as they are kept: never as text.
 //!
-//! A password that was given in clear (a flag, an embedding program) becomes a MAC under a key that is drawn
-//! when the process starts; one from a file is an argon2id hash in PHC form. Either way, what is compared is
-//! compared in constant time, and nothing that is printed shows it.
+//! A password that was given in clear (a flag, an embedding program) becomes a MAC under a key that is drawn when the
+//! process starts; one from a file is an argon2id hash in PHC form. Either way, what is compared is compared in
+//! constant time, and no output shows it.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -39,7 +39,7 @@ impl Password {
         Hash::parse(phc).map(|hash| Self(Kept::Hashed(Box::new(hash))))
     }
 
-    /// Claims that this is the password. A hash takes its time.
+    /// Returns true if this is the password. A hash takes its time.
     pub fn matches(&self, password: &[u8]) -> bool {
         match &self.0 {
             Kept::Plain(right) => Mac::of(b"", password) == *right,
@@ -69,15 +69,15 @@ impl From<&String> for Password {
 
 /// Makes the argon2id hash of a password, in PHC form, with a salt of its own.
 ///
-/// The cost is the least that OWASP's password storage cheat sheet names: 19 MiB, two passes, one lane.
+/// The cost is the minimum of OWASP's password storage cheat sheet: 19 MiB, two passes, parallelism 1.
 pub fn hash_password(password: &[u8]) -> String {
     Argon2id::compute(password, Params::DEFAULT).text()
 }
 
 /// A keyed hash of a user's name and password, fit to be compared and to be a key of a map.
 ///
-/// The key is random and never leaves the process, so the MAC tells nothing about the password to whoever
-/// sees only the MAC. Equality takes the same time wherever the two differ.
+/// The key is random and never leaves the process, so the MAC alone reveals nothing about the password. Equality takes
+/// the same time wherever the two differ.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Mac(blake3::Hash);
 

@@ -41,7 +41,7 @@ impl Server {
         if let Some(password) = &settings.password {
             config.password(password);
         }
-        // As a client of libpq would have it by default, TLS that is not verified protects from nobody.
+        // Like libpq's default: TLS without verification would not protect the connection.
         let wants_tls = settings.roots.is_some() || config.get_ssl_mode() == SslMode::Require;
         config.ssl_mode(if wants_tls { SslMode::Require } else { SslMode::Disable });
         let tls = wants_tls.then(|| client_config(settings.roots.as_deref())).transpose();
@@ -69,7 +69,7 @@ impl Server {
 }
 
 impl PostgresServer for Server {
-    /// Who asks is part of it: what they may see differs.
+    /// The connecting user is part of it, because users may see different tables.
     fn place(&self) -> String {
         let Self { config, .. } = self;
         let (hosts, ports, addresses) = (config.get_hosts(), config.get_ports(), config.get_hostaddrs());

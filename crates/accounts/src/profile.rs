@@ -1,8 +1,8 @@
-//! What is said of users and groups: one form for the configuration file, databases, programs and calls.
+//! The settings of users and groups: one form for the configuration file, databases, programs and web services.
 //!
-//! A [`Profile`] says only what somebody wrote; what is not said is `None`, so that a group, and then the
-//! default, may say it. `effective.rs` puts them together. Every key is optional, and an unknown one is an
-//! error everywhere: a limit with a typing mistake in its name is no limit.
+//! A [`Profile`] has only the configured values; the others are `None`, so that a group, and then the default, applies.
+//! `effective.rs` combines them. Every key is optional, and an unknown one is an error everywhere: a limit with a
+//! typing mistake in its name is no limit.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,7 +20,7 @@ use super::totp::Secret;
 use crate::security::{CertificateLogin, Resumption};
 use millrace_limits::{Limit, Network, Per, Quantity, Ratio, Scheduled, says_when};
 
-/// What is said of a user, or of all members of a group.
+/// The settings of a user, or of all members of a group.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Profile {
@@ -107,18 +107,18 @@ pub struct Profile {
     pub ratio: Option<Scheduled<Ratio>>,
 }
 
-/// Somebody who may log in, as found where accounts are kept.
+/// A user, as a source of accounts has it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct User {
     /// As the client gives it.
     pub name: String,
     /// In the order in which they are asked for what the user does not say.
     pub groups: Vec<String>,
-    /// What is said of the user alone.
+    /// The user's own settings.
     pub profile: Profile,
 }
 
-/// What is said of a group's members.
+/// The settings of a group's members.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Group {
     /// Its name.
@@ -234,7 +234,7 @@ fn check_pattern(text: &str) -> Result<(), ValueError> {
 }
 
 impl Hours {
-    /// Claims that a moment, in seconds since 1970, lies within.
+    /// Returns true if a moment, in seconds since 1970, lies within.
     pub fn contain(&self, seconds: i64) -> bool {
         self.limit.at(seconds) == 1
     }

@@ -1,4 +1,4 @@
-//! Logins that were let in lately, for sources that ask elsewhere about a password: for a while they need not again.
+//! A cache of recent successful logins, for sources that ask elsewhere about a password.
 //!
 //! Of a password only a keyed hash is kept, and no longer than the time that was set. A login that came otherwise (from
 //! another address, unencrypted...) is another login.
@@ -58,13 +58,13 @@ impl<T: Clone> Recent<T> {
 }
 
 impl Recent<User> {
-    /// Who logs in, where this very login was let in lately.
+    /// The user, if the same login has succeeded recently.
     pub(super) fn found(&self, attempt: &Attempt<'_>) -> Option<Found> {
         let user = self.find(login(attempt), Instant::now())?;
         Some(Found::User(Box::new(user), Proof::Right))
     }
 
-    /// Lets somebody in, this time and for a while.
+    /// Accepts a user, and remembers the login for a while.
     pub(super) fn let_in(&self, attempt: &Attempt<'_>, user: User) -> Found {
         self.put(login(attempt), user.clone(), Instant::now());
         Found::User(Box::new(user), Proof::Right)

@@ -1,9 +1,9 @@
 //! Servers elsewhere that know accounts: connections to one, and what becomes of logins while it is away.
 //!
-//! Everything about it has a time limit, the wait for a connection included; a connection that is too slow is not
-//! used again. While the server is away nobody waits for it: logins are refused at once, and a task of its own
-//! tries every second whether it is back. Whoever asks waits on a thread that may; the sockets are those of a
-//! small runtime, because only there a question can be given up at any moment.
+//! Everything about it has a time limit, the wait for a connection included; a connection that is too slow is not used
+//! again. While the server is unreachable, logins are refused at once, and a task tries every second whether it is
+//! back. Callers block on pool threads; the sockets belong to a small async runtime, because only there a query can be
+//! cancelled at any moment.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -30,13 +30,13 @@ pub(super) trait Link: Debug + Send + Sync + 'static {
     /// Whether it has groups for other purposes too: see [`Source::has_groups_of_its_own`].
     const GROUPS_OF_ITS_OWN: bool = false;
 
-    /// What is kept from one question to the next.
+    /// A connection, kept between queries.
     type Connection: Send + 'static;
 
     /// Connects, and makes sure that questions can be asked.
     fn connect(&self) -> impl Future<Output = Result<Self::Connection, String>> + Send;
 
-    /// Who has this name, and whether the password is right; `None` where only the user is wanted.
+    /// Finds a user, and whether the password is right; with `None` only the user is wanted.
     fn find(
         &self,
         connection: &mut Self::Connection,
@@ -61,7 +61,7 @@ struct Shared<L: Link> {
     link: L,
     time: Duration,
     turns: Semaphore,
-    /// Connections that nobody uses now. Guarded for a push or a pop.
+    /// Idle connections. Locked for a push or a pop.
     idle: Mutex<Vec<L::Connection>>,
     /// Why there is no connection; `None` as far as it is known that there can be one. Guarded for a clone.
     away: Mutex<Option<String>>,
@@ -71,7 +71,7 @@ struct Shared<L: Link> {
 }
 
 impl<L: Link> Remote<L> {
-    /// Connects to nobody yet.
+    /// Makes a source without connecting.
     pub(super) fn new(name: String, link: L, holds_hashes: bool, time: Duration) -> Result<Self, String> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
@@ -189,7 +189,7 @@ impl<L: Link> Shared<L> {
             // Who cannot be asked about stays what he was.
             let user = match self.find(&name, None).await {
                 Ok(Found::User(user, _)) => Some(*user),
-                Ok(Found::Nobody) => None,
+                Ok(Found::Unknown) => None,
                 Err(_) => break,
             };
             self.watch().saw(&name, user.as_ref());
@@ -216,11 +216,11 @@ impl<L: Link> Source for Remote<L> {
         self.mark
     }
 
-    /// Names that are not UTF-8 nobody has there. Nor is such a password anybody's.
+    /// A name or password that is not UTF-8 belongs to no user.
     fn find(&self, attempt: &Attempt<'_>) -> Result<Found, String> {
         let (Ok(name), Ok(password)) = (str::from_utf8(attempt.user), str::from_utf8(attempt.password))
         else {
-            return Ok(Found::Nobody);
+            return Ok(Found::Unknown);
         };
         let (shared, name, password) = (Arc::clone(&self.shared), name.to_owned(), password.to_owned());
         // On the runtime's own thread: its stack is as large as TLS wants it, and what panics is lost alone.
@@ -248,7 +248,7 @@ impl<L: Link> Source for Remote<L> {
         })
     }
 
-    /// What a look at those who are there has found, which goes on meanwhile.
+    /// The result of the last check of the users with sessions; the next check runs in the background.
     fn changed(&self, present: &dyn Fn() -> Vec<Vec<u8>>) -> Changed {
         if !self.shared.is_looking.load(Relaxed)
             && let Some(names) = self.shared.watch().begin(Instant::now(), present)
@@ -261,7 +261,7 @@ impl<L: Link> Source for Remote<L> {
 }
 
 impl<L: Link> Drop for Remote<L> {
-    /// Waits for nobody: a name may be looked up for as long as the resolver likes.
+    /// Does not wait: a name lookup may take as long as the resolver likes.
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();

@@ -10,7 +10,7 @@ pub enum Resumption {
     Require,
     /// The log says which did not, and which showed another control connection's ticket.
     Prefer,
-    /// Nobody looks.
+    /// No check.
     Off,
 }
 

@@ -1,4 +1,4 @@
-//! Where accounts are kept, as the chain asks: a source knows names, and what is to be made of a password.
+//! The trait of a source of accounts: it finds users by name, and says how their password is checked.
 
 use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -7,7 +7,7 @@ use super::password::Password;
 use super::profile::User;
 use super::{Attempt, Changed};
 
-/// What has to be at hand for a source to tell anything of a user.
+/// What a source needs to find a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
     /// The name.
@@ -19,7 +19,7 @@ pub enum Needs {
 }
 
 impl Needs {
-    /// Claims that all of it is at hand, where there is no password.
+    /// Returns true if that is available without a password.
     pub(super) fn are_met_without_password(self, attempt: &Attempt<'_>) -> bool {
         match self {
             Self::Name => true,
@@ -39,8 +39,8 @@ pub trait Source: Send + Sync + Debug {
         0
     }
 
-    /// Who has this name. Asked on a thread that may wait; what takes longer than a client would, a source gives
-    /// up itself. The error is for the log.
+    /// Finds the user of this name. Called on a thread that may block; the source limits the time itself. The error is
+    /// for the log.
     fn find(&self, attempt: &Attempt<'_>) -> Result<Found, String>;
 
     /// As [`Source::find`], on a reactor thread; `None` where that would wait.
@@ -49,7 +49,7 @@ pub trait Source: Send + Sync + Debug {
         None
     }
 
-    /// What [`Source::find`] can tell only with: of somebody logged in long ago there is no password any more.
+    /// What [`Source::find`] needs: the password of a user that logged in earlier is not available.
     fn needs(&self) -> Needs {
         Needs::Name
     }
@@ -66,36 +66,36 @@ pub trait Source: Send + Sync + Debug {
         false
     }
 
-    /// Asked once when the server starts, so that whoever starts it hears of what does not work; logins are refused
-    /// until it does. The error is of the same form as that of [`Source::find`].
+    /// Called once when the server starts, to report problems at once; logins are refused until the source works. The
+    /// error is of the same form as that of [`Source::find`].
     fn begin(&self) -> Result<(), String> {
         Ok(())
     }
 
-    /// Claims that it has groups for other purposes too: those that nothing is said of here mean nothing. Where this is
+    /// Returns true if it has groups for other purposes too: those that nothing is said of here mean nothing. Where this is
     /// not so, a group that is not there is a mistake, and its members are not let in.
     fn has_groups_of_its_own(&self) -> bool {
         false
     }
 
-    /// What was changed since this was asked last. Asked every second, on a thread of its own, which it must not
-    /// hold up; `present` has the names of those who are logged in.
+    /// The changes since the last call. Called every second on a thread of its own, which it must not block; `present`
+    /// returns the names of the users with sessions.
     fn changed(&self, present: &dyn Fn() -> Vec<Vec<u8>>) -> Changed {
         let _ = present;
         Changed::Nothing
     }
 }
 
-/// What a source knows of a name.
+/// The result of a search for a name.
 #[derive(Debug)]
 pub enum Found {
     /// Nothing: the next source is asked.
-    Nobody,
-    /// A user, and what is to be made of the password.
+    Unknown,
+    /// A user, and how the password is checked.
     User(Box<User>, Proof),
 }
 
-/// What is to be made of a password.
+/// How a password is checked.
 #[derive(Debug)]
 pub enum Proof {
     /// It is to be compared.

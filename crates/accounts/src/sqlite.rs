@@ -22,7 +22,7 @@ use super::{Attempt, Changed};
 /// How long a reader or writer waits for another that holds the file.
 const BUSY: Duration = Duration::from_secs(5);
 
-/// More names at a time, and everybody's sessions are looked at again instead.
+/// Above this number of changed names, all sessions are checked.
 const CHANGES: usize = 10_000;
 
 const VERSION: i64 = 1;
@@ -51,7 +51,7 @@ pub struct Database {
     seen: Mutex<Option<i64>>,
 }
 
-/// Connections that nobody uses now.
+/// Idle connections.
 #[derive(Debug, Default)]
 struct Idle {
     /// The file that they are to: a database that was restored is another one, under the same name.
@@ -76,7 +76,7 @@ pub enum DatabaseError {
     Sqlite {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error.
         source: rusqlite::Error,
     },
     /// The file cannot be made.
@@ -142,7 +142,7 @@ impl Database {
         }
     }
 
-    /// What was changed before now is known to whoever opens it now.
+    /// A connection opened now sees all changes before now.
     fn begin(self, connection: Connection) -> Result<Self, DatabaseError> {
         let file = self.file_now();
         self.idle().file = file;
@@ -179,7 +179,7 @@ impl Database {
         fs::metadata(&self.path).ok().map(|file| (file.dev(), file.ino()))
     }
 
-    /// Claims that the name is another file's now; what was open of the one before is closed.
+    /// Returns true if the name is another file's now; what was open of the one before is closed.
     fn follow(&self) -> bool {
         let file = self.file_now();
         let mut idle = self.idle();
@@ -228,7 +228,7 @@ impl Database {
         })
     }
 
-    /// Adds a user, of a name that nobody has yet.
+    /// Adds a user, whose name must be new.
     pub fn add(&self, stored: &Stored) -> Result<(), DatabaseError> {
         let added = self.with(|connection| {
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -241,7 +241,7 @@ impl Database {
         if added { Ok(()) } else { Err(DatabaseError::Taken(stored.user.name.clone())) }
     }
 
-    /// Changes a user; nobody else does meanwhile. What `change` refuses stays as it was.
+    /// Changes a user, exclusively. If `change` fails, the user stays as it was.
     pub fn change<E>(
         &self,
         name: &str,
@@ -293,7 +293,7 @@ impl Database {
     }
 }
 
-/// Hashes are nobody else's to see; the files that SQLite puts beside this one get the same mode.
+/// Restricts the file to its owner, because it has hashes; SQLite's auxiliary files get the same mode.
 fn make_private(path: &Path) -> io::Result<()> {
     let made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     match made {
@@ -348,9 +348,9 @@ impl Source for Database {
     }
 
     fn find(&self, attempt: &Attempt<'_>) -> Result<Found, String> {
-        let Ok(name) = str::from_utf8(attempt.user) else { return Ok(Found::Nobody) };
+        let Ok(name) = str::from_utf8(attempt.user) else { return Ok(Found::Unknown) };
         let Some(Stored { user, hash }) = self.get(name).map_err(|error| error.to_string())? else {
-            return Ok(Found::Nobody);
+            return Ok(Found::Unknown);
         };
         let proof = match hash.as_deref().map(Password::hashed) {
             None => Proof::Wrong,
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_can_read_the_hashes() {
+    fn other_users_cannot_read_the_hashes() {
         use std::os::unix::fs::PermissionsExt;
         let folder = Folder::new("mode");
         let database = Database::open_or_make(&folder.file()).unwrap();

@@ -117,7 +117,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Codes that have let somebody in, and from where.
+/// Codes that were used for a login, and from where.
 #[derive(Debug, Default)]
 pub(super) struct Used {
     /// Guarded for a look-up.
@@ -128,7 +128,7 @@ impl Used {
     /// Uses a user's code of a period; `false` where it has let in another address.
     pub(super) fn accept(&self, user: &[u8], period: i64, from: IpAddr) -> bool {
         let mut codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
-        // A code of this period is good until two later ones have begun: who is older is of no use any more.
+        // A code of this period is valid until two later periods have begun: older entries are removed.
         codes.retain(|(_, then), _| *then >= period - 3);
         *codes.entry((user.to_vec(), period)).or_insert(from) == from
     }

@@ -9,7 +9,7 @@ const RUNNING: usize = 16;
 /// Logins that wait for their turn; of the threads that logins have, some are left for other sources.
 const WAITING: usize = 32;
 
-/// Who may ask now, and who has to wait.
+/// Limits how many queries run at once.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     /// Guarded for a count.

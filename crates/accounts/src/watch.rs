@@ -1,8 +1,8 @@
-//! Which of the users who are there are no longer what they were: for sources that do not tell of changes.
+//! Detects changed users among those with sessions, for sources that do not announce changes.
 //!
-//! The users of a source who are logged in are asked about again and again, one after another; who differs from
-//! what was found at the login has changed. It works with any table or directory, needs nothing set up in it, and
-//! costs one question a second for each user who is there; where these take their time, there are pauses.
+//! Each user of a source with a session is queried periodically, one after another; a difference from the result at the
+//! login is a change. This works with any table or directory without setup in it, and costs one query a second for each
+//! such user; slow queries are followed by pauses.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -16,10 +16,10 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// Of all time, looking takes at most one part in so many.
 const SHARE: u32 = 4;
 
-/// How long somebody is remembered who has been let in but is not there yet, or no longer.
+/// How long a user is remembered that has been accepted but has no session yet, or none any more.
 const GONE: Duration = Duration::from_secs(300);
 
-/// Users who are remembered.
+/// The most users that are remembered.
 const MOST: usize = 100_000;
 
 /// Users as they were.
@@ -41,7 +41,7 @@ struct Watched {
 }
 
 impl Watch {
-    /// Somebody was found. What was known of them before stays: an older session may have to hear of the change.
+    /// Notes a user that was found. The earlier state stays, because an older session may have to learn of the change.
     pub(super) fn met(&mut self, user: &User, now: Instant) {
         if let Some(watched) = self.users.get_mut(&user.name) {
             watched.present = now;
@@ -50,7 +50,7 @@ impl Watch {
         }
     }
 
-    /// Whom to ask about, if it is time for that and there is anybody.
+    /// The users to query, if it is time and there are any.
     pub(super) fn begin(&mut self, now: Instant, present: &dyn Fn() -> Vec<Vec<u8>>) -> Option<Vec<String>> {
         if self.users.is_empty() || self.next.is_some_and(|next| now < next) {
             return None;
@@ -123,16 +123,16 @@ mod tests {
     #[test]
     fn only_who_is_there_is_asked_about_and_not_all_the_time() {
         let (mut watch, now) = (Watch::default(), Instant::now());
-        let nobody = Vec::new;
-        assert_eq!(watch.begin(now, &|| panic!("nobody was met")), None);
+        let none = Vec::new;
+        assert_eq!(watch.begin(now, &|| panic!("no user was noted")), None);
         watch.met(&user("a"), now);
-        assert_eq!(watch.begin(now + PERIOD, &nobody), None, "not there yet");
+        assert_eq!(watch.begin(now + PERIOD, &none), None, "not there yet");
         assert_eq!(watch.begin(now + PERIOD, &alice), None, "too soon");
         assert!(watch.begin(now + PERIOD * 2, &alice).is_some());
         watch.end(now + PERIOD * 3);
         assert_eq!(watch.begin(now + PERIOD * 5, &alice), None, "the last took a second");
         assert!(watch.begin(now + PERIOD * 6, &alice).is_some());
-        assert_eq!(watch.begin(now + PERIOD * 6 + GONE, &nobody), None);
+        assert_eq!(watch.begin(now + PERIOD * 6 + GONE, &none), None);
         assert!(watch.users.is_empty());
     }
 }

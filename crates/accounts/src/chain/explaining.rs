@@ -1,5 +1,5 @@
-//! What an administrator is told of a user whose password nobody has at hand: what holds, who says so, and what would refuse
-//! a login.
+//! Explains a user's settings to an administrator who does not have the password: the effective values, their origin,
+//! and what would refuse a login.
 
 use std::path::PathBuf;
 
@@ -17,13 +17,13 @@ use millrace_limits as limits;
 pub struct Explained {
     /// The name of the source that knows the user.
     pub source: String,
-    /// What is said, and by whom.
+    /// The effective settings and their origin.
     pub effective: Effective,
     /// Why a login would be refused, though the password is right.
     pub refused: Option<String>,
     /// The host, as it is configured, that the name chooses by which the login comes.
     pub host: Option<HostName>,
-    /// All that is served to those who come so; the user's folder lies in it.
+    /// The root of the tree that is served to such clients; the user's folder lies in it.
     pub root: PathBuf,
 }
 
@@ -49,7 +49,7 @@ impl Chain {
         }
         for source in self.sources.iter().filter(|source| source.needs() == Needs::Name) {
             match source.find(attempt) {
-                Ok(Found::Nobody) => {}
+                Ok(Found::Unknown) => {}
                 Ok(Found::User(user, _)) => {
                     let (source, effective) = (&**source, self.effective(&user));
                     let refused = match refusal(source, &effective, attempt) {
@@ -70,7 +70,7 @@ impl Chain {
         before.filter(|before| before.needs() != Needs::Name).map(|before| before.name()).collect()
     }
 
-    /// What is used of a user's quotas by whoever comes so, as it was last kept; a folder that was never counted is left out.
+    /// The last stored use of the user's quotas for such a login; a folder that was never counted is left out.
     pub fn used(&self, effective: &Effective, attempt: &Attempt<'_>) -> Vec<limits::Used> {
         let (mut used, now) = (Vec::new(), seconds(attempt.now));
         let host = plain(attempt.host.as_bytes());

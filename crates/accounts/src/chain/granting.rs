@@ -1,5 +1,4 @@
-//! What somebody is given who is let in: the folder, held to its quota and with other folders in it, the permissions, the
-//! limits.
+//! Makes the account of an accepted user: the folder with its quota and virtual folders, the permissions, the limits.
 
 use std::sync::Arc;
 
@@ -56,7 +55,7 @@ impl Chain {
         }))
     }
 
-    /// A user's folder, held to the quota. Whoever has the same folder shares its count, also without one.
+    /// Limits a user's folder to the quota. Users with the same folder share its count, even those without a quota.
     fn hold_to_quota(
         &self,
         effective: &Effective,
@@ -121,7 +120,7 @@ impl Chain {
     }
 }
 
-/// Claims that a user's folder is made at the first login.
+/// Returns true if a user's folder is made at the first login.
 pub(super) fn is_made(effective: &Effective) -> bool {
     effective.said.directory.as_ref().is_some_and(|folder| folder.contains('{'))
 }

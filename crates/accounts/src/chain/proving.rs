@@ -84,7 +84,7 @@ mod tests {
             Password::hashed(&text).unwrap()
         };
         let user = |name: &str| User { name: name.to_owned(), ..User::default() };
-        for name in ["cheap", "dear", "plain", "nobody", "bad\0name"] {
+        for name in ["cheap", "dear", "plain", "missing", "bad\0name"] {
             let homes = Arc::new(Homes::new(std::env::temp_dir(), LocalOptions::default()));
             let listed = Listed::new()
                 .user(user("cheap"), hash(256))

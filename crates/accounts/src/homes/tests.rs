@@ -102,7 +102,7 @@ fn a_home_swapped_for_a_link_in_a_loop_never_leads_out() {
     let (mut opened, mut refused) = (0, 0);
     place.while_swapped("home", || {
         while opened < 500 || refused < 500 {
-            // Another each time, for what is open already is not looked for.
+            // A different folder each time, because open ones are not looked up.
             match place.homes().open("home", false, false) {
                 Ok(storage) => {
                     assert!(!is_outside(&storage), "after {opened} homes and {refused} refusals");

@@ -1,9 +1,9 @@
 //! Accounts in a directory (LDAP): the name is searched for, then the password is tried by binding as what was found.
 //!
-//! The search runs on connections that are kept, as whoever may look around; each password is tried on a connection
-//! of its own, which nobody uses afterwards. An empty password never binds: to a directory that would be nobody,
-//! and right (RFC 4513, section 5.1.2). A name finds one entry or none; it is compared again here, because a
-//! directory ignores case.
+//! The search runs on persistent connections as the search user; each password is tried on a connection of its own,
+//! which is then closed. An empty password never binds: a directory takes that for an anonymous bind, which succeeds
+//! (RFC 4513, section 5.1.2). A name finds one entry or none; it is compared again here, because a directory ignores
+//! case.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -87,16 +87,16 @@ impl Link for Directory {
     ) -> Result<Found, String> {
         let Some(entry) = self.entry(connection, name).await? else {
             // As long as a wrong password takes.
-            let nobody = format!("cn=nobody-{},{}", dn_escape(name), self.settings.base);
-            let _ = self.prove(&nobody, password).await;
-            return Ok(Found::Nobody);
+            let missing = format!("cn=missing-{},{}", dn_escape(name), self.settings.base);
+            let _ = self.prove(&missing, password).await;
+            return Ok(Found::Unknown);
         };
         let (dn, mut cells) = self.cells(entry);
         if let Some(groups) = self.groups(connection, name, &dn).await? {
             cells.push(("groups".to_owned(), groups));
         }
         let of = |why| format!("of {name}: {why}");
-        let Some((user, _)) = columns::user(name, cells).map_err(of)? else { return Ok(Found::Nobody) };
+        let Some((user, _)) = columns::user(name, cells).map_err(of)? else { return Ok(Found::Unknown) };
         let proof = self.prove(&dn, password).await?;
         Ok(Found::User(Box::new(user), proof))
     }
@@ -109,7 +109,7 @@ impl Directory {
             .set_starttls(self.settings.start_tls);
         let opened = LdapConnAsync::with_settings(settings, &self.settings.url).await;
         let (connection, ldap) = opened.map_err(|error| told(&error))?;
-        // Why it ended, whoever asks next is told.
+        // The next caller gets the reason why it ended.
         tokio::spawn(async { drop(connection.drive().await) });
         Ok(ldap)
     }
@@ -212,7 +212,7 @@ fn values<'a>(entry: &'a SearchEntry, attribute: &str) -> Option<&'a [String]> {
 }
 
 fn filled(filter: &str, name: &str, dn: &str) -> String {
-    // Not one after the other: what is filled in may look like a place to fill in.
+    // In one pass: a value may contain a placeholder.
     let parts = filter.split_inclusive('}').map(|part| match part {
         part if part.ends_with("{dn}") => part.replace("{dn}", &ldap_escape(dn)),
         part if part.ends_with("{user}") => part.replace("{user}", &ldap_escape(name)),

@@ -16,7 +16,7 @@ pub struct Ldap {
     pub start_tls: bool,
     /// Certificates in PEM that the server's has to be signed by, instead of those that browsers trust.
     pub roots: Option<Vec<u8>>,
-    /// Who searches, and the password; `None` where anybody may.
+    /// The search user and its password; `None` for an anonymous search.
     pub bind: Option<(String, String)>,
     /// Beneath what the users are.
     pub base: String,

@@ -1,4 +1,4 @@
-//! What is said to the library, and what its answers mean.
+//! Calls the PAM library, and interprets its results.
 //!
 //! Every call may take as long as the modules like. What a module asks for in clear is not answered: it would be told
 //! a secret of which it believes that all may see it.
@@ -52,7 +52,7 @@ pub(super) fn ask(question: &Question) -> Result<Verdict, String> {
         .map_err(told)?;
     let mut items = transaction.items_mut();
     items.set_remote_host(Some(question.from.to_string().as_ref())).map_err(told)?;
-    // Some modules look for where somebody sits: as other servers name it.
+    // Some modules check the terminal: it is named as by other servers.
     let door = match question.protocol {
         Protocol::Ftp => "ftp",
         Protocol::Http => "http",
@@ -66,7 +66,7 @@ pub(super) fn ask(question: &Question) -> Result<Verdict, String> {
     if let Err(error) = transaction.account_management(flags) {
         return refusal_of_account(error);
     }
-    // A module may have made somebody else of the user, whom the settings here know nothing of.
+    // A module may have changed the user name to one that the settings here do not know.
     match transaction.items().user().map_err(told)? {
         Some(user) if user == question.user.as_str() => {}
         other => {

@@ -1,13 +1,13 @@
 //! Accounts that the system knows by way of PAM: a service says whether a password is right and the account in order.
 //!
-//! A service is made of modules that may do anything, and take any time. So each login is asked about on a thread of
-//! its own, which is given up when its time is over: the login is refused with 421, nobody else is held up, and the
-//! thread keeps its turn until the module lets go of it, so that there are never more of them than turns.
+//! A service is made of modules that may do anything, and take any time. So each login runs on a thread of its own,
+//! which is abandoned when its time is over: the login is refused with 421, others are not delayed, and the thread
+//! keeps its slot until the module returns, so that the number of threads is limited.
 //!
 //! Of PAM there is asked what a login needs: the password (`auth`) and the account (`account`). No session is opened
 //! and no credentials are set, because files are read and written as the server's own user.
 //!
-//! The library is linked where the feature `pam` is on; otherwise the source says so and lets nobody in.
+//! The library is linked where the feature `pam` is on; otherwise the source reports that and refuses every login.
 
 #[cfg_attr(not(feature = "pam"), path = "without.rs")]
 mod library;
@@ -29,14 +29,14 @@ use super::{Attempt, Protocol};
 pub struct Pam {
     /// Its name: that of a file in `/etc/pam.d`.
     pub service: String,
-    /// The groups of everybody whom it lets in.
+    /// The groups of every user that it accepts.
     pub groups: Vec<String>,
     /// The folder that is served, absolute and without links, where the home and the groups of the system's own
     /// database hold, too; homes have to lie within it.
     pub passwd: Option<PathBuf>,
     /// How long an answer may take, and a turn may be waited for.
     pub time: Duration,
-    /// How long a login that was let in is let in again unasked.
+    /// How long an accepted login is accepted again without asking the service.
     pub cache: Duration,
 }
 
@@ -58,13 +58,13 @@ pub fn pam(settings: &Pam) -> Result<impl Source + use<>, String> {
 struct Service {
     name: String,
     settings: Pam,
-    /// Logins that are let in again unasked.
+    /// Recent logins, accepted again without asking the service.
     recent: Recent<User>,
     turns: Arc<Turns>,
 }
 
 /// A login, as a service is asked about it.
-#[cfg_attr(not(feature = "pam"), allow(dead_code, reason = "without the library nobody asks"))]
+#[cfg_attr(not(feature = "pam"), allow(dead_code, reason = "unused without the library"))]
 struct Question {
     service: String,
     user: String,
@@ -77,7 +77,7 @@ struct Question {
 
 /// What a service says.
 #[derive(Debug, PartialEq, Eq)]
-#[cfg_attr(not(feature = "pam"), allow(dead_code, reason = "without the library nobody asks"))]
+#[cfg_attr(not(feature = "pam"), allow(dead_code, reason = "unused without the library"))]
 enum Verdict {
     /// It does not know the name.
     Unknown,
@@ -92,7 +92,7 @@ enum Verdict {
 /// A user of the system's own database.
 #[derive(Debug, PartialEq, Eq)]
 struct Entry {
-    /// The home, as a folder of what is served.
+    /// The home directory, as a folder of the served tree.
     folder: String,
     groups: Vec<String>,
 }
@@ -106,7 +106,7 @@ impl Service {
         let asking = move || {
             let verdict = library::ask(&question);
             drop(turn);
-            // Where it came too late nobody listens.
+            // The receiver may have given up waiting.
             let _ = answer.send(verdict);
         };
         let begun = thread::Builder::new().name("millrace-pam".to_owned()).spawn(asking);
@@ -120,7 +120,7 @@ impl Service {
         }
     }
 
-    /// A user whom the service lets in.
+    /// A user that the service accepts.
     fn user(&self, name: &str, entry: Option<Entry>) -> User {
         let mut user =
             User { name: name.to_owned(), groups: self.settings.groups.clone(), profile: Profile::default() };
@@ -132,8 +132,8 @@ impl Service {
     }
 }
 
-/// A home, as a folder of what is served. May wait, for where a home lies may be far away.
-#[cfg_attr(not(any(test, feature = "pam")), allow(dead_code, reason = "without the library nobody has one"))]
+/// The home directory, as a folder of the served tree. May block, because homes may be on network file systems.
+#[cfg_attr(not(any(test, feature = "pam")), allow(dead_code, reason = "unused without the library"))]
 fn within(home: &Path, root: &Path) -> Result<String, String> {
     let (shown, served) = (home.display(), root.display());
     // The served folder has no links in its path; a home may be written with some.
@@ -158,17 +158,17 @@ impl Source for Service {
         true
     }
 
-    /// Names that are not UTF-8 nobody has there. Nor is such a password anybody's.
+    /// A name or password that is not UTF-8 belongs to no user.
     fn find(&self, attempt: &Attempt<'_>) -> Result<Found, String> {
         if let Some(found) = self.recent.found(attempt) {
             return Ok(found);
         }
         let (Ok(name), Ok(password)) = (str::from_utf8(attempt.user), str::from_utf8(attempt.password))
         else {
-            return Ok(Found::Nobody);
+            return Ok(Found::Unknown);
         };
         if name.is_empty() || name.contains('\0') || password.contains('\0') {
-            return Ok(Found::Nobody);
+            return Ok(Found::Unknown);
         }
         let question = Question {
             service: self.settings.service.clone(),
@@ -179,19 +179,19 @@ impl Source for Service {
             passwd: self.settings.passwd.clone(),
         };
         Ok(match self.ask(question)? {
-            Verdict::Unknown => Found::Nobody,
+            Verdict::Unknown => Found::Unknown,
             Verdict::Wrong => Found::User(Box::new(self.user(name, None)), Proof::Wrong),
             Verdict::Refused(why) => Found::User(Box::new(self.user(name, None)), Proof::Refused(why)),
             Verdict::Right(entry) => self.recent.let_in(attempt, self.user(name, entry)),
         })
     }
 
-    /// Only what is remembered.
+    /// Recent logins only.
     fn find_at_once(&self, attempt: &Attempt<'_>) -> Option<Found> {
         self.recent.found(attempt)
     }
 
-    /// Modules that count failures would count one for each time that somebody is looked at.
+    /// Modules that count failures would count one at each check of a session.
     fn needs(&self) -> Needs {
         Needs::Password
     }

@@ -18,9 +18,9 @@ pub use postgres::postgres;
 /// A database, and how it is asked. Errors are full sentences without their full stop.
 #[derive(Debug, Clone)]
 pub struct Sql {
-    /// Where it is and who asks, in the form of its kind.
+    /// The server's address and the user to connect as, in the form of its kind.
     pub connection: String,
-    /// The password of who asks, where it does not stand in `connection`.
+    /// The password to connect with, where it is not in `connection`.
     pub password: Option<String>,
     /// Certificates in PEM that the server's has to be signed by, and a wish for TLS.
     pub roots: Option<Vec<u8>>,

@@ -53,7 +53,7 @@ impl Server {
             builder = builder.pass(Some(password));
         }
         if let Some(pem) = &settings.roots {
-            // So that what is no certificate is told now.
+            // An invalid certificate is reported now.
             client_config(Some(pem)).map_err(|error| error.to_string())?;
             let tls = options.ssl_opts().cloned().unwrap_or_default().with_disable_built_in_roots(true);
             builder = builder.ssl_opts(SslOpts::with_root_certs(tls, vec![pem.clone().into()]));
@@ -67,7 +67,7 @@ impl Server {
         format!("the MySQL database {database} at {}", self.options.socket().unwrap_or(host))
     }
 
-    /// What is known of a name.
+    /// The row of a name.
     async fn row(&self, connection: &mut Conn, name: &str) -> Result<Option<Cells>, String> {
         let query = self.query.as_deref().unwrap_or(QUERY);
         let rows: Vec<Row> = connection.exec(query, (name,)).await.map_err(|error| told(&error))?;
@@ -117,7 +117,7 @@ async fn migration(connection: &mut Conn) -> Result<usize, Error> {
     const KNOWN: &str = "SELECT COUNT(*) FROM information_schema.tables \
                          WHERE table_schema = DATABASE() AND table_name = 'millrace_schema'";
     const TAKEN: &str = "SELECT taken FROM millrace_schema";
-    // Whoever may only read finds nothing to do.
+    // A user with read access only has no changes to make.
     let is_known = connection.query_first::<u64, _>(KNOWN).await?.is_some_and(|count| count > 0);
     if is_known && let Some(taken) = connection.query_first::<u32, _>(TAKEN).await? {
         let taken = taken as usize;

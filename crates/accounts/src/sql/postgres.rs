@@ -53,7 +53,7 @@ impl Server {
         self.server.name()
     }
 
-    /// What is known of a name.
+    /// The row of a name.
     async fn row(&self, client: &Client, name: &str) -> Result<Option<Cells>, String> {
         let query = self.query.as_deref().unwrap_or(QUERY);
         let rows = client.query_typed(query, &[(&name, Type::TEXT)]).await.map_err(|error| told(&error))?;
@@ -101,7 +101,7 @@ async fn migration(client: &Client) -> Result<usize, tokio_postgres::Error> {
         let taken = row.map(|row| row.try_get::<_, i32>(0)).transpose()?;
         Ok(taken.map(|taken| usize::try_from(taken).unwrap_or(0)))
     };
-    // Whoever may only read finds nothing to do.
+    // A user with read access only has no changes to make.
     let is_known: bool = client.query_typed_one(KNOWN, &[]).await?.try_get(0)?;
     if is_known && let Some(taken) = taken().await?.filter(|taken| *taken >= MIGRATIONS.len()) {
         return Ok(taken);

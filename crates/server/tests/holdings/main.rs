@@ -20,7 +20,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Claims that the process comes to hold no more descriptors than this.
+/// Asserts that the process comes to hold no more descriptors than this.
 #[track_caller]
 fn expect_descriptors(most: usize) {
     let mut now = 0;

@@ -120,7 +120,7 @@ impl Source for Alice {
 
     fn find(&self, attempt: &Attempt<'_>) -> Result<Found, String> {
         if attempt.user != b"alice" {
-            return Ok(Found::Nobody);
+            return Ok(Found::Unknown);
         }
         let disabled = Some(self.disabled.load(Ordering::SeqCst));
         let profile = Profile { disabled, ..Profile::default() };

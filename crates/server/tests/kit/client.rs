@@ -127,13 +127,13 @@ impl Client {
         reply
     }
 
-    /// Claims that nothing more comes: the server closed the connection.
+    /// Asserts that nothing more comes: the server closed the connection.
     #[track_caller]
     pub(crate) fn expect_end(&mut self) {
         assert_eq!(self.next_reply(), None);
     }
 
-    /// Claims that the session does what it is asked to.
+    /// Asserts that the session does what it is asked to.
     #[track_caller]
     pub(crate) fn expect_alive(&mut self) {
         self.expect("NOOP", 200);

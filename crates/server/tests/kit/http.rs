@@ -229,7 +229,7 @@ impl HttpClient {
         std::mem::take(&mut self.buffer)
     }
 
-    /// Claims that the server closes without another byte.
+    /// Asserts that the server closes without another byte.
     #[track_caller]
     pub(crate) fn expect_end(&mut self) {
         let rest = self.rest();

@@ -42,7 +42,7 @@ pub(crate) fn served_with(scratch: &Scratch, change: impl FnOnce(&mut Config)) -
     serve_http_with(config)
 }
 
-/// Claims that others are served what [`served_with`] has, by HTTP/2 and as ever.
+/// Asserts that others are served what [`served_with`] has, by HTTP/2 and as ever.
 #[track_caller]
 pub(crate) fn expect_others_served(served: &ServedHttp) {
     assert_eq!(served.connect_http2(&[]).fetch(1, "/small"), (200, b"here".to_vec()));
@@ -205,7 +205,7 @@ impl Http2Client {
         }
     }
 
-    /// Claims that a frame of this type comes yet, on whatever stream.
+    /// Returns true if a frame of this type comes yet, on whatever stream.
     pub(crate) fn try_expect(&mut self, kind: u8) -> bool {
         while let Some(frame) = self.frame() {
             if frame.kind == kind {

@@ -46,7 +46,7 @@ impl Source for Changing {
                 let user = User { name: "alice".to_owned(), groups, profile };
                 Found::User(Box::new(user), Proof::Password(Password::from("secret")))
             }
-            _ => Found::Nobody,
+            _ => Found::Unknown,
         })
     }
 

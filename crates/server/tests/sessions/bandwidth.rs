@@ -23,7 +23,7 @@ fn limited(storage: Arc<dyn Storage>, limits: ServerLimits) -> Config {
     Config { limits, ..config(storage) }
 }
 
-/// Claims that `bytes` took the time that they take at this rate, but for the first slice.
+/// Asserts that `bytes` took the time that they take at this rate, but for the first slice.
 #[track_caller]
 fn assert_held(begin: Instant, bytes: usize, rate: u64) {
     let least = bytes as f64 / rate as f64 - 0.25;

@@ -65,7 +65,7 @@ fn read(served: &Served, clock: &Clock, end: &AtomicBool, local: Option<&Scratch
     reads
 }
 
-/// Claims that a read could be so, if each write has happened at some moment between its beginning and its end.
+/// Asserts that a read could be so, if each write has happened at some moment between its beginning and its end.
 fn check(read: Deed, writes: &[Deed]) {
     let write = writes.iter().find(|write| write.version == read.version).expect("somebody wrote it");
     assert!(write.begun < read.ended, "{read:?} is of {write:?}, which was not begun");

@@ -33,7 +33,7 @@ impl Source for Users {
         let login = match name.as_str() {
             "off" | "or-password" | "and-password" | "alone" => &name,
             "someone@example.com" => "alone",
-            _ => return Ok(Found::Nobody),
+            _ => return Ok(Found::Unknown),
         };
         let profile = serde_json::from_str(&format!("{{\"tls-client-login\": {login:?}}}")).unwrap();
         let user = User { name, groups: vec![], profile };
