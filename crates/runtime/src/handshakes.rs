@@ -1,5 +1,5 @@
-//! Handshakes of TLS are the one costly thing that a stranger can ask for. A reactor gives them a share of each turn
-//! ([`SHARE`]); what is beyond waits in line for the next, while everybody else is served.
+//! Handshakes of TLS are the one costly operation that needs no login. A reactor gives them a share of each turn
+//! ([`SHARE`]); the others wait for the next turn, while other connections are served.
 
 use std::time::{Duration, Instant};
 
@@ -16,18 +16,18 @@ pub struct Handshakes {
 }
 
 impl Handshakes {
-    /// A new turn: whoever waits may go on.
+    /// Begins a turn: returns the connections that may continue.
     pub fn begin_turn(&mut self) -> Vec<Key> {
         self.spent = Duration::ZERO;
         std::mem::take(&mut self.waiting)
     }
 
-    /// Claims that somebody waits.
+    /// Returns true if a handshake waits.
     pub fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Claims that this turn has no time for another.
+    /// Returns true if this turn has no time for another.
     pub fn is_used_up(&self) -> bool {
         self.spent >= SHARE
     }

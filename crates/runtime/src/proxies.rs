@@ -1,4 +1,4 @@
-//! The proxies that are trusted to say for whom they connect (PROXY protocol).
+//! The trusted proxies, which name their clients (PROXY protocol).
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -12,7 +12,7 @@ pub const LATE: &str = "its PROXY header did not come in time";
 /// The networks from which proxies connect.
 #[derive(Debug, Default)]
 pub struct Proxies {
-    /// Where there are none, nobody is looked for.
+    /// Skips the lookup where there are none.
     any: AtomicBool,
     networks: RwLock<Vec<Network>>,
 }
@@ -31,7 +31,7 @@ impl Proxies {
         *self.networks.write().unwrap_or_else(PoisonError::into_inner) = networks;
     }
 
-    /// Claims that whoever connects from there has to say for whom.
+    /// Returns true if connections from there must begin with a PROXY header.
     pub fn include(&self, address: IpAddr) -> bool {
         self.any.load(Relaxed)
             && self

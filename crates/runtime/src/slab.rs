@@ -57,7 +57,7 @@ impl<T> Slab<T> {
         Some(taken)
     }
 
-    /// Everybody.
+    /// The keys of all entries.
     pub fn keys(&self) -> Vec<Key> {
         let occupied = self.places.iter().enumerate().filter(|(_, (_, place))| place.is_some());
         occupied
@@ -65,7 +65,7 @@ impl<T> Slab<T> {
             .collect()
     }
 
-    /// Claims that nobody is there.
+    /// Returns true if there are no entries.
     pub fn is_empty(&self) -> bool {
         self.free.len() == self.places.len()
     }

@@ -1,7 +1,7 @@
 //! TLS as a server has it: the acceptor, the connector for copies between servers, the policies.
 //!
-//! Certificates and policies can be replaced while sessions run. What is replaced is replaced whole: where one
-//! file cannot be used, all stays as it was.
+//! Certificates and policies can be replaced while sessions run. A reload is atomic: if one file cannot be used,
+//! everything stays as it was.
 
 use std::collections::HashMap;
 use std::fs;
@@ -55,13 +55,13 @@ impl Tls {
         }
     }
 
-    /// Claims that clients may show certificates.
+    /// Returns true if clients may show certificates.
     pub fn asks_for_certificates(&self) -> bool {
         self.plan.clients != Clients::Anybody
     }
 }
 
-/// Whether an upload has to end with close_notify, without which nobody knows that it is whole.
+/// Whether an upload has to end with close_notify, which proves that it is complete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CloseNotify {
     /// One that does not gets 426.
@@ -82,12 +82,12 @@ impl Default for CloseNotify {
 pub struct Security {
     /// For control connections, data connections and HTTPS: the server side of each handshake.
     pub acceptor: Acceptor,
-    /// For data connections to another server, in whose handshake we play the client. FTP has no way to say
-    /// who that is: nobody's certificate is checked, and only what the session was told to send is sent.
+    /// For data connections to another server, as the TLS client. FTP does not name that server, so its certificate is
+    /// not verified.
     pub connector: Connector,
     /// Locked for a clone or a swap.
     policy: RwLock<Arc<Tls>>,
-    /// Locked by whoever looks whether the files have changed.
+    /// Locked by the check for changed files.
     seen: Mutex<Seen>,
     /// Where tickets do not tell sessions apart.
     pub mixers: Mixers,
@@ -97,7 +97,7 @@ pub struct Security {
 /// There a ticket does not tell whose a data connection is.
 #[derive(Debug, Default)]
 pub struct Mixers {
-    /// Claims that there is none, without a lock.
+    /// Whether there is none, without a lock.
     some: AtomicBool,
     /// By the last time that it was seen. Locked for a look, while there are some.
     seen: Mutex<HashMap<IpAddr, Instant>>,
@@ -122,7 +122,7 @@ impl Mixers {
         self.some.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether such a client was seen in this network lately.
+    /// Returns whether such a client was seen in this network recently.
     pub fn has(&self, address: IpAddr, now: Instant) -> bool {
         self.some.load(Ordering::Relaxed) && {
             let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -145,9 +145,9 @@ fn network(address: IpAddr) -> IpAddr {
 struct Seen {
     /// Those that are in force, or that were found to be of no use.
     judged: Vec<Stamp>,
-    /// Those of the last look: files that somebody is writing now are left alone until the next.
+    /// Those of the last check: files that are being written now wait for the next one.
     last: Vec<Stamp>,
-    /// What is to be expected of those that are in force.
+    /// The problems expected with the current certificates.
     outlook: Outlook,
     /// What the log has been told of it.
     told: Vec<String>,
@@ -195,12 +195,12 @@ impl Security {
 
     /// Reads the certificates again.
     pub fn reload(&self) -> Result<(), LoadError> {
-        // The policy of before would take back what somebody else puts in force meanwhile.
+        // The earlier policy would undo a concurrent change.
         let mut seen = self.seen();
         self.put_in_force(&self.policy(), &mut seen)
     }
 
-    /// Held by whoever puts certificates in force, and looked at before the policy is.
+    /// Locked while certificates are replaced, before the policy is read.
     fn seen(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -232,7 +232,7 @@ impl Security {
         seen.told.iter().filter(|doubt| !told.contains(doubt)).cloned().collect()
     }
 
-    /// Claims that a client that calls itself this may end an upload without close_notify.
+    /// Returns true if a client that calls itself this may end an upload without close_notify.
     pub fn excuses(&self, client: Option<&[u8]>) -> bool {
         let policy = self.policy();
         let is_excused = |client: &[u8]| {
@@ -297,14 +297,14 @@ mod tests {
         let first = security.acceptor.fingerprints();
         assert!(security.follow().is_none());
         folder.make(2);
-        assert!(security.follow().is_none(), "somebody may be writing still");
+        assert!(security.follow().is_none(), "the file may still be written");
         assert!(security.follow().unwrap().is_ok());
         assert_ne!(security.acceptor.fingerprints(), first);
         assert!(security.follow().is_none());
     }
 
     #[test]
-    fn whoever_reads_certificates_again_takes_no_policy_back() {
+    fn a_reload_of_certificates_does_not_undo_a_policy() {
         let folder = Folder::new();
         let security = security(&folder.make(1));
         let policy = |login_required| Tls { login_required, ..(*security.policy()).clone() };
@@ -317,7 +317,7 @@ mod tests {
             });
             let taken_back = policies.iter().cycle().take(200).filter(|policy| {
                 security.replace(policy).unwrap();
-                // Whoever was about it is through.
+                // The concurrent reload has ended.
                 drop(security.seen());
                 security.policy().login_required != policy.login_required
             });
@@ -357,7 +357,7 @@ mod tests {
             (until - 3 * DAY, Some("expires in 3 days")),
             (until, Some("has expired")),
             (until + DAY, None),
-            // Somebody sets the clock.
+            // The clock is set.
             (SystemTime::UNIX_EPOCH, Some("is not good yet")),
         ] {
             let doubts = security.doubts(now);
@@ -386,6 +386,6 @@ mod tests {
         mixers.note(address(1), second);
         (3..2 + Mixers::MOST as u32).for_each(|number| mixers.note(address(number), second));
         assert!(!mixers.has(one, second), "the oldest gives way");
-        assert!(mixers.has(address(1), second) && !mixers.has(address(2), second), "and nobody else is one");
+        assert!(mixers.has(address(1), second) && !mixers.has(address(2), second), "and no other address");
     }
 }

@@ -22,9 +22,9 @@ pub struct Lease {
     place: Option<Place>,
     /// Whether the connection is still to come.
     open: bool,
-    /// A connection that came before anybody asked for it, from when the port was given back.
+    /// The client's connection, if it came before the port was given back, and was not fetched yet.
     kept: Option<OwnedFd>,
-    /// Connections from proxies that have not said whom they are of, and whether the reactor tells of them.
+    /// Connections from proxies whose header has not arrived, and whether the reactor watches them.
     unnamed: Vec<(OwnedFd, SocketAddr, bool)>,
     /// When the port is given back although no transfer has begun.
     pub due: Option<Instant>,
@@ -43,8 +43,8 @@ impl Lease {
         Self { pool, address, place: Some(place), open: true, kept: None, unnamed, due: None }
     }
 
-    /// Ends the wait for a transfer: the port is somebody else's from now on. Answers whether the client's
-    /// connection had come; then it is kept here.
+    /// Ends the wait for a transfer: the port is free for others. Returns true if the client's connection had come; it
+    /// is then kept here.
     pub fn give_back(&mut self, door: &mut impl Doorkeeper) -> bool {
         self.due = None;
         self.kept = self.accept(door).ok();
@@ -75,7 +75,7 @@ impl Lease {
         self.place.as_ref().map(|place| place.port.listener.as_fd())
     }
 
-    /// Claims that its connection can only be known by the ticket that it shows.
+    /// Returns true if its connection can only be known by the ticket that it shows.
     pub fn goes_by_ticket(&self) -> bool {
         let Some(Place { port, tenant }) = &self.place else { return false };
         port.tenants.lock().of(*tenant).is_some_and(|own| own.by_badge)
@@ -95,8 +95,8 @@ impl Lease {
         true
     }
 
-    /// The client's connection, if it has come; [`io::ErrorKind::WouldBlock`] if not. The door hears of everybody
-    /// who is turned away, and watches for the headers of proxies.
+    /// The client's connection, if it has come; [`io::ErrorKind::WouldBlock`] if not. `door` is told of every rejected
+    /// connection, and watches for the headers of proxies.
     pub fn accept(&mut self, door: &mut impl Doorkeeper) -> io::Result<OwnedFd> {
         if let Some(socket) = self.kept.take() {
             return Ok(socket);
@@ -145,13 +145,13 @@ impl Lease {
                 }
                 Whose::Of(other) => other.take_in(socket),
                 Whose::ByBadge => reception.demultiplexer.receive(socket, from, &port.tenants),
-                Whose::Nobodys => door.turn_away(TurnedAway::Stranger(SocketAddr::new(from, peer.port()))),
+                Whose::Unclaimed => door.turn_away(TurnedAway::Stranger(SocketAddr::new(from, peer.port()))),
             }
         }
     }
 }
 
-/// What a lease needs of whoever holds it, where connections come.
+/// What a lease needs of its holder while connections arrive.
 pub trait Doorkeeper {
     /// A connection was closed.
     fn turn_away(&mut self, whom: TurnedAway);
@@ -164,9 +164,9 @@ pub trait Doorkeeper {
 /// A connection that was closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TurnedAway {
-    /// It is somebody else's.
+    /// It comes from another host.
     Stranger(SocketAddr),
-    /// It came from where proxies connect, and did not say whose it is.
+    /// It came from a proxy's address without a header that names its client.
     Unnamed(SocketAddr, String),
 }
 

@@ -7,13 +7,13 @@
 //!    +--- closed, last in line -----------------------------<---------------+ lease drains it first
 //! ```
 //!
-//! A listener is bound once and kept; a lease is one session's from `PASV` until its connection is
-//! accepted, so no two sessions can be given each other's connection. Three rules keep strangers out: only
-//! the address of the control connection is accepted, everybody else is closed and the wait goes on; a
-//! listener is drained when it is leased, so what came for an earlier session never reaches a later one;
-//! and a port whose client never came is closed and goes to the end of the line, so a late connection
-//! finds nobody there. Nothing ever leaves the range. Ports are drawn at random (RFC 2577 section 6): first each from the
-//! whole range, until some ([`kept`]) are bound, and from then on from those that are bound and free, which costs no bind.
+//! A listener is bound once and kept; a lease is one session's from `PASV` until its connection is accepted, so no two
+//! sessions can be given each other's connection. Three rules keep strangers out. Only connections from the control
+//! connection's address are accepted; others are closed and the wait goes on. A listener is drained when it is leased,
+//! so that a connection for an earlier session never reaches a later one. A port whose client never connected is closed
+//! and goes to the end of the queue, so that a late connection is refused. All ports are within the range. Ports are
+//! drawn at random (RFC 2577 section 6): first each from the whole range, until some ([`kept`]) are bound, and from
+//! then on from those that are bound and free, which costs no bind.
 //!
 //! When every port of the range is leased, a port is shared by clients of *different* addresses, told
 //! apart by where a connection comes from; an address that left one of them without its connection gets no
@@ -24,7 +24,8 @@
 //!
 //! While a server relieves another both lease from one range: neither keeps a port that is not leased.
 //!
-//! What comes from where proxies connect is of whom its header names, and nobody's before that ([`Lease::accept`]).
+//! A connection from a proxy belongs to the client that its header names, and to no session before that
+//! ([`Lease::accept`]).
 
 mod lease;
 mod port;
@@ -98,11 +99,11 @@ struct Host {
     leased: HashMap<u16, Arc<Port>>,
     /// Who waits for a port, the longest-waiting first.
     waiting: VecDeque<(Tenant, Deliver)>,
-    /// What kept the last port from being bound that nobody had, where it was not the port's fault.
+    /// Why the last free port could not be bound, where that was not the port's fault.
     hindrance: Option<i32>,
 }
 
-/// Who asks for a port.
+/// A request for a port.
 pub struct Guest {
     /// Where its connection will come from.
     pub client: IpAddr,
@@ -140,7 +141,7 @@ impl PassivePool {
         Self { shared: Arc::new(Shared { range, kept, reception, companions, next, is_shared, hosts }) }
     }
 
-    /// Another process leases from the same range, or does so no longer: while it does, a port that nobody has here is
+    /// Another process leases from the same range, or no longer does: while it does, ports without a lease here are
     /// left to it.
     pub fn share_with_others(&self, is_shared: bool) {
         self.shared.is_shared.store(is_shared, Ordering::Release);
@@ -175,14 +176,14 @@ impl PassivePool {
         &self.shared.companions
     }
 
-    /// Why whoever waits for a port of this address has none, where it is not that all are in use.
+    /// Why waiting sessions get no port at this address, where the reason is not that all are in use.
     pub fn hindrance(&self, local: IpAddr) -> Option<io::Error> {
         let hosts = self.shared.lock();
         let host = hosts.get(&local).filter(|host| !host.unbound.is_empty())?;
         host.hindrance.map(io::Error::from_raw_os_error)
     }
 
-    /// Why no port at all can be bound at this address now, if that is so. None is bound for longer than it takes to try.
+    /// Why no port can be bound at this address now, if so. It binds one only to try.
     pub fn trouble(&self, local: IpAddr) -> Option<io::Error> {
         let mut last = None;
         for port in self.shared.range.clone() {
@@ -199,7 +200,7 @@ impl PassivePool {
         &self.shared.range
     }
 
-    /// Takes a place back; what it makes possible for somebody in line is done at once.
+    /// Takes a place back, and serves the waiting sessions that it makes room for.
     fn give_back(&self, local: IpAddr, place: Place, open: bool) {
         let mut hosts = self.shared.lock();
         let Some(host) = hosts.get_mut(&local) else { return };
@@ -239,13 +240,13 @@ impl Host {
         }
     }
 
-    /// Closes what is not leased.
+    /// Closes listeners without a lease.
     fn let_go(&mut self) {
         self.unbound.extend(self.free.drain(..).map(|port| port.number));
     }
 
-    /// Finds a port for a tenant: one that nobody holds, else one held by other addresses only, else one where all
-    /// of its address can be told apart.
+    /// Finds a port for a tenant: a free one, else one leased to other addresses only, else one where tickets tell
+    /// apart all tenants of its address.
     fn place(&mut self, local: IpAddr, tenant: Tenant) -> Result<Place, (Tenant, io::Error)> {
         match self.take(local) {
             Ok(port) => {
@@ -258,8 +259,7 @@ impl Host {
         }
     }
 
-    /// A port that nobody holds: one that was not given out before while few are, else one that is bound, drained, or
-    /// else one that is bound now.
+    /// A free port: an unused one while few are bound, else a bound one, drained, else one that is bound now.
     fn take(&mut self, local: IpAddr) -> io::Result<Arc<Port>> {
         if self.free.len() + self.leased.len() < self.kept
             && let Ok(port) = self.bind(local, 1)
@@ -271,7 +271,7 @@ impl Host {
             if drain(&port.listener) {
                 return Ok(port);
             }
-            // Closed, which resets whoever waits on it.
+            // Closed, which resets waiting connections.
             self.unbound.push_back(port.number);
         }
         self.bind(local, self.unbound.len())
@@ -313,7 +313,7 @@ impl Host {
         let Some(port) = by_address.or_else(by_badge) else { return Err(tenant) };
         let place = Place { port: Arc::clone(port), tenant: tenant.number };
         let mut tenants = port.tenants.lock();
-        // What has come is nobody's, or that of a tenant who was alone until now.
+        // Connections that have arrived belong to no tenant, or to the one that was alone until now.
         port.sort_arrivals(&mut tenants, &self.reception);
         tenant.by_badge = by_address.is_none();
         tenants.list.push(tenant);
@@ -341,16 +341,16 @@ impl Host {
         self.leased.remove(&port.number);
         match is_quiet {
             true => self.free.push(port),
-            // A client may yet connect: nobody must be there to hear it. This was the last reference, so the
-            // listener closes here and resets what waits on it.
+            // The client may still connect, and must be refused. This was the last reference, so the listener closes
+            // here and resets waiting connections.
             false => self.unbound.push_back(port.number),
         }
     }
 
-    /// Places whoever waits and can be placed now.
+    /// Places waiting sessions that can be placed now.
     fn serve_waiting(&mut self, local: IpAddr) -> Vec<(Place, Deliver)> {
         let mut served = Vec::new();
-        // Where one has to wait on, so have the others of its address and kind; somebody else may still fit in.
+        // If one must wait, so must others of its address and kind; a different one may still fit.
         let mut full: Vec<(IpAddr, bool)> = Vec::new();
         let mut at = 0;
         while let Some((tenant, _)) = self.waiting.get(at) {

@@ -1,4 +1,4 @@
-//! A bound port, and who has to do with it.
+//! A bound port and its tenants.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -19,11 +19,11 @@ pub(super) struct Port {
     pub(super) tenants: SharedTenants,
 }
 
-/// The tenants of a port, who outlive it where somebody waits to be shown to one of them.
+/// The tenants of a port; they outlive it while a connection waits for its ticket.
 #[derive(Clone, Default)]
 pub(super) struct SharedTenants(Arc<Mutex<Tenants>>);
 
-/// Who has to do with a port.
+/// The tenants of a port.
 #[derive(Default)]
 pub(super) struct Tenants {
     /// Who holds a lease. One entry nearly always; more when the range is exhausted.
@@ -39,7 +39,7 @@ pub(super) struct Tenant {
     pub(super) client: IpAddr,
     /// What its connection can be known by, where its client is sure to resume its TLS session.
     pub(super) badge: Option<Mark>,
-    /// Somebody else of its address has, or had, to do with the port: an address alone says nothing.
+    /// Another tenant of the same address has, or had, this port: the address alone does not identify the connection.
     pub(super) by_badge: bool,
     /// What another accepted for it.
     pub(super) arrived: Option<OwnedFd>,
@@ -47,9 +47,9 @@ pub(super) struct Tenant {
     pub(super) wake: Wake,
 }
 
-/// Whom a connection is for, as far as its address says.
+/// Which tenant a connection is for, as far as its address tells.
 pub(super) enum Whose<'a> {
-    Nobodys,
+    Unclaimed,
     Of(&'a mut Tenant),
     /// That of one of several, whose ticket tells.
     ByBadge,
@@ -72,7 +72,7 @@ impl SharedTenants {
 }
 
 impl Port {
-    /// Accepts whatever waits, gives it to whom it is for and closes the rest.
+    /// Accepts waiting connections, gives each to its tenant and closes the rest.
     pub(super) fn sort_arrivals(&self, tenants: &mut Tenants, reception: &Reception) {
         while let Ok((socket, peer)) = listener::accept(&self.listener) {
             let from = match reception.proxies.include(peer.ip()) {
@@ -82,7 +82,7 @@ impl Port {
             };
             let Some(from) = from else { continue };
             match tenants.whose(from) {
-                Whose::Nobodys => {}
+                Whose::Unclaimed => {}
                 Whose::Of(tenant) => tenant.take_in(socket),
                 Whose::ByBadge => reception.demultiplexer.receive(socket, from, &self.tenants),
             }
@@ -90,7 +90,7 @@ impl Port {
     }
 }
 
-/// Whom a connection from a proxy is of, once its header has come.
+/// The client that a proxy's connection is for, once its header has arrived.
 pub(super) fn named(socket: &OwnedFd, proxy: SocketAddr) -> Result<Option<IpAddr>, String> {
     match proxy::take(socket) {
         Ok(Ok(header)) => Ok(header.map(|header| header.ends.map_or(proxy, |ends| ends.client).ip())),
@@ -106,32 +106,32 @@ impl Tenants {
 
     pub(super) fn whose(&mut self, client: IpAddr) -> Whose<'_> {
         match self.list.iter_mut().find(|tenant| tenant.client == client) {
-            None => Whose::Nobodys,
+            None => Whose::Unclaimed,
             Some(tenant) if tenant.by_badge => Whose::ByBadge,
             Some(tenant) => Whose::Of(tenant),
         }
     }
 
-    /// Claims that a connection from this address could be meant for nobody but a new tenant.
+    /// Returns true if a connection from this address could only be for a new tenant.
     pub(super) fn admits(&self, client: IpAddr) -> bool {
         self.list.iter().all(|tenant| tenant.client != client) && !self.expected.contains(&client)
     }
 
-    /// Claims that everybody of this address can be told from whom this mark is of, by a ticket.
+    /// Returns true if tickets tell all tenants of this address from the owner of this mark.
     pub(super) fn are_apart_from(&self, client: IpAddr, mark: &Mark) -> bool {
         let is_apart = |badge: &Mark| badge.is_apart_from(mark);
         let mut of_client = self.list.iter().filter(|tenant| tenant.client == client);
         of_client.all(|tenant| tenant.badge.as_ref().is_some_and(is_apart))
     }
 
-    /// From now on everybody of this address is known by a ticket.
+    /// From now on tickets identify the connections of this address.
     pub(super) fn go_by_badge(&mut self, client: IpAddr) {
         for tenant in self.list.iter_mut().filter(|tenant| tenant.client == client) {
             tenant.by_badge = true;
         }
     }
 
-    /// Gives a connection to whom its ticket names; it is closed where that is nobody.
+    /// Gives a connection to the tenant of its ticket; closes it if there is none.
     pub(super) fn show_in(&mut self, socket: OwnedFd, client: IpAddr, hello: &Hello) {
         let is_meant = |tenant: &&mut Tenant| {
             tenant.client == client && tenant.badge.as_ref().is_some_and(|badge| badge.is_shown_by(hello))

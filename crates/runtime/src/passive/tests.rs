@@ -12,10 +12,10 @@ use millrace_net::stream;
 
 use super::*;
 
-/// Whoever is turned away is not told of.
-struct Nobody;
+/// A doorkeeper that ignores rejected connections.
+struct Silent;
 
-impl Doorkeeper for Nobody {
+impl Doorkeeper for Silent {
     fn turn_away(&mut self, _: TurnedAway) {}
 
     fn watch(&mut self, _: &OwnedFd) -> bool {
@@ -89,13 +89,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Waits for the listener's next connection.
 fn wait_for_arrival(lease: &Lease) {
-    assert!(stream::wait_readable(lease.listener().unwrap(), PATIENCE), "nobody comes");
+    assert!(stream::wait_readable(lease.listener().unwrap(), PATIENCE), "no connection arrives");
 }
 
 /// Waits for the connection of a lease.
 fn accept(lease: &mut Lease) -> Option<OwnedFd> {
     wait_for_arrival(lease);
-    lease.accept(&mut Nobody).ok()
+    lease.accept(&mut Silent).ok()
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn two_sessions_never_hold_one_port() {
     assert_eq!(ports.len(), 20);
 }
 
-/// Nobody can foresee the port of the next session from those before it.
+/// The port of the next session cannot be predicted from earlier ones.
 #[test]
 fn sessions_one_after_another_are_given_ports_drawn_at_random() {
     let pool = pool(range(200));
@@ -158,7 +158,7 @@ fn a_late_connection_never_reaches_the_next_session() {
     wait_for_arrival(&first);
     drop(first);
     let mut second = lease(&pool, client(1));
-    assert!(second.accept(&mut Nobody).is_err());
+    assert!(second.accept(&mut Silent).is_err());
 
     // The same when the first got its connection and a second one was left behind.
     let _own = connect(client(1), second.address());
@@ -167,7 +167,7 @@ fn a_late_connection_never_reaches_the_next_session() {
     wait_for_arrival(&second);
     drop(second);
     let mut third = lease(&pool, client(1));
-    assert!(third.accept(&mut Nobody).is_err());
+    assert!(third.accept(&mut Silent).is_err());
 }
 
 #[test]
@@ -185,9 +185,9 @@ fn an_exhausted_range_is_shared_by_addresses_and_each_gets_its_own() {
     assert_eq!(one.address(), two.address());
     let second = connect(client(2), two.address());
     wait_for_arrival(&one);
-    assert!(one.accept(&mut Nobody).is_err(), "given another's connection");
+    assert!(one.accept(&mut Silent).is_err(), "given another's connection");
     wake.recv_timeout(PATIENCE).unwrap();
-    let socket = two.accept(&mut Nobody).unwrap();
+    let socket = two.accept(&mut Silent).unwrap();
     assert_eq!(TcpStream::from(socket).peer_addr().unwrap(), second.local_addr().unwrap());
     let _first = connect(client(1), one.address());
     assert!(accept(&mut one).is_some());
@@ -226,7 +226,7 @@ fn one_return_serves_everybody_in_line_who_fits_in() {
         );
         assert!(matches!(queued, Leasing::Queued));
     }
-    // Nobody is left on the port, which is bound anew: now one of each address fits in.
+    // The port has no tenant left, which is bound anew: now one of each address fits in.
     let two_and_one = (two, one);
     let mut hosts = pool.shared.lock();
     let host = hosts.get_mut(&LOCAL).unwrap();
@@ -246,14 +246,14 @@ fn a_port_that_is_given_back_keeps_the_connection_that_had_come() {
     let mut early = lease(&pool, client(1));
     let data = connect(client(1), early.address());
     wait_for_arrival(&early);
-    assert!(early.give_back(&mut Nobody));
+    assert!(early.give_back(&mut Silent));
     let mut next = lease(&pool, client(1));
-    assert!(next.accept(&mut Nobody).is_err());
-    let socket = early.accept(&mut Nobody).unwrap();
+    assert!(next.accept(&mut Silent).is_err());
+    let socket = early.accept(&mut Silent).unwrap();
     assert_eq!(TcpStream::from(socket).peer_addr().unwrap(), data.local_addr().unwrap());
     assert!(!early.renew(), "it has no port any more");
-    assert!(!next.give_back(&mut Nobody));
-    assert!(next.accept(&mut Nobody).is_err());
+    assert!(!next.give_back(&mut Silent));
+    assert!(next.accept(&mut Silent).is_err());
 }
 
 #[test]
@@ -270,7 +270,7 @@ fn what_a_proxy_passes_on_is_of_whom_its_header_names() {
         socket
     };
     let header = |last| format!("PROXY TCP4 127.0.0.{last} 127.0.0.50 1 2\r\n");
-    let (_late, _stranger, _nobody) = (by_proxy("PROX"), by_proxy(&header(3)), by_proxy("NLST\r\n"));
+    let (_late, _stranger, _unnamed) = (by_proxy("PROX"), by_proxy(&header(3)), by_proxy("NLST\r\n"));
     let mut book = Book::default();
     let deadline = Instant::now() + Duration::from_secs(30);
     while book.0.len() < 2 {
@@ -279,11 +279,11 @@ fn what_a_proxy_passes_on_is_of_whom_its_header_names() {
     }
     let is_stranger =
         |away: &TurnedAway| matches!(away, TurnedAway::Stranger(peer) if peer.ip() == client(3));
-    let is_nobody =
+    let is_unnamed =
         |away: &TurnedAway| matches!(away, TurnedAway::Unnamed(_, why) if why.contains("does not begin"));
-    assert!(book.0.iter().any(is_stranger) && book.0.iter().any(is_nobody), "{book:?}");
+    assert!(book.0.iter().any(is_stranger) && book.0.iter().any(is_unnamed), "{book:?}");
     assert_eq!(one.give_up_unnamed().len(), 1, "the one that is late");
-    // Each gets its own, whoever accepts it.
+    // Each gets its own, whichever lease accepts it.
     let (of_two, of_one) = (by_proxy(&header(2)), by_proxy(&header(1)));
     let first = loop {
         match one.accept(&mut book) {
@@ -309,7 +309,7 @@ fn a_port_that_another_program_has_is_passed_over() {
     assert_eq!(lease(&pool, client(1)).address().port(), *range.end());
 }
 
-/// Nobody's address: what is wrong there is no port's fault, and no other program's.
+/// An address of no interface: the error is not that a port is in use.
 #[test]
 fn what_keeps_ports_from_being_bound_is_known_where_it_is_not_that_they_are_in_use() {
     let (pool, nowhere) = (pool(range(2)), IpAddr::from([203, 0, 113, 1]));

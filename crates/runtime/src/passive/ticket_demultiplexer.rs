@@ -1,8 +1,8 @@
 //! Whose a data connection is, where sessions of one address share a port: its ClientHello tells, by the ticket in it.
 //!
-//! The client may say nothing until it has heard the 150, and whoever accepted its connection may be gone by then. So
-//! connections wait here, on a thread that is there for as long as one of them is. What begins with anything but a
-//! hello that shows a ticket of somebody who waits on that port is closed: nobody can say whose it is.
+//! The client may send nothing before it has the 150, and the session that accepted its connection may be gone by then.
+//! So connections wait here, on a thread that lives as long as one of them. A connection is closed unless it begins
+//! with a ClientHello that has a ticket of a session waiting on that port: otherwise it cannot be attributed.
 
 use std::io;
 use std::net::IpAddr;
@@ -20,7 +20,7 @@ use super::port::SharedTenants;
 /// How long a connection may say nothing: a transfer that has not begun by then gives its port back, too.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Whether anybody is still expecting those who wait is looked at this often.
+/// How often the thread checks whether sessions still expect the waiting connections.
 const LOOK_ROUND: Duration = Duration::from_secs(1);
 
 /// A hello of which a part has come is looked at again after this.
@@ -38,7 +38,7 @@ pub(super) struct TicketDemultiplexer(Arc<Mutex<Hall>>);
 
 #[derive(Default)]
 struct Hall {
-    /// Whom the thread has not seen yet.
+    /// Connections that the thread has not seen yet.
     newcomers: Vec<Visitor>,
     /// How many wait, the newcomers included.
     count: usize,
@@ -106,7 +106,7 @@ impl TicketDemultiplexer {
     }
 }
 
-/// Waits until somebody says something, or somebody new is there.
+/// Waits until a connection has data, or a new one arrives.
 fn wait(bell: &OwnedFd, waiting: &[Visitor]) {
     let silent = waiting.iter().filter(|visitor| !visitor.has_begun).map(|visitor| visitor.socket.as_fd());
     let most = match waiting.iter().any(|visitor| visitor.has_begun) {
@@ -121,7 +121,7 @@ fn wait(bell: &OwnedFd, waiting: &[Visitor]) {
 }
 
 impl Visitor {
-    /// Looks at what has come, and shows the connection in or closes it; claims that there is still too little.
+    /// Looks at the received bytes, and delivers the connection or closes it. Returns true if there are too few yet.
     fn stays(&mut self, scratch: &mut [u8]) -> bool {
         let heard = match stream::peek(&self.socket, scratch) {
             Ok(0) => return false,

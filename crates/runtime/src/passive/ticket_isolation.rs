@@ -1,15 +1,14 @@
 //! Which sessions of one address keep their TLS sessions apart, so that a ticket tells whose a data connection is.
 //!
 //! Some clients have one cache for all their sessions (rclone, curl with `-Z`), and show any of their tickets anywhere:
-//! on a port that is shared, one session's upload would become another's. Two sessions are known to be apart where both
-//! of this is so:
+//! on a shared port, one session's upload would become another's. Two sessions are known to be apart if both hold:
 //!
 //! - By control: the later one's control connection showed nothing, though the earlier one's client surely held a ticket
 //!   when that hello was made. Most caches that hold a ticket are asked there, too.
 //! - By data: a data connection of one of them has shown its own session's ticket, though the other's client surely held
 //!   one that was given later. A cache that data connections alone ask would have shown that one.
 //!
-//! Whoever is not known to be apart shares no port.
+//! Sessions that are not known to be apart share no port.
 //!
 //! What a client surely held is told by its commands: it has read what the replies before stood behind. That does not hold
 //! of one that says more before it has read the reply to what it said before, so nothing of that kind is known of a
@@ -120,7 +119,7 @@ pub struct Companion {
     trial: Option<Trial>,
     /// Its tickets are not used up.
     lasting: bool,
-    /// Its client says more before it has heard the answer: nobody knows what it has read.
+    /// Its client sends commands before it has the replies: what it has read is unknown.
     ahead: bool,
 }
 
@@ -158,7 +157,7 @@ impl Companion {
         self.own.step(Stage::Given, Stage::Told);
     }
 
-    /// Claims that it is of interest whether commands that have come were said behind the last replies.
+    /// Returns true if it is of interest whether commands that have come were said behind the last replies.
     pub fn listens(&self) -> bool {
         !self.ahead && self.own.is_at(Stage::Told)
     }
@@ -170,8 +169,8 @@ impl Companion {
         }
     }
 
-    /// Commands have come that were said before the reply to those before them was read. From now on nothing follows from
-    /// what this client says; and what others have taken it to hold is of nobody any more, as it has another number.
+    /// The client has pipelined commands before reading replies. From now on its commands do not prove which tickets it
+    /// holds; and it gets another number, so that others' conclusions about it no longer hold.
     pub fn runs_ahead(&mut self) {
         if std::mem::replace(&mut self.ahead, true) {
             return;
@@ -261,7 +260,7 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// Claims that neither's client shows what is the other's.
+    /// Returns true if neither's client shows the other's tickets.
     pub(super) fn is_apart_from(&self, other: &Self) -> bool {
         let is_among = |number, known: &[u64]| known.binary_search(&number).is_ok();
         let either = |known: fn(&Self) -> &[u64]| {
@@ -270,7 +269,7 @@ impl Mark {
         either(|mark| &mark.by_control) && either(|mark| &mark.by_data)
     }
 
-    /// Claims that a connection which begins like this is its session's.
+    /// Returns true if a connection which begins like this is its session's.
     pub(super) fn is_shown_by(&self, hello: &Hello) -> bool {
         self.badge.is_shown_by(hello)
     }
@@ -306,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn who_shows_anything_or_may_have_begun_before_is_apart_from_nobody() {
+    fn a_client_that_shows_any_ticket_or_may_have_begun_before_is_apart_from_none() {
         let all = Companions::default();
         let first = holder(&all, false);
         let ticket = Hello { tickets: vec![b"ticket".to_vec()], ..Hello::default() };
@@ -325,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_begins_while_a_ticket_is_not_surely_held_is_not_apart() {
+    fn a_session_that_begins_while_a_ticket_is_not_surely_held_is_not_apart() {
         for is_tls12 in [true, false] {
             let all = Companions::default();
             let mut first = all.join(CLIENT, false);
@@ -383,7 +382,7 @@ mod tests {
             first.used(true);
             assert!(first.by_data.is_empty());
         }
-        // Its own may be the later one by now, or was when a connection began that nobody has asked about yet.
+        // Its own ticket may be the later one by now, or was when a connection began that was not looked up yet.
         let (mut first, _second) = (holder(&all, false), holder(&all, false));
         first.expect_use();
         first.given();
@@ -401,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn of_who_runs_ahead_nobody_is_known_to_be_apart() {
+    fn a_client_that_pipelines_is_not_known_to_be_apart() {
         for is_tls12 in [true, false] {
             let all = Companions::default();
             let mut first = holder(&all, is_tls12);

@@ -1,13 +1,13 @@
 //! Data connections of downloads that are whole, until their clients have left them as well.
 //!
 //! When all of a large file is sent, its last megabytes lie in the kernel. If the socket is closed then, the first byte
-//! that the client says on it resets the connection (RFC 2525 section 2.17), and what it has not fetched yet is lost,
-//! though it was told 226. ([`lingering_close`](super::lingering_close) is for what has come by then.) So our end is said, and the socket
-//! is kept until the client's end, while its session goes on: nobody waits for it.
+//! from the client resets the connection (RFC 2525 section 2.17), and the unread data is lost, though the client got a
+//! 226. ([`lingering_close`](super::lingering_close) is for bytes that have arrived by then.) So the output is shut
+//! down, and the socket is kept until the client closes, while its session goes on without waiting.
 //!
-//! The reactor is not told of these sockets, which would cost each download two calls: they are looked at after a
-//! moment, most have ended then, and ever more seldom. What is sent in one go has left us before the client can say
-//! anything; those are closed at once.
+//! The reactor does not watch these sockets, which would cost each download two calls: they are polled after a moment,
+//! when most have ended, and then with growing intervals. A download sent by one call has left before the client can
+//! send anything; its socket is closed at once.
 
 use std::collections::VecDeque;
 use std::io;
@@ -25,7 +25,7 @@ const SELDOM: Duration = Duration::from_secs(1);
 /// How long a client's end is waited for. Then the kernel brings it the rest, unless it says something.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What is read of a client, at most.
+/// The most that is read of a client.
 const MOST: usize = 1 << 20;
 
 /// The sockets of one worker.
@@ -89,7 +89,7 @@ impl Leaver {
         now < self.until && self.has_more_to_come(scratch)
     }
 
-    /// Reads what nobody wants; claims that its end has not come.
+    /// Reads and discards input. Returns true if its end has not come.
     fn has_more_to_come(&mut self, scratch: &mut [u8]) -> bool {
         loop {
             match stream::read(&self.socket, scratch) {
@@ -133,7 +133,7 @@ mod tests {
         let (mut client, socket) = pair();
         drain.add(socket, begin);
         assert_eq!(client.read(&mut [0]).unwrap(), 0, "our end is said");
-        client.write_all(b"what nobody wants").unwrap();
+        client.write_all(b"unexpected bytes").unwrap();
         let waited = look_until_none(&mut drain, begin);
         assert!((PATIENCE..PATIENCE + 2 * SELDOM).contains(&waited), "{waited:?}");
 

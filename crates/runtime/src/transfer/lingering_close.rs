@@ -21,7 +21,7 @@ use millrace_net::{stream, tls};
 
 use super::{Direction, End, Link, Running, Socket};
 
-/// What is read of a client, at most, until it is cut.
+/// The most that is read of a client before the connection is cut.
 const MOST: usize = 1 << 20;
 
 /// How long its end is waited for.
@@ -36,7 +36,7 @@ pub struct LingeringClose {
     pub until: Instant,
     /// How much more is read of it.
     left: usize,
-    /// It sends still: what it gets when this ends in a reset, nobody can say.
+    /// It still sends: how much it receives before a reset is unknown.
     goes_on: bool,
 }
 

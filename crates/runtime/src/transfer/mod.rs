@@ -41,7 +41,7 @@ use millrace_log::Direction;
 /// Bytes that one turn of one transfer may move before others have theirs: some 0.3 ms.
 pub const TURN: usize = 1 << 20;
 
-/// What may be moved in one go, and what was. That may be more: what is encrypted is read in whole records.
+/// How much may be moved at once, and how much was. That may be more, because encrypted data is read in whole records.
 #[derive(Debug)]
 pub struct Share {
     most: u64,
@@ -78,7 +78,7 @@ impl Share {
 /// A transfer that is under way.
 #[derive(Debug)]
 pub struct Running {
-    /// What is moved.
+    /// The source or target of the data.
     pub work: Work,
     /// The data connection.
     pub link: Link,
@@ -140,8 +140,8 @@ impl Shared {
     }
 }
 
-/// Whether a client takes anything of what it is sent, while it takes our side nothing to send more: megabytes may lie in
-/// the kernel's buffers, and whoever reads some kilobytes a second is no client that stands still.
+/// Whether a client still reads, while this side has nothing more to send: megabytes may lie in the kernel's buffers,
+/// and a client that reads some kilobytes a second is slow, not idle.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Taken(Option<u64>);
 
@@ -165,7 +165,7 @@ impl Taken {
     }
 }
 
-/// What is moved.
+/// The source or target of the data.
 #[derive(Debug)]
 pub enum Work {
     /// A download.
@@ -202,7 +202,7 @@ pub struct Socket {
     pub fd: OwnedFd,
     /// Whether the reactor knows it.
     pub registered: bool,
-    /// What is known of the end of the peer's bytes.
+    /// The state of the end of the peer's data.
     pub end: End,
     /// How fast the kernel was told to send.
     flow: Flow,
@@ -210,7 +210,7 @@ pub struct Socket {
     pub tls: Option<Box<Channel>>,
 }
 
-/// What is known of the end of the peer's bytes, before they are all read.
+/// The state of the end of the peer's data, before everything is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
     /// Nothing: the next bytes, or the end, are an event.
@@ -233,7 +233,7 @@ impl Socket {
         drain.add(self.fd, now);
     }
 
-    /// Has what is sent from now on leave so fast.
+    /// Paces the following output.
     pub fn keep_to(&mut self, flow: Flow) {
         if self.flow != flow {
             self.flow = flow;
@@ -250,7 +250,7 @@ impl Socket {
         }
     }
 
-    /// As `write`; where `follows` is so, the last bytes may wait to share a packet with what comes next.
+    /// As `write`; if `follows`, the last bytes may wait to share a packet with what comes next.
     pub fn write_or_wait(&mut self, bytes: &[u8], follows: bool) -> io::Result<usize> {
         match (&mut self.tls, follows) {
             (None, true) => stream::write_more(&self.fd, bytes),
@@ -326,7 +326,7 @@ pub enum JobKind {
 pub struct JobDone {
     /// The number of the transfer.
     pub serial: u64,
-    /// What is moved.
+    /// The source or target of the data.
     pub work: Work,
     /// The data connection, where the job had it.
     pub socket: Option<Socket>,
@@ -337,7 +337,7 @@ pub struct JobDone {
 }
 
 impl Work {
-    /// Claims that dropping it may wait for a disk.
+    /// Returns true if dropping it may wait for a disk.
     pub fn end_may_wait(&self) -> bool {
         match self {
             Self::Send(sender) => sender.end_may_wait(),
@@ -470,7 +470,7 @@ impl Running {
         Job { serial, kind, work, socket, shared, most, taken: self.pace.errand(), grace, control: None }
     }
 
-    /// Claims that a job has the work now.
+    /// Returns true if a job has the work now.
     pub fn is_lent(&self) -> bool {
         matches!(self.work, Work::OnPool)
     }

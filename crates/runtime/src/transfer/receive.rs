@@ -1,9 +1,9 @@
 //! Uploads: a data connection's bytes to a file.
 //!
-//! What may be written at once (in place, on a local file system) is written at once; what stages, or may
-//! hang, is collected and written by the blocking pool, a small file with a single trip. A large file whose
-//! bytes need no conversion goes by `splice` on a thread of the pool, where a disk that is slower than the
-//! network may hold it up. Only what is staged is collected for longer than until the next bytes are waited for.
+//! Data for an upload in place on a local file system is written directly; data for a staged upload, or a file system
+//! that may hang, is collected and written by the blocking pool, a small file in a single job. A large file whose bytes
+//! need no conversion goes by `splice` on a thread of the pool, where a disk that is slower than the network may hold
+//! it up. Only staged uploads collect data across waits.
 
 use std::fs::File;
 use std::io;
@@ -23,7 +23,7 @@ use super::{End, JobKind, Share, Shared, Socket, Turn};
 /// first; a full buffer, then splice.
 const LARGE: usize = 64 * 1024;
 
-/// What is collected before the pool writes it.
+/// How much is collected before the pool writes it.
 const COLLECT: usize = 256 * 1024;
 
 /// How much file a compressed buffer may become at a time.
@@ -32,7 +32,7 @@ const DECODED: usize = 256 * 1024;
 /// How long a splicing thread waits for more before it gives the socket back to the reactor.
 const LINGER: Duration = Duration::from_millis(20);
 
-/// How much a splicing thread moves before it looks whether anybody wants it to stop.
+/// How much a splicing thread moves before it checks for an abort.
 const STRETCH: u64 = 64 << 20;
 
 /// A client that dies closes its connections one after the other, and the end of the data may be heard of first.
@@ -73,7 +73,7 @@ pub struct Receiver {
     /// Restart markers whose bytes are written: the sender's, and our offset. `None` where our offset is not
     /// known (`APPE`), so that none can be confirmed.
     markers: Option<Vec<(Vec<u8>, u64)>>,
-    /// Somebody else has it take its name.
+    /// The caller commits it.
     is_held_back: bool,
 }
 
@@ -115,7 +115,7 @@ impl Receiver {
 
     /// So many bytes were announced, if any were.
     pub(super) fn expecting(mut self, announced: Option<u64>) -> Self {
-        // What is converted has another length.
+        // Converted data has another length.
         self.announced = announced.filter(|_| self.decoder.is_none());
         self
     }
@@ -125,7 +125,7 @@ impl Receiver {
         self.records().may_be_cut = true;
     }
 
-    /// Claims that a TLS stream ended without close_notify, and was taken for whole.
+    /// Returns true if a TLS stream ended without close_notify, and was taken for whole.
     pub fn was_excused(&self) -> bool {
         self.records.as_ref().is_some_and(|records| records.was_cut)
     }
@@ -134,7 +134,7 @@ impl Receiver {
         self.records.get_or_insert_default()
     }
 
-    /// Claims that nothing more will be read: it is to be committed.
+    /// Returns true if nothing more will be read: it is to be committed.
     pub fn has_ended(&self) -> bool {
         self.ended
     }
@@ -146,7 +146,7 @@ impl Receiver {
         let said_goodbye = self.records.as_ref().is_some_and(|records| records.said_goodbye);
         let came = written + self.unwritten();
         match self.announced {
-            // Who says so did not die.
+            // The client announced the end, so it did not die.
             _ if !self.ended || !is_staged || said_goodbye || self.ends_itself => Duration::ZERO,
             Some(announced) if announced == came => Duration::ZERO,
             Some(announced) if announced > came => GRACE_FOR_LESS,
@@ -162,7 +162,8 @@ impl Receiver {
         self.buffer.len() as u64
     }
 
-    /// What is staged does not take its name when it is whole: [`Receiver::take_whole`] gives it to whoever decides that.
+    /// A staged upload is not committed when it is complete: [`Receiver::take_whole`] gives it to the code that decides
+    /// about it.
     pub fn hold_back(&mut self) {
         self.is_held_back = self.upload.as_ref().is_some_and(|upload| upload.is_staged());
     }
@@ -172,7 +173,7 @@ impl Receiver {
         self.upload.take_if(|_| self.is_held_back)
     }
 
-    /// Commits what is whole, unless that may wait and has to be done on the pool.
+    /// Commits a complete upload, unless that may block and must run on the pool.
     pub fn commit_at_once(&mut self) -> Option<Result<(), TransferError>> {
         let is_written = self.buffer.is_empty() && (self.decoder.is_none() || self.finished);
         let readiness = self.upload.as_ref().map_or(Readiness::Cached, |upload| upload.commit_readiness());
@@ -192,7 +193,7 @@ impl Receiver {
         }
     }
 
-    /// Claims that a file is not yet as an upload in place leaves it that ends here: with all that came, and nothing of
+    /// Returns true if a file is not yet as an upload in place leaves it that ends here: with all that came, and nothing of
     /// the old file behind that.
     pub fn owes_its_file(&self) -> bool {
         let owes = |upload: &dyn Upload| {
@@ -205,13 +206,13 @@ impl Receiver {
     /// Gives the upload up. May wait.
     pub(super) fn leave(&mut self, shared: &Shared) {
         if self.upload.as_ref().is_some_and(|upload| !upload.is_staged()) {
-            // It failed already: that is what is told.
+            // It has failed before: the first error is reported.
             let _ = self.write_collected(shared);
         }
         self.upload = None;
     }
 
-    /// Claims that dropping it may wait: what is not committed is given up.
+    /// Returns true if dropping it may block: an uncommitted upload is abandoned.
     pub(super) fn end_may_wait(&self) -> bool {
         self.upload.is_some()
     }
@@ -459,7 +460,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Reads and writes in clear, likewise.
+    /// Reads and writes in clear.
     fn relay(&mut self, socket: &Socket, shared: &Shared, share: &mut Share) -> Result<(), TransferError> {
         let Some(upload) = &mut self.upload else { return Ok(()) };
         let mut wire = vec![0; COLLECT];

@@ -23,7 +23,7 @@ use super::{JobKind, Share, Shared, Socket, Turn};
 /// engine.md: -5 to -10 % CPU at 1 KiB, a loss at 100 KiB.
 pub const SMALL: u64 = 16 * 1024;
 
-/// One `sendfile`, and what is looked up in the page cache or fetched by the pool at a time.
+/// The size of one `sendfile`, and of one lookup in the page cache or one fetch by the pool.
 const CHUNK: u64 = 1 << 20;
 
 /// From here on only whole packets are sent, to the last: where the socket is full each time, `sendfile` fills what little
@@ -116,7 +116,7 @@ impl Sender {
         self.end.map(|end| end.saturating_sub(self.offset))
     }
 
-    /// Claims that dropping it may wait: a file system that may hang is asked when a file is closed, too.
+    /// Returns true if dropping it may wait: a file system that may hang is asked when a file is closed, too.
     pub fn end_may_wait(&self) -> bool {
         match &self.source {
             Source::File(range) => range.readiness == Readiness::MayHang,
@@ -211,7 +211,7 @@ impl Sender {
                 Err(error) => return Turn::Done(Err(TransferError::Broken(error))),
             }
         }
-        // What is to flow evenly goes out as it comes.
+        // Paced data is sent as it comes.
         self.corked.get_or_insert_with(|| {
             end.saturating_sub(self.offset) >= CORKED
                 && stream::paced(&socket.fd).is_ok_and(|rate| rate.is_none())
@@ -288,7 +288,7 @@ impl Sender {
         }
     }
 
-    /// Claims that [`Sender::fill`] may be called on a reactor thread.
+    /// Returns true if [`Sender::fill`] may be called on a reactor thread.
     fn fills_at_once(&self) -> bool {
         match &self.source {
             Source::Stream(stream) => stream.readiness() == Readiness::Cached,
@@ -304,7 +304,7 @@ impl Sender {
         std::mem::take(&mut self.buffer)
     }
 
-    /// Whether what is drained was all that there is.
+    /// Whether the drained data was complete.
     pub fn whole(&self) -> Result<(), TransferError> {
         match &self.source {
             Source::Listing(lister) => {
@@ -326,7 +326,7 @@ impl Sender {
         }
     }
 
-    /// Claims that everything is in the buffer.
+    /// Returns true if everything is in the buffer.
     pub fn is_drained(&self) -> bool {
         self.drained
     }

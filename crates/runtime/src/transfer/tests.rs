@@ -84,7 +84,7 @@ impl Download {
                     let done = self.running.lend(kind).run();
                     assert!(self.running.take_back(done, self.now).is_none());
                 }
-                // A clock that stands still has no limit to wait for.
+                // A clock that does not advance reaches no limit.
                 Turn::Yield | Turn::Wait => self.now += Duration::from_millis(1),
                 turn => panic!("{turn:?}"),
             }
@@ -204,7 +204,7 @@ fn an_upload_whose_client_ends_before_it_is_committed_is_not_whole() {
     assert!(begin.elapsed() < Duration::from_secs(60));
 }
 
-/// Such files are there where the kernel makes up what is read; others lie on file systems that know no `sendfile`.
+/// Such files exist where the kernel generates the content; others lie on file systems without `sendfile`.
 #[test]
 fn a_file_that_the_kernel_does_not_send_is_read() {
     let path = "/proc/self/cmdline";
