@@ -70,7 +70,7 @@ pub struct ReplyReader {
     line: usize,
     /// The code of a reply of several lines, after its first.
     code: Option<u16>,
-    /// What is in `buffer` was handed out.
+    /// The content of `buffer` was handed out.
     taken: bool,
 }
 
@@ -208,7 +208,7 @@ impl ClientSession {
         Self { server, sent: VecDeque::from([Sent::Greeting]), password: Vec::new() }
     }
 
-    /// Claims that every command has had its final reply.
+    /// Returns true if every command has had its final reply.
     pub fn is_idle(&self) -> bool {
         self.sent.is_empty()
     }
@@ -255,14 +255,13 @@ impl ClientSession {
         self.send(Sent::Quit, b"QUIT", b"", out);
     }
 
-    /// Takes a reply, and says what it means for the command in front. What is to be said in answer to it
-    /// is appended to `out`.
+    /// Takes a reply, and returns its meaning for the first pending command. The response to it is appended to `out`.
     pub fn receive<'a>(
         &mut self,
         reply: Received<'a>,
         out: &mut Vec<u8>,
     ) -> Result<ClientEvent<'a>, ClientError> {
-        // 421 may come at any time, unasked.
+        // 421 may come at any time.
         if reply.code == 421 {
             self.sent.clear();
             return Ok(ClientEvent::Closing(reply));

@@ -1,8 +1,7 @@
 //! Hashes of files: `HASH`, `XCRC`, `XMD5`, `XSHA256` and their kin.
 //!
-//! A [`Hasher`] is fed by whoever reads the file, on the blocking pool, so it can stop between two
-//! buffers. The libraries behind it look for the processor's SHA, AVX2 and carry-less multiply
-//! instructions when they run.
+//! A [`Hasher`] is fed by the reader of the file, on the blocking pool, so it can stop between two buffers. The
+//! libraries behind it look for the processor's SHA, AVX2 and carry-less multiply instructions when they run.
 //!
 //! Names are those of the IANA registry "FTP Hash Algorithms" (draft-bryan-ftp-hash); BLAKE3 is in no
 //! registry.
@@ -16,9 +15,9 @@ use crate::decimal::parse_decimal;
 pub enum Algorithm {
     /// CRC-32 (ISO 3309, zlib's).
     Crc32,
-    /// MD5: for old clients; no protection against anybody.
+    /// MD5: for old clients; not secure.
     Md5,
-    /// SHA-1: likewise.
+    /// SHA-1: for old clients; not secure.
     Sha1,
     /// SHA-256, what `HASH` begins with.
     Sha256,

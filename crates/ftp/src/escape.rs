@@ -87,7 +87,7 @@ pub fn unquote_path(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     }
 }
 
-/// Claims that a byte would break a line or drive a terminal.
+/// Returns true if a byte would break a line or drive a terminal.
 fn is_control(byte: u8) -> bool {
     byte < 0x20 || byte == 0x7f
 }

@@ -1,4 +1,4 @@
-//! Patterns in file names: `*`, `?`, `[a-z]`, `[!a-z]`, and a backslash before what is meant literally.
+//! Patterns in file names: `*`, `?`, `[a-z]`, `[!a-z]`, and a backslash that escapes the next character.
 //!
 //! Our own, and small, because every server that took the C library's paid for it (CVE-2001-0550,
 //! CVE-2001-1501, CVE-2011-0762): there is no brace expansion, no tilde and no recursion, and a match
@@ -55,12 +55,12 @@ impl Glob {
         Self { tokens }
     }
 
-    /// Claims that a text has anything in it that a pattern gives a meaning to.
+    /// Returns true if a text has anything in it that a pattern gives a meaning to.
     pub fn is_pattern(text: &[u8]) -> bool {
         text.iter().any(|byte| matches!(byte, b'*' | b'?' | b'['))
     }
 
-    /// Claims that every class which a pattern begins is closed; else its `[` stands for itself.
+    /// Returns true if every class which a pattern begins is closed; else its `[` stands for itself.
     pub fn is_closed(pattern: &[u8]) -> bool {
         let mut rest = pattern;
         while let Some((character, after)) = split_character(rest) {
@@ -76,15 +76,15 @@ impl Glob {
         true
     }
 
-    /// Claims that one name, and no other, matches.
+    /// Returns true if one name, and no other, matches.
     pub fn is_literal(&self) -> bool {
         self.tokens.iter().all(|token| matches!(token, Token::Literal(_)))
     }
 
-    /// Claims that there may be a name which both patterns match. Of two classes that is taken for granted.
+    /// Returns true if there may be a name which both patterns match. Of two classes that is taken for granted.
     pub fn overlaps(&self, other: &Self) -> bool {
         let (one, two) = (&self.tokens, &other.tokens);
-        // Whether what is left of the one from here, and of the other from there, has a match in common.
+        // Whether the rests of both patterns have a match in common.
         let mut common = vec![vec![false; two.len() + 1]; one.len() + 1];
         for at in (0..=one.len()).rev() {
             for there in (0..=two.len()).rev() {
@@ -102,12 +102,12 @@ impl Glob {
         common[0][0]
     }
 
-    /// Claims that the pattern begins with a dot, and so may match hidden names.
+    /// Returns true if the pattern begins with a dot, and so may match hidden names.
     pub fn names_hidden(&self) -> bool {
         self.tokens.first() == Some(&Token::Literal(u32::from(b'.')))
     }
 
-    /// Claims that `name` matches, hidden or not.
+    /// Returns true if `name` matches, hidden or not.
     pub fn matches(&self, name: &[u8]) -> bool {
         let (mut token, mut rest) = (0, name);
         // Where to go on when what follows the last `*` does not match: one character further. Earlier
@@ -136,7 +136,7 @@ impl Glob {
 }
 
 impl Token {
-    /// Claims that there may be a character which both match.
+    /// Returns true if there may be a character which both match.
     fn overlaps(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Literal(one), token) | (token, Self::Literal(one)) => token.matches(*one),

@@ -20,7 +20,7 @@ impl Language {
         }
     }
 
-    /// `EN*;DE`, for `FEAT`, with a star behind what is chosen.
+    /// `EN*;DE`, for `FEAT`, with a star after the chosen language.
     pub(crate) fn feature(chosen: Option<Self>) -> &'static str {
         match chosen {
             None => "EN*;DE",
@@ -28,7 +28,7 @@ impl Language {
         }
     }
 
-    /// The reply with what is fixed in its text translated, where there is a translation.
+    /// The reply with its fixed text translated, where there is a translation.
     pub(crate) fn translate(self, reply: Reply) -> Reply {
         match self {
             Self::German => reply.translated(german),
@@ -85,7 +85,7 @@ const GERMAN: &[(&str, &str)] = &[
     ),
     ("not supported", "wird nicht unterstützt"),
     (
-        "in use by somebody else; try again later",
+        "in use; try again later",
         "wird gerade von jemand anderem benutzt; bitte später noch einmal",
     ),
     ("cancelled", "abgebrochen"),
@@ -439,7 +439,7 @@ mod tests {
             .collect()
     }
 
-    /// What is fixed in texts that are made, and what is told of files.
+    /// The fixed parts of composed texts, and descriptions of files.
     fn fixed_parts() -> Vec<String> {
         let mut files = Vec::new();
         for directory in ["src/session/commands", "src/session"] {
@@ -463,7 +463,7 @@ mod tests {
             assert!(is_kept || german(text).is_some(), "no German for: {text}");
         }
         for (english, german) in GERMAN {
-            assert!(texts.iter().any(|text| text == english), "nobody says: {english}");
+            assert!(texts.iter().any(|text| text == english), "no reply has: {english}");
             assert_eq!(english.matches("{}").count(), german.matches("{}").count(), "{english}");
         }
     }

@@ -21,7 +21,7 @@ const SE: u8 = 240;
 /// What the reader found next.
 #[derive(Debug, PartialEq, Eq)]
 pub enum LineEvent<'a> {
-    /// A whole line, without its end: lent from the input where it lay there in one piece.
+    /// A whole line, without its end: borrowed from the input where it lay there in one piece.
     Line(Cow<'a, [u8]>),
     /// A line longer than [`MAX_LINE`] has ended.
     TooLong,
@@ -49,7 +49,7 @@ enum State {
     Command,
     /// After IAC and WILL, WONT, DO or DONT.
     Option(u8),
-    /// Behind IAC and SB: all up to IAC and SE is about an option, which nobody asked for.
+    /// After IAC SB: everything up to IAC SE is an option subnegotiation, and ignored.
     Subnegotiation,
     /// The same, after IAC.
     Subcommand,
@@ -58,7 +58,7 @@ enum State {
 }
 
 impl LineReader {
-    /// Claims that no line has begun.
+    /// Returns true if no line has begun.
     pub fn is_empty(&self) -> bool {
         self.partial.is_empty() && self.state == State::Text
     }
@@ -215,7 +215,7 @@ mod tests {
             events(b"\xff\xfb\x01\xff\xfd\x03\xff\xfe\x05NOOP\r\n", &[]),
             [LineEvent::Refuse([IAC, DONT, 1]), LineEvent::Refuse([IAC, WONT, 3]), line(b"NOOP")]
         );
-        // What is said of an option, up to its end; without one, the line is none.
+        // The rest of a subnegotiation up to its end; without an end there is no line.
         assert_eq!(events(b"\xff\xfa\x18\x01\xff\xff\xff\xf0PWD\r\n", &[]), [line(b"PWD")]);
         assert_eq!(events(b"CWD a\xff\xfab\r\nPWD\r\n", &[]), [LineEvent::Torn, line(b"PWD")]);
     }

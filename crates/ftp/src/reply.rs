@@ -171,7 +171,7 @@ impl Reply {
         &self.text
     }
 
-    /// The same reply with what is fixed in its last line in other words, where there are such.
+    /// The same reply with the fixed text of its last line translated, where there is a translation.
     pub(crate) fn translated(mut self, words: impl Fn(&str) -> Option<&'static str>) -> Self {
         if let Cow::Borrowed(text) = self.text {
             let text = std::str::from_utf8(text).ok().and_then(words);
@@ -194,7 +194,7 @@ impl Reply {
         self
     }
 
-    /// Claims that it only announces what follows (1xx): not the end of the command.
+    /// Returns true if it only announces what follows (1xx): not the end of the command.
     pub fn is_preliminary(&self) -> bool {
         self.code < 200
     }
@@ -283,7 +283,7 @@ impl Replies {
         Self { first: self.first.map(&change), more: self.more.into_iter().map(&change).collect() }
     }
 
-    /// Claims that there is nothing to send.
+    /// Returns true if there is nothing to send.
     pub fn is_empty(&self) -> bool {
         self.first.is_none()
     }

@@ -16,7 +16,7 @@ const DAY: i64 = 86_400;
 const FIRST: i64 = -62_135_596_800;
 /// `9999-12-31 23:59:59` in seconds from 1970.
 const LAST: i64 = 253_402_300_799;
-/// Half a mean Gregorian year: `ls` shows the time of day of what is younger, the year of what is older.
+/// Half a mean Gregorian year: `ls` shows the time of day of newer files, the year of older ones.
 const RECENT: i64 = 31_556_952 / 2;
 const MONTHS: [&[u8; 3]; 12] =
     [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
@@ -119,8 +119,8 @@ pub fn parse_minutes(text: &[u8]) -> Option<Timestamp> {
     }
 }
 
-/// Appends the date of an `ls` line, twelve bytes: `Jan  1 12:00` for the half year before `now`,
-/// `Jan  1  2020` for what is older or lies in the future.
+/// Appends the date of an `ls` line, twelve bytes: `Jan 1 12:00` for the half year before `now`, `Jan 1 2020` for older
+/// and future times.
 pub fn write_ls(time: Timestamp, now: Timestamp, out: &mut Vec<u8>) {
     let civil = Civil::from_seconds(time.seconds);
     out.extend_from_slice(MONTHS[usize::from(civil.month) - 1]);
@@ -138,7 +138,7 @@ pub fn write_ls(time: Timestamp, now: Timestamp, out: &mut Vec<u8>) {
     }
 }
 
-/// Claims that `ls` shows the time of day of `time`, not its year.
+/// Returns true if `ls` shows the time of day of `time`, not its year.
 pub fn is_recent(time: Timestamp, now: Timestamp) -> bool {
     time <= now && time.seconds > now.seconds.saturating_sub(RECENT)
 }
@@ -219,7 +219,7 @@ fn parse_digits<const N: usize>(text: &[u8]) -> Option<(i64, &[u8])> {
     Some((civil.seconds()?, rest))
 }
 
-/// Parses `.` and digits, as many as there are; what is finer than a nanosecond is cut off.
+/// Parses `.` and digits, as many as there are; digits below a nanosecond are cut off.
 fn parse_fraction(text: &[u8]) -> Option<(u32, &[u8])> {
     let Some(text) = text.strip_prefix(b".") else { return Some((0, text)) };
     let length = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());

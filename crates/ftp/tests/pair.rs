@@ -301,7 +301,7 @@ fn a_shutdown_closes_an_idle_session_at_once() {
 fn a_failed_transfer_names_its_fault() {
     use std::io;
     for (error, code) in [
-        (TransferError::NoConnection("nobody came".into()), 425),
+        (TransferError::NoConnection("no connection".into()), 425),
         (TransferError::Broken(io::ErrorKind::ConnectionReset.into()), 426),
         (TransferError::Stalled, 426),
         (TransferError::Malformed("cut short".into()), 426),

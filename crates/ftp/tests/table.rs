@@ -32,7 +32,7 @@ fn line(prefix: &str, command: &Command) -> String {
 fn a_row_that_does_not_say_always_is_refused_before_the_login() {
     for (prefix, command) in rows() {
         let mut driver = Driver::new(Default::default());
-        // Bare where that is allowed: STAT is for everybody, STAT with a path is not.
+        // Without an argument where that is allowed: STAT is for all clients, STAT with a path is not.
         let bare = format!("{prefix}{}", command.verb);
         let code =
             driver.code(if command.argument == Argument::Optional { bare } else { line(prefix, command) });
@@ -186,7 +186,7 @@ fn feat_lists_what_is_served_and_nothing_else() {
 
 #[test]
 fn an_extension_that_is_no_rfc_959_is_advertised() {
-    // Clients find extensions in FEAT only; what is not listed might as well not exist.
+    // Clients find extensions in FEAT only; an extension that is not listed might as well not exist.
     let quiet = [
         "ESTA",
         "ESTP",

@@ -132,7 +132,7 @@ impl Reader {
         }
     }
 
-    /// Claims that the end of the file has been seen.
+    /// Returns true if the end of the file has been seen.
     pub fn has_ended(&self) -> bool {
         matches!(self.state, State::Ended)
     }

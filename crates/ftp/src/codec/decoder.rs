@@ -118,8 +118,8 @@ impl Decoder {
         self.position
     }
 
-    /// MODE B: how many blocks their sender marked as doubtful. They are data all the same (RFC 959
-    /// section 3.4.2), but somebody should be told.
+    /// MODE B: how many blocks their sender marked as doubtful. They are data all the same (RFC 959 section 3.4.2), but
+    /// the user should be told.
     pub fn suspect_blocks(&self) -> u64 {
         match &self.unframing {
             Unframing::Block(reader) => reader.suspect_blocks(),

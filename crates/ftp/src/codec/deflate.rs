@@ -1,11 +1,12 @@
 //! MODE Z: the stream compressed with zlib (RFC 1950; draft-preston-ftpext-deflate).
 //!
-//! Reading is bounded per call, however small the input that unfolds, and each turn of the loop takes
-//! input, makes output or ends it: neither a deflate bomb nor a stream that stands still can hold memory or
-//! a thread (CVE-2005-0850). A stream that ends before its checksum has lost bytes.
+//! Reading is bounded per call, however small the input that unfolds, and each turn of the loop takes input, makes
+//! output or ends it: neither a deflate bomb nor a stalled stream can hold memory or a thread (CVE-2005-0850). A stream
+//! that ends before its checksum has lost bytes.
 //!
-//! Clients use this mode for whatever they fetch (lftp does as soon as `FEAT` has it), and most of what is large is packed
-//! already. So writing tries a stretch, and where that has not shrunk sends a longer one as it is: a copy and a checksum.
+//! Clients use this mode for all files (lftp does as soon as `FEAT` has it), and most large files are compressed
+//! already. So the encoder tries a stretch; if that did not shrink, it sends a longer one uncompressed: a copy and a
+//! checksum.
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
@@ -32,7 +33,7 @@ pub struct Deflater {
     stretch: Stretch,
 }
 
-/// What is done with the next bytes, and up to which byte of the input.
+/// How the next bytes are encoded, and up to which byte of the input.
 #[derive(Debug, Clone, Copy)]
 enum Stretch {
     /// Packed; so many bytes were made before it.
@@ -45,7 +46,7 @@ impl Deflater {
     /// Compresses with `level` 0 (not at all) to 9 (slowest).
     pub fn new(level: u8) -> Self {
         let level = level.min(9);
-        // What is not packed needs no trials.
+        // Incompressible data needs no trials.
         let until = if level == 0 { u64::MAX } else { TRIAL };
         Self {
             stream: Compress::new(Compression::new(level.into()), true),
@@ -152,7 +153,7 @@ impl Inflater {
         result.map(|()| taken)
     }
 
-    /// Claims that the stream has ended, with the right checksum.
+    /// Returns true if the stream has ended, with the right checksum.
     pub fn has_ended(&self) -> bool {
         self.ended
     }

@@ -69,7 +69,7 @@ impl Encoder {
         self
     }
 
-    /// Claims that what was to be left out is more than there was so far.
+    /// Returns true if what was to be left out is more than there was so far.
     pub fn skips_more(&self) -> bool {
         self.skip > 0
     }

@@ -78,12 +78,12 @@ impl Coding {
     pub const PLAIN: Self =
         Self { representation: Type::Image, structure: Structure::File, mode: Mode::Stream };
 
-    /// Claims that file bytes and wire bytes are the same, so that `sendfile` and `splice` may be used.
+    /// Returns true if file bytes and wire bytes are the same, so that `sendfile` and `splice` may be used.
     pub fn is_plain(&self) -> bool {
         *self == Self::PLAIN
     }
 
-    /// Claims that closing the connection is what ends the file, so that a lost end cannot be noticed
+    /// Returns true if closing the connection is what ends the file, so that a lost end cannot be noticed
     /// in the data itself.
     pub fn ends_with_close(&self) -> bool {
         self.mode == Mode::Stream && self.structure == Structure::File

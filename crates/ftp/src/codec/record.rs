@@ -104,7 +104,7 @@ impl Unescaper {
         Ok(input.len() - rest.len())
     }
 
-    /// Claims that the end of the file has been seen.
+    /// Returns true if the end of the file has been seen.
     pub fn has_ended(&self) -> bool {
         self.state == State::Ended
     }

@@ -1,4 +1,4 @@
-//! What is known of files besides what a listing reads.
+//! Facts about files beyond a storage's metadata.
 
 use std::fmt;
 

@@ -60,7 +60,8 @@ pub enum Format {
 pub struct Listing {
     /// What the lines look like.
     pub format: Format,
-    /// What the client asked for. `long` and `directory` are for whoever chooses the format and the source.
+    /// What the client asked for. The caller evaluates `long` and `directory` when it chooses the format and the
+    /// source.
     pub options: ListOptions,
     /// Only what matches, level by level; everything where there is no level.
     pub search: Vec<Level>,
@@ -122,7 +123,7 @@ impl Listing {
         }
     }
 
-    /// Claims that only what matches a pattern is listed.
+    /// Returns true if only what matches a pattern is listed.
     pub fn is_search(&self) -> bool {
         !self.search.is_empty()
     }
@@ -139,7 +140,7 @@ impl Listing {
         }
     }
 
-    /// Claims that directories so deep are only on the way to what is looked for.
+    /// Returns true if directories of this depth are only traversed, not listed.
     fn passes_through(&self, depth: usize) -> bool {
         depth + 1 < self.search.len()
     }

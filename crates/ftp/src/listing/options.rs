@@ -30,7 +30,7 @@ pub struct ListOptions {
     pub long: bool,
     /// `-R`: directories in directories.
     pub recursive: bool,
-    /// `-d`: the directory itself, not what is in it.
+    /// `-d`: the directory itself, not its content.
     pub directory: bool,
     /// `-r`: the order reversed.
     pub reverse: bool,
@@ -60,7 +60,7 @@ impl ListOptions {
         (options, rest)
     }
 
-    /// Claims that a pattern's wildcards match names with a leading dot.
+    /// Returns true if a pattern's wildcards match names with a leading dot.
     pub fn shows_hidden(&self) -> bool {
         self.all || self.almost_all
     }

@@ -50,7 +50,7 @@ impl Searched {
 }
 
 /// Splits a path before its first component that is a pattern: the folder to search, with its slash, or nothing; and
-/// the levels beneath. A slash at the end asks for what is in the folders that match, or with `-d` for these alone.
+/// the levels beneath. A slash at the end asks for the content of matching folders, or with `-d` for these alone.
 /// `None` where there is no pattern.
 pub fn split(path: &[u8], options: ListOptions) -> Option<(&[u8], Vec<Level>)> {
     let mut begin = 0;

@@ -167,7 +167,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// `drwxr-sr-t`. What is shown of a link is the link, whatever it leads to.
+/// `drwxr-sr-t`. A link shows its own mode, whatever its target.
 fn mode_column(metadata: &Metadata, is_link: bool) -> [u8; 10] {
     let kind = if is_link { FileKind::Symlink } else { metadata.kind };
     let mode = if kind == FileKind::Symlink { 0o777 } else { metadata.mode };
@@ -194,7 +194,7 @@ fn mode_column(metadata: &Metadata, is_link: bool) -> [u8; 10] {
     column
 }
 
-/// Set-user, set-group and sticky: the bit, where its letter stands, the letter.
+/// Set-user, set-group and sticky: the bit, its column, the letter.
 const SPECIAL_BITS: [(u32, usize, u8); 3] = [(0o4000, 3, b's'), (0o2000, 6, b's'), (0o1000, 9, b't')];
 
 fn parse_mode(column: &[u8]) -> Option<(FileKind, u32)> {

@@ -1,4 +1,4 @@
-//! What a session knows of its next data connection.
+//! The parameters of a session's next data connection.
 
 use std::net::SocketAddr;
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::{Access, Act, Bound, Phase, Session, Step, gate};
 use crate::reply::{Reply, code};
 
-/// Why the connection is to be closed when what is under way has ended.
+/// Why the connection closes after the operation under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Closing {
     /// `QUIT` waits for its 221.
@@ -17,7 +17,7 @@ pub(super) enum Closing {
     Shutdown,
     /// The account may not be used any more: 421.
     Expelled,
-    /// An administrator said so: 421.
+    /// An administrator has disconnected it: 421.
     Kicked,
 }
 
@@ -81,8 +81,8 @@ impl Session {
         }
     }
 
-    /// The account is no more, or no longer for this client; or somebody wants the session gone. What is under
-    /// way is ended, then the session.
+    /// Ends the operation under way, then the session: the account was removed, no longer permits this client, or an
+    /// administrator disconnects it.
     pub(super) fn expel(&mut self, why: Closing) -> Step {
         match self.phase {
             _ if why == Closing::Expelled && !matches!(self.access, Access::User(_)) => Step::NOTHING,

@@ -1,4 +1,4 @@
-//! The vocabulary between a session and whoever drives it: what comes in, what goes out.
+//! The messages between a session and its driver: inputs and outputs.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -163,9 +163,9 @@ pub enum Request {
     Listen,
     /// Is this the name of a host that is served here? Answer: [`Answer::Done`], or any other for no.
     Host(String),
-    /// What is this path, links followed? Answer: [`Answer::Metadata`].
+    /// Asks for the metadata of a path, links followed. Answer: [`Answer::Metadata`].
     Metadata(VirtualPath),
-    /// What is this entry itself? Answer: [`Answer::Entry`].
+    /// Asks for the metadata of the entry itself. Answer: [`Answer::Entry`].
     Entry(VirtualPath),
     /// What would a listing show of this path: a link with what it leads to? Answer: [`Answer::Entry`].
     Look(VirtualPath),
@@ -209,7 +209,7 @@ pub enum Request {
     Space(VirtualPath),
     /// What lies in this directory for those who enter it. Answer: [`Answer::Lines`], maybe none.
     Notes(VirtualPath),
-    /// Who is logged in (`SITE WHO`). Answer: [`Answer::Lines`].
+    /// Asks for the sessions (`SITE WHO`). Answer: [`Answer::Lines`].
     Who,
     /// Limit the whole server to so many bytes a second from clients (write) and to them (read); 0 for no
     /// limit. Answer: [`Answer::Done`].
@@ -229,7 +229,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// Claims that the answer may take long enough for a client to want to hear `NOOP` or say `ABOR`.
+    /// Returns true if the answer may take long enough for a client to want to hear `NOOP` or say `ABOR`.
     pub fn is_long(&self) -> bool {
         matches!(
             self,
@@ -284,8 +284,8 @@ pub enum Answer {
     Space(Space),
     /// To [`Request::Progress`].
     Progress(Progress),
-    /// Somebody who waits says `STAT`: a line that was not given to the session yet, of which this is the verb, has waited
-    /// so long for the word of a hook. It answers no question.
+    /// `STAT` arrived while a hook decides about a line: its verb, and how long it has waited. This is not the answer
+    /// to a request.
     Waiting(Vec<u8>, Duration),
 }
 
@@ -316,7 +316,7 @@ pub struct Progress {
     pub total: Option<u64>,
     /// Since the beginning.
     pub elapsed: Duration,
-    /// Whether it is an upload that has come, and that somebody looks at before its client is answered.
+    /// Whether a hook checks the complete upload before the reply.
     pub is_checked: bool,
 }
 
@@ -384,7 +384,7 @@ pub struct ListRequest {
 /// A transfer to be run.
 #[derive(Debug)]
 pub struct Transfer {
-    /// What is moved.
+    /// The content to transfer.
     pub content: Content,
     /// The connection over which.
     pub via: Via,
@@ -405,7 +405,7 @@ pub struct Transfer {
     /// answered with [`Reply::marker`] once what was before it is stored. `None` where the place is not
     /// known (`APPE`): markers then get no reply, because a `REST` with one would go astray.
     pub offset: Option<u64>,
-    /// Uploads: how many bytes there will be, where `ALLO` said so. A hint: it is held to nothing.
+    /// Uploads: the announced size (`ALLO`). It is a hint, and not enforced.
     pub announced: Option<u64>,
     /// How the data connection is protected.
     pub protection: Protection,
@@ -456,10 +456,10 @@ pub enum Via {
     Passive,
     /// Connect to the client's address.
     Active(SocketAddr),
-    /// Write onto the control connection, as the lines between the first and the last of a reply with
-    /// this code (`STAT path`). Whoever runs the transfer writes those two as well: once the first is out
-    /// the reply can only end with the same code, so a listing that fails or is aborted half-way says so
-    /// in its last line, and counts as ended well. One that fails earlier is reported as a failure.
+    /// Write onto the control connection, as the lines between the first and the last of a reply with this code (`STAT
+    /// path`). The transfer writes those two lines as well: after the first one the reply can only end with the same
+    /// code, so a listing that fails or is aborted half-way reports it in its last line, and counts as successful. One
+    /// that fails earlier is reported as a failure.
     Control(u16),
 }
 
@@ -493,6 +493,6 @@ pub enum TransferError {
     File(FileError),
     /// A listing met one of its bounds, so there is more than was sent: 451.
     Cut(String),
-    /// Every byte arrived, and yet it is not to count: somebody has looked at it and says so.
+    /// Every byte arrived, but a hook refused the upload.
     Refused(Reply),
 }

@@ -91,7 +91,7 @@ pub(crate) fn told(error: &FileError) -> &'static str {
         FileError::Exhausted => "server is out of resources",
         FileError::CrossDevice => "it is in another place; copy it and delete it",
         FileError::Unsupported => "not supported",
-        FileError::Busy => "in use by somebody else; try again later",
+        FileError::Busy => "in use; try again later",
         FileError::Cancelled => "cancelled",
         FileError::WouldWait => "would wait for the device",
         FileError::Io(error) if error.kind() == ErrorKind::NotConnected => {

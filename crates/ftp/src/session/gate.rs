@@ -42,12 +42,12 @@ pub(crate) fn split(line: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// Claims that the line's command may be given during a transfer.
+/// Returns true if the line's command may be given during a transfer.
 pub(super) fn is_busy_command(line: &[u8]) -> bool {
     commands::find(split(line).0).is_some_and(|command| command.busy)
 }
 
-/// Claims that the line's command may be given during a transfer and has no reply of its own there.
+/// Returns true if the line's command may be given during a transfer and has no reply of its own there.
 pub(super) fn is_silent_busy_command(line: &[u8]) -> bool {
     commands::find(split(line).0).is_some_and(|command| matches!(command.verb, "ABOR" | "QUIT"))
 }
@@ -59,8 +59,8 @@ pub struct Named {
     pub verb: &'static str,
     /// The subcommand of `SITE`, as its table has it.
     pub site: Option<&'static str>,
-    /// Every path that it names, the one that it is about first: of a pattern the folder that it is looked for in, and
-    /// what has that name to the letter.
+    /// Every path that it names, the main one first: for a pattern the folder that is searched, and the path with that
+    /// literal name.
     pub paths: Vec<VirtualPath>,
     /// The folders beneath it that a pattern leads into.
     pub searched: Option<Searched>,

@@ -71,16 +71,16 @@ pub struct Session {
     /// The address that the client connected to.
     pub(crate) local: SocketAddr,
     phase: Phase,
-    /// `ABOR` waits for its 226: it is due when what is under way has ended.
+    /// `ABOR` waits for its 226: it is sent when the operation under way has ended.
     aborting: bool,
-    /// The connection is to be closed when what is under way has ended.
+    /// The connection closes when the operation under way has ended.
     closing: Option<Closing>,
     pub(crate) access: Access,
-    /// What is encrypted.
+    /// The protection of the connections.
     pub(crate) security: Security,
     /// Wrong names or passwords so far.
     failed_logins: u8,
-    /// And what is known of other connections.
+    /// Failed logins of the client's other connections.
     failed_elsewhere: u8,
     /// Lines in a row that were no command.
     nonsense: u8,
@@ -143,7 +143,7 @@ pub(crate) enum Source {
 /// Who the client is.
 #[derive(Debug)]
 pub(crate) enum Access {
-    /// Nobody yet.
+    /// Not logged in.
     Stranger,
     /// `USER` was given; `PASS` is due.
     Named(Vec<u8>),
@@ -271,12 +271,12 @@ impl Session {
         }
     }
 
-    /// When [`Input::Deadline`] is due; `None` while somebody else keeps the time (a transfer).
+    /// When [`Input::Deadline`] is due; `None` while a transfer keeps the time.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
 
-    /// Claims that a command line may be given to the session now.
+    /// Returns true if a command line may be given to the session now.
     ///
     /// Between commands that is every line. During a transfer or a long question it is those whose row
     /// in the table says `busy`, during a short question `ABOR` and `QUIT`; the others wait in the driver's buffer, and so does a line that was too
@@ -297,12 +297,12 @@ impl Session {
         }
     }
 
-    /// Claims that a transfer or a question is under way.
+    /// Returns true if a transfer or a question is under way.
     pub fn is_busy(&self) -> bool {
         matches!(self.phase, Phase::Transferring(_) | Phase::Reporting | Phase::Asking(_))
     }
 
-    /// Claims that the connection is to be closed.
+    /// Returns true if the connection is to be closed.
     pub fn is_closed(&self) -> bool {
         matches!(self.phase, Phase::Closed)
     }
@@ -423,8 +423,8 @@ impl Session {
         Step::from(reply).then(Act::Close)
     }
 
-    /// What the user may do in one place or another; nothing before the login. Which place it is, the account's
-    /// files know, also behind links and patterns: they refuse what is not allowed there.
+    /// What the user may do anywhere; nothing before the login. The account's storage checks the permissions of each
+    /// place, also behind links and patterns.
     pub(crate) fn permissions(&self) -> Permissions {
         match &self.access {
             Access::User(login) => login.permissions,
@@ -505,7 +505,7 @@ impl Session {
             answer => answer,
         };
         let step = match answer {
-            // What would begin a transfer comes too late for one who has given it up.
+            // The answer would begin a transfer, but the client has aborted it.
             Answer::Readable(_) | Answer::Writable(_) | Answer::Unique(..) | Answer::Listing(_)
                 if self.aborting =>
             {

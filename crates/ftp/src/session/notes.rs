@@ -9,7 +9,7 @@ use super::{Answer, Request, Session, Step};
 const REMEMBERED: usize = 32;
 
 impl Session {
-    /// A reply to who has come to stand in the working directory, with what that says before its own text.
+    /// A reply after a change of the working directory, with that directory's message before its own text.
     pub(crate) fn arrive(&mut self, reply: Reply) -> Step {
         let told = |session: &Self| {
             session.extras.as_ref().is_some_and(|extras| extras.told.contains(&session.directory))

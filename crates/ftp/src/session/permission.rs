@@ -79,22 +79,22 @@ impl Permissions {
         Self(self.0 | other.0)
     }
 
-    /// What is in this set and in another.
+    /// The permissions in both sets.
     pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// Claims that nothing is in the set.
+    /// Returns true if nothing is in the set.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Claims that `permission` is in the set.
+    /// Returns true if `permission` is in the set.
     pub const fn allows(self, permission: Permission) -> bool {
         self.0 & permission as u16 != 0
     }
 
-    /// Claims that every permission of `other` is in the set.
+    /// Returns true if every permission of `other` is in the set.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }

@@ -60,40 +60,40 @@ impl Rules {
         matching.max_by_key(|tree| tree.rank()).map_or(self.base, |tree| tree.permissions)
     }
 
-    /// What is allowed in one place or another: what is not in this set is allowed nowhere.
+    /// The permissions allowed in at least one place.
     pub fn anywhere(&self) -> Permissions {
         self.trees.iter().fold(self.base, |all, tree| all.union(tree.permissions))
     }
 
-    /// Claims that every path has the same permissions.
+    /// Returns true if every path has the same permissions.
     pub fn is_uniform(&self) -> bool {
         self.trees.is_empty()
     }
 
-    /// Claims that there is nothing to be looked at but the permissions of the account.
+    /// Returns true if there is nothing to be looked at but the permissions of the account.
     pub fn is_plain(&self) -> bool {
         self.is_uniform() && self.denied_names.is_empty() && self.allowed_names.is_empty()
     }
 
-    /// Claims that a tree with other permissions may lie beneath this path.
+    /// Returns true if a tree with other permissions may lie beneath this path.
     pub fn differs_beneath(&self, path: &VirtualPath) -> bool {
         self.trees.iter().any(|tree| tree.lies_beneath(path))
     }
 
-    /// Claims that a tree with permissions of its own begins at this path, and is named there by its own name.
+    /// Returns true if a tree with permissions of its own begins at this path, and is named there by its own name.
     pub fn names(&self, path: &VirtualPath) -> bool {
         let is_there = |tree: &Tree| tree.covers(path) && tree.pattern.len() == path.components().count();
         self.trees.iter().any(|tree| is_there(tree) && tree.pattern.last().is_some_and(Glob::is_literal))
     }
 
-    /// Claims that something may be done beneath this path: then it can be passed through, whatever may be done
+    /// Returns true if something may be done beneath this path: then it can be passed through, whatever may be done
     /// with the directory itself.
     pub fn leads_on(&self, path: &VirtualPath) -> bool {
         self.trees.iter().any(|tree| tree.permissions != Permissions::NONE && tree.lies_beneath(path))
     }
 
-    /// Claims that what is at this path can be known of. A directory can where anything may be done; a file not
-    /// in a place into which the account may only put things.
+    /// Returns true if the entry at this path is visible. A directory is where any permission is granted; a file is not
+    /// where the account may only upload.
     pub fn shows(&self, path: &VirtualPath, is_directory: bool) -> bool {
         const BLIND: Permissions = Permissions::only(Permission::Write)
             .with(Permission::MakeDirectory)
@@ -106,24 +106,24 @@ impl Rules {
         }
     }
 
-    /// Claims that a component of the path has a denied name.
+    /// Returns true if a component of the path has a denied name.
     pub fn denies_name(&self, path: &VirtualPath) -> bool {
         !self.denied_names.is_empty() && path.components().any(|name| self.denies_component(name))
     }
 
-    /// Claims that a single component is a denied name.
+    /// Returns true if a single component is a denied name.
     pub fn denies_component(&self, name: &[u8]) -> bool {
         self.denied_names.iter().any(|pattern| pattern.matches(name))
     }
 
-    /// Claims that a file, not a directory, may have this name.
+    /// Returns true if a file, not a directory, may have this name.
     pub fn allows_file(&self, name: &[u8]) -> bool {
         self.allowed_names.is_empty() || self.allowed_names.iter().any(|pattern| pattern.matches(name))
     }
 }
 
 impl Tree {
-    /// Of two that match, the greater decides: what is said of `/internal` is not taken back by `/*`.
+    /// Of two matching rules the one with the higher rank decides: `/*` does not override `/internal`.
     fn rank(&self) -> (usize, usize) {
         (self.pattern.len(), self.pattern.iter().filter(|glob| glob.is_literal()).count())
     }
@@ -133,7 +133,7 @@ impl Tree {
         self.pattern.iter().all(|glob| components.next().is_some_and(|name| glob.matches(name)))
     }
 
-    /// Claims that the pattern goes on where the path ends.
+    /// Returns true if the pattern goes on where the path ends.
     fn lies_beneath(&self, path: &VirtualPath) -> bool {
         let mut pattern = self.pattern.iter();
         path.components().all(|name| pattern.next().is_some_and(|glob| glob.matches(name)))

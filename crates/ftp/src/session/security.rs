@@ -1,4 +1,4 @@
-//! What is encrypted, and what has to be.
+//! The protection of the connections, and the required protection.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl Session {
         self.phase = Phase::Securing;
     }
 
-    /// Forgets everything that was said in clear, where anybody may have said it, and waits for the handshake.
+    /// Discards everything received in clear, which an attacker may have sent, and waits for the handshake.
     pub(crate) fn secure(&mut self, security: Security) {
         self.log_out();
         self.coding = Coding::default();
@@ -80,8 +80,8 @@ impl Session {
         self.security.has_certificate = true;
     }
 
-    /// Claims that somebody who says a name now may have proved it by a certificate: not so in clear (`CCC`), where
-    /// anybody may have said it.
+    /// Returns true if a certificate may prove the user name that is sent now: not in clear text (`CCC`), which an
+    /// attacker may have sent.
     pub(crate) fn may_be_recognized(&self) -> bool {
         self.security.has_certificate && self.security.is_encrypted
     }
@@ -92,7 +92,7 @@ impl Session {
         Step::act(Act::Close)
     }
 
-    /// Claims that the control connection is encrypted.
+    /// Returns true if the control connection is encrypted.
     pub fn is_encrypted(&self) -> bool {
         self.security.is_encrypted
     }
@@ -107,7 +107,7 @@ impl Session {
         }
     }
 
-    /// Claims that this session's data connections have to be encrypted.
+    /// Returns true if this session's data connections have to be encrypted.
     pub(crate) fn requires_encrypted_data(&self) -> bool {
         let user = matches!(&self.access, Access::User(login) if login.encrypted_data);
         user || self.settings.tls.as_ref().is_some_and(|tls| tls.data)

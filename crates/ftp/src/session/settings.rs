@@ -38,7 +38,7 @@ pub struct Settings {
     pub umask: Option<u32>,
     /// What TLS is for; `None` where there is no certificate, and so no TLS.
     pub tls: Option<TlsPolicy>,
-    /// What is known of files besides what the storage says.
+    /// Facts about files beyond the storage's metadata.
     pub lore: Arc<dyn Lore>,
 }
 

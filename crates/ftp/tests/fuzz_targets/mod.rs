@@ -51,7 +51,7 @@ fn lines(input: &[u8], size: usize) -> Vec<Option<Vec<u8>>> {
 /// A session through lines, answers, failures and deadlines: see [`chaos`].
 pub(crate) fn session(input: &[u8]) {
     let (user, input) = choice(input);
-    let user = ["ann", "bob", "root", "nobody"][usize::from(user % 4)];
+    let user = ["ann", "bob", "root", "mallory"][usize::from(user % 4)];
     chaos::survives(user, &chaos::parse(input));
 }
 
@@ -121,7 +121,7 @@ pub(crate) fn codec(input: &[u8]) {
     let whole = decoded(coding, input, input.len());
     let cut = decoded(coding, input, usize::from(size));
     assert_eq!(cut.is_some(), whole.is_some());
-    // Deflate may hand out more before it meets the damage; what is whole is the same.
+    // Deflate may return more before it reaches the damage; complete data is equal.
     if let (Some(cut), Some(whole)) = (cut, whole) {
         assert_eq!(cut, whole);
     }
@@ -149,7 +149,7 @@ fn decoded(coding: Coding, wire: &[u8], size: usize) -> Option<Vec<u8>> {
             match progress {
                 Decoded::Hungry => break,
                 Decoded::Full { consumed } | Decoded::Marker { consumed, .. } => rest = &rest[consumed..],
-                // What follows belongs to nobody here.
+                // The rest belongs to neither side.
                 Decoded::EndOfFile { .. } => return Some(file),
             }
             if file.len() > 1 << 20 {

@@ -95,7 +95,7 @@ fn complete(driver: &mut Driver) {
     driver.end(Ok(()));
 }
 
-/// Ends what is under way.
+/// Ends the operation under way.
 fn settle(driver: &mut Driver) {
     for _ in 0..10_000 {
         if driver.question.is_some() {
@@ -165,7 +165,7 @@ fn file_error(kind: u8) -> FileError {
 
 fn transfer_error(kind: u8) -> TransferError {
     match kind % 6 {
-        0 => TransferError::NoConnection("nobody came\r\n226 forged".to_owned()),
+        0 => TransferError::NoConnection("no connection\r\n226 forged".to_owned()),
         1 => TransferError::Broken(std::io::ErrorKind::ConnectionReset.into()),
         2 => TransferError::Stalled,
         3 => TransferError::Aborted,

@@ -48,7 +48,7 @@ pub(crate) struct Driver {
     waiting: VecDeque<Vec<u8>>,
     /// Passwords that are right; what they grant.
     pub(crate) accounts: BTreeMap<Vec<u8>, (Vec<u8>, Permissions)>,
-    /// Claims that a passive port is leased.
+    /// Whether a passive port is leased.
     pub(crate) leased: bool,
     /// How often a client logged out.
     pub(crate) log_outs: usize,
@@ -88,12 +88,12 @@ impl Driver {
         }
     }
 
-    /// A session of `ann`, who may do everything but administer.
+    /// A session of `ann`, with all permissions except administration.
     pub(crate) fn logged_in() -> Self {
         Self::logged_in_with(Permissions::READ_WRITE)
     }
 
-    /// A session of somebody who may do just this.
+    /// A session of a user with these permissions.
     pub(crate) fn logged_in_with(permissions: Permissions) -> Self {
         let mut driver = Self::new(Settings::default());
         driver.accounts.insert(b"eve".to_vec(), (b"secret".to_vec(), permissions));
@@ -180,7 +180,7 @@ impl Driver {
             }
             Some(Act::StartTls) => {
                 self.leased = false;
-                // What came behind the command is nobody's.
+                // Input after the command is discarded.
                 self.waiting.clear();
                 self.handle(Input::Secured);
             }

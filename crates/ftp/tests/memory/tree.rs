@@ -198,7 +198,7 @@ impl Tree {
         })
     }
 
-    /// The name, or the first with a number that is nobody's.
+    /// The name, or the first free one with a number.
     fn free_name(&self, base: &VirtualPath) -> VirtualPath {
         let numbered = (1..).map(|number| path(format!("{base}.{number}")));
         std::iter::once(base.clone()).chain(numbered).find(|path| self.node(path).is_err()).unwrap()

@@ -70,7 +70,7 @@ fn a_wrong_password_is_answered_later_each_time_and_then_no_more() {
     let mut driver = Driver::new(settings);
     for (attempt, seconds) in [1, 2, 4, 8].into_iter().enumerate() {
         driver.say("USER ann");
-        // What is pipelined behind the password waits as well.
+        // Commands pipelined after the password wait as well.
         driver.line("PASS wrong");
         driver.answer_all();
         driver.line("NOOP");

@@ -68,9 +68,9 @@ impl Facts {
     pub const UNIX_GROUPNAME: Self = Self(1 << 10);
     /// `media-type` of files, by their names.
     pub const MEDIA_TYPE: Self = Self(1 << 11);
-    /// `x.hash`: algorithm and hash of a file, where somebody has asked for it since it was changed.
+    /// `x.hash`: algorithm and hash of a file, if it was computed since its last change.
     pub const HASH: Self = Self(1 << 12);
-    /// Every fact. `lang` and `charset` of RFC 3659 are none of them: of a file nobody here knows these.
+    /// Every supported fact. `lang` and `charset` of RFC 3659 are not: they are unknown.
     pub const ALL: Self = Self((1 << 13) - 1);
     /// What a session gets that never sent `OPTS MLST`.
     pub const DEFAULT: Self = Self(
@@ -94,7 +94,7 @@ impl Facts {
             .fold(Self::NONE, |set, (fact, _)| set | *fact)
     }
 
-    /// Claims that every fact of `other` is in this set.
+    /// Returns true if every fact of `other` is in this set.
     pub fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }

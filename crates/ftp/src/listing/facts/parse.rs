@@ -115,7 +115,7 @@ fn parse_octal(value: &[u8]) -> Option<u32> {
     is_octal.then(|| value.iter().fold(0, |mode, byte| mode << 3 | u32::from(byte - b'0')))
 }
 
-/// Takes out the NUL after each CR, and reads back what is escaped.
+/// Takes out the NUL after each CR, and decodes escapes.
 fn parse_name(text: &[u8]) -> Vec<u8> {
     let mut name = Vec::with_capacity(text.len());
     for &byte in text {

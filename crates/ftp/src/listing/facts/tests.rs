@@ -1,4 +1,4 @@
-//! What is written is read back, and lines of others are read.
+//! Written facts can be parsed, and so can lines of other servers.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ fn every_fact_is_written_that_is_known_and_asked_for() {
     let mut blind = Vec::new();
     let rights = Rights { read: false, ..Rights::ALL };
     writer(Facts::HASH, rights).with_lore(Arc::new(Scholar)).write(&item, &mut blind);
-    assert_eq!(blind, b" a b", "whoever may not read may not know what it holds");
+    assert_eq!(blind, b" a b", "a user without read permission does not see the hash");
     assert_eq!(line(Facts::NONE, &item), " a b");
     assert_eq!(line(Facts::TYPE | Facts::SIZE, &item), "type=file;size=42; a b");
 }

@@ -10,7 +10,7 @@ use crate::escape::escape_name;
 use crate::listing::{Lore, NoLore, OwnerNames};
 use crate::time;
 
-/// An entry to write, and what is known of it besides its metadata.
+/// An entry to write, and facts beyond its metadata.
 #[derive(Debug, Clone, Copy)]
 pub struct Item<'a> {
     /// What the line calls it: a name for `MLSD`, usually a whole path for `MLST`.
@@ -149,13 +149,13 @@ impl FactWriter {
             let name = item.name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
             looked_up(b"media-type=", |out| self.lore.media_type(name, out), out);
         }
-        // By the hash somebody may know what a file holds, which `HASH` would refuse to say.
+        // A hash would reveal a file's content, as `HASH` refuses to.
         if has(Facts::HASH) && self.file_rights.contains(&b'r') {
             looked_up(b"x.hash=", |out| self.lore.hash(item.metadata, out), out);
         }
     }
 
-    /// Claims that a link to this is shown as what it leads to.
+    /// Returns true if a link to this is shown as what it leads to.
     fn follows(&self, target: &Metadata) -> bool {
         self.links == Links::Followed && target.kind != FileKind::Symlink && !self.leads_back(target)
     }
@@ -184,7 +184,7 @@ fn write_type(item: &Item<'_>, out: &mut Vec<u8>) {
     });
 }
 
-/// Claims that a value can stand in a line: no semicolon, no blank, nothing that is not printable.
+/// Returns true if a value can stand in a line: no semicolon, no blank, nothing that is not printable.
 fn is_value(value: &[u8]) -> bool {
     !value.is_empty() && value.iter().all(|&byte| byte > b' ' && byte != b';' && byte != 0x7f)
 }

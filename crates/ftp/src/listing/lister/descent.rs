@@ -18,7 +18,7 @@ pub(super) struct Tree {
     pub(super) depth: usize,
     /// Directories found in this one, in the order of the listing.
     pub(super) found: Vec<Vec<u8>>,
-    /// Directories still to be listed, the next one last: path, what is shown of it, depth.
+    /// Directories still to be listed, the next one last: path, displayed path, depth.
     waiting: Vec<(VirtualPath, Vec<u8>, usize)>,
 }
 
@@ -97,7 +97,7 @@ impl Lister {
         Ok(())
     }
 
-    /// Claims that these are matches in several folders, which are told apart by their paths, as `ls` does.
+    /// Returns true if these are matches in several folders, which are told apart by their paths, as `ls` does.
     pub(super) fn shows_paths(&self) -> bool {
         self.listing.search.len() > 1 && self.depth() < self.listing.search.len()
     }

@@ -51,7 +51,7 @@ enum Line {
 }
 
 impl Lister {
-    /// Lists what is in `directory`.
+    /// Lists the content of `directory`.
     pub fn new(directory: Box<dyn Directory>, listing: Listing) -> Self {
         Self { directory: Some(directory), is_fresh: true, ..Self::of(Vec::new(), listing) }
     }
@@ -93,7 +93,7 @@ impl Lister {
         Ok(())
     }
 
-    /// Claims that the next [`Lister::fill`] does not wait.
+    /// Returns true if the next [`Lister::fill`] does not wait.
     pub fn is_ahead(&self) -> bool {
         self.ahead.is_some()
     }
@@ -269,7 +269,7 @@ impl Lister {
         !matches!(self.cut, Some(Cut::Budget(_)))
     }
 
-    /// `.` and `..`, where asked for. What is above is not ours to look at: `..` shows what `.` has.
+    /// `.` and `..`, if requested. The parent may not be visible, so `..` shows the metadata of `.`.
     fn queue_itself(&mut self, directory: &dyn Directory) {
         if !self.listing.options.all || self.listing.is_search() || matches!(self.line, Line::Names) {
             return;
@@ -281,7 +281,7 @@ impl Lister {
         }
     }
 
-    /// Writes what is queued, up to `goal` bytes in `out`.
+    /// Writes queued entries, up to `goal` bytes in `out`.
     fn write_queue(&mut self, goal: usize, out: &mut Vec<u8>) {
         let shows_paths = self.shows_paths();
         while let Some(entry) = self.queue.get(self.next).filter(|_| out.len() < goal) {
@@ -313,7 +313,7 @@ fn as_directory(entry: &mut DirEntry) {
     entry.name.push(b'/');
 }
 
-/// Claims that a pattern's match is listed: hidden names only where they are asked for.
+/// Returns true if a pattern's match is listed: hidden names only where they are asked for.
 fn is_wanted(name: &[u8], pattern: &Glob, options: ListOptions) -> bool {
     let is_shown = name.first() != Some(&b'.') || pattern.names_hidden() || options.shows_hidden();
     is_shown && pattern.matches(name)

@@ -73,14 +73,14 @@ fn recognized(session: &mut Session, answer: Answer) -> Step {
     }
 }
 
-/// Claims that any password lets in whoever has this name.
+/// Returns true if any password is accepted for this name.
 fn is_guest(session: &Session, name: &[u8]) -> bool {
     session.settings.anonymous
         && (name.eq_ignore_ascii_case(b"anonymous") || name.eq_ignore_ascii_case(b"ftp"))
 }
 
-/// What guests give as a password is their address, by custom (RFC 1635). What does not look like one may be a password
-/// that somebody has given by mistake, and is forgotten.
+/// Anonymous users send their mail address as a password, by custom (RFC 1635). Any other text may be a real password
+/// typed by mistake, and is discarded.
 fn address_of_guest(session: &Session, name: &[u8], password: &[u8]) -> Option<Box<[u8]>> {
     let is_address = password.contains(&b'@') && password.len() <= 128;
     (session.settings.keeps_addresses && is_guest(session, name) && is_address).then(|| password.into())
@@ -107,7 +107,7 @@ fn pass(session: &mut Session, password: &[u8]) -> Step {
     session.ask(Request::LogIn(credentials), |session, answer| logged_in(session, Some(password), answer))
 }
 
-/// What is given as the account is a code; it goes behind the password.
+/// The argument of `ACCT` is a one-time code; it is appended to the password.
 fn acct(session: &mut Session, code: &[u8]) -> Step {
     let Credentials { user, mut password } = match std::mem::replace(&mut session.access, Access::Stranger) {
         Access::Half(credentials) => credentials,
@@ -132,7 +132,7 @@ fn logged_in(session: &mut Session, password: Option<Vec<u8>>, answer: Answer) -
             };
             session.directory = grant.home.clone();
             let guest = password.as_deref().and_then(|said| address_of_guest(session, &name, said));
-            // Nor is it the address of whoever was here before.
+            // The earlier user's mail address is removed, too.
             if guest.is_some() || session.extras.is_some() {
                 session.extras_mut().guest = guest;
             }

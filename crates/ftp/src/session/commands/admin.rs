@@ -1,5 +1,5 @@
-//! `LIMITBANDWIDTH` and `INTERNALSHUTDOWN`, as Waarp FTP has them: for administrators alone. To everybody
-//! else they are unknown.
+//! `LIMITBANDWIDTH` and `INTERNALSHUTDOWN`, as Waarp FTP has them: for administrators. For other users they do not
+//! exist.
 
 use super::{Argument, Command, Feat, ROW};
 use crate::reply::{Reply, code};
@@ -28,7 +28,7 @@ pub(super) const INTERNALSHUTDOWN: Command = Command {
     ..WAARP
 };
 
-/// Claims that a command is none to whoever uses this session.
+/// Returns true if the command does not exist for the user of this session.
 pub(super) fn is_unknown(session: &Session, command: &Command) -> bool {
     command.source == WAARP.source && !session.permissions().allows(Permission::Admin)
 }

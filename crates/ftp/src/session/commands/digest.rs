@@ -89,7 +89,7 @@ pub(super) fn current(session: &Session) -> Algorithm {
     session.extras.as_ref().and_then(|extras| extras.hash).unwrap_or(Algorithm::Sha256)
 }
 
-/// `SHA-1;SHA-256*;`: what there is, with a star behind what is chosen.
+/// `SHA-1;SHA-256*;`: the algorithms, with a star after the selected one.
 fn feature(session: &Session) -> String {
     let star = |algorithm| if algorithm == current(session) { "*" } else { "" };
     Algorithm::ALL.map(|algorithm| format!("{}{};", algorithm.name(), star(algorithm))).concat()

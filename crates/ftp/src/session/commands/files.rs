@@ -75,8 +75,8 @@ pub(super) fn act(
     session.ask_at(argument, request, move |_, _| reply.into())
 }
 
-/// Goes on where `path` may become another file: it has to be a new name, or the account may overwrite.
-/// Looking and doing are two steps; what is at stake between them is what other accounts do.
+/// Continues if `path` may be replaced: it is a new name, or the account may overwrite. Check and action are two steps:
+/// another account may act between them.
 pub(super) fn unless_taken(
     session: &mut Session,
     path: VirtualPath,

@@ -113,7 +113,7 @@ fn request(
     line_end: &'static [u8],
 ) -> Result<ListRequest, Reply> {
     let (mut options, path) = ListOptions::parse(argument);
-    // As in `ls`: what is not gone into is not gone through.
+    // As in `ls`: a directory that is not searched is not traversed.
     options.recursive &= !options.directory;
     let format = match format {
         Format::Names if options.long => Format::Unix,
@@ -132,7 +132,7 @@ fn request(
     Ok(ListRequest { path, listing, files: true, literal })
 }
 
-/// The listing of what is named so, to the letter.
+/// The listing of the entry with this literal name.
 fn literal(session: &Session, name: &[u8], mut listing: Listing) -> Result<ListRequest, Reply> {
     if listing.format == Format::Names && !name.is_empty() {
         listing.prefix = unescaped(name).into_owned();
@@ -159,7 +159,7 @@ fn mlsd(session: &mut Session, argument: &[u8]) -> Step {
     let request = ListRequest { path: path.clone(), listing, files: false, literal: None };
     session.subject = Some(path);
     session.ask_whether(Request::List(Box::new(request)), |session, answer| match answer {
-        // RFC 3659 section 7.2.1: what is there and is no directory is a wrong argument.
+        // RFC 3659 section 7.2.1: an entry that exists but is not a directory is a wrong argument.
         Answer::Failed(error @ FileError::NotDirectory) => {
             session.refusal(&error).coded(code::BAD_ARGUMENT).into()
         }
@@ -168,10 +168,9 @@ fn mlsd(session: &mut Session, argument: &[u8]) -> Step {
     })
 }
 
-/// How this session is shown links. A client that says who it is (`CLNT`: lftp, FileZilla, WinSCP, NcFTP) knows what
-/// a link is, and is shown links, with what they say: lftp mirrors them as links, both ways. One that does not say
-/// (rclone, and most libraries) takes what is neither `file` nor `dir` for an empty file, and is shown what the link
-/// leads to.
+/// How links are shown. A client that sends `CLNT` (lftp, FileZilla, WinSCP, NcFTP) understands links and sees them
+/// with their targets: lftp mirrors them as links, both ways. One that does not (rclone, and most libraries) takes an
+/// entry that is neither `file` nor `dir` for an empty file, so it sees the target instead.
 fn links(session: &Session) -> Links {
     match session.extras.as_ref().is_some_and(|extras| extras.client.is_some()) {
         true => Links::Shown,

@@ -59,10 +59,10 @@ pub struct Command {
     pub run: fn(&mut Session, &[u8]) -> Step,
 }
 
-/// Which paths a command names: who has rules about paths has to know all of them.
+/// Which paths a command names: hooks with rules about paths must know all of them.
 ///
-/// They are read by the function that the command itself reads its argument with, so that what was ruled on and what
-/// is done cannot differ.
+/// They are read by the function that the command itself reads its argument with, so that the checked path and the used
+/// one cannot differ.
 #[derive(Debug, Clone, Copy)]
 pub enum Paths {
     /// None: it is about the session, the server, or nothing that is done here.
@@ -128,7 +128,7 @@ pub enum Feat {
     Made(fn(&Session) -> Option<String>),
 }
 
-/// The defaults of a row, so that each shows only what is particular to it.
+/// The defaults of a row, so that each row shows only its differences.
 const ROW: Command = Command {
     verb: "",
     argument: Argument::None,
@@ -251,7 +251,7 @@ pub static COMMANDS: &[Command] = &[
     admin::INTERNALSHUTDOWN,
 ];
 
-/// The row of a verb, however its letters are cased.
+/// The row of a verb, in any case.
 pub fn find(verb: &[u8]) -> Option<&'static Command> {
     find_in(COMMANDS, verb)
 }

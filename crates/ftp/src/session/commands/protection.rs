@@ -1,4 +1,5 @@
-//! `AUTH`, `PBSZ`, `PROT`, `CCC` and their kin (RFC 2228, RFC 4217), and `HOST` (RFC 7151): who may listen.
+//! `AUTH`, `PBSZ`, `PROT`, `CCC` and their kin (RFC 2228, RFC 4217), and `HOST` (RFC 7151): protection of the
+//! connections.
 //!
 //! The handshake itself is the driver's. Between `AUTH`'s 234 and [`Input::Secured`](crate::session::Input)
 //! the session takes no line, and nothing that was said before survives it: not a name, not a `REST`.

@@ -92,7 +92,7 @@ fn write_mode(session: &Session) -> Result<WriteMode, Reply> {
         }
         ByteRange { start: 0, end: None } => Ok(WriteMode::CreateNew),
         _ if !permissions.allows(Permission::Append) => Err(DENIED),
-        // A range in the middle replaces what is there; a restart only goes on.
+        // A range in the middle overwrites; a restart only appends.
         ByteRange { end: Some(_), .. } if !permissions.allows(Permission::Overwrite) => Err(DENIED),
         ByteRange { start, .. } => Ok(WriteMode::At(start)),
     }
@@ -182,7 +182,7 @@ fn receive(
     session.transfer(announcement, transfer, success)
 }
 
-/// `ALLO 1000`, `ALLO 1000 R 80`: is there room? What is announced is checked now, and held to nothing.
+/// `ALLO 1000`, `ALLO 1000 R 80`: is there room? The announced size is only checked now, not enforced later.
 fn allo(session: &mut Session, argument: &[u8]) -> Step {
     let words: Vec<&[u8]> = argument.split(|&byte| byte == b' ').filter(|word| !word.is_empty()).collect();
     let (bytes, record) = match words[..] {

@@ -1,6 +1,6 @@
 //! `SITE QUOTA`, `IDLE`, `TIME`, `ZONE`, `WHO`, `STAT`, `DESCUSER`: about the session and the server.
 //!
-//! Who may not administer the server is told of himself only.
+//! A user that may not administer the server sees only itself.
 
 use millrace_vfs::Space;
 
@@ -64,7 +64,7 @@ pub(super) const DESCUSER: Command = Command {
     argument: Argument::Optional,
     help: "SITE DESCUSER [<own name>]",
     source: "Apache FtpServer",
-    note: "only of oneself: other accounts are with whoever keeps them",
+    note: "only the session's own account; others belong to their source",
     run: descuser,
     ..ROW
 };

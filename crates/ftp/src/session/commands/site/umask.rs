@@ -1,7 +1,7 @@
 //! `SITE UMASK`: the modes of what the session makes from now on.
 //!
-//! A storage makes files with its own mode. Where a session has a mask, it says with what mode: nobody sees
-//! them with another.
+//! A storage makes files with its own mode. Where a session has a mask, it passes the mode at creation, so that no
+//! other mode is ever visible.
 
 use super::{Argument, Command, ROW};
 use crate::reply::{Reply, code};
