@@ -1,4 +1,4 @@
-//! What is printed when a server is ready: what is open, to whom, and the URL to paste.
+//! What `serve` prints when it is ready: the addresses, who may use them, and the URLs to paste.
 //!
 //! Scripts wait for the line that begins with `Ready` and read the real port from the first URL.
 
@@ -32,13 +32,13 @@ impl<'a> Bound<'a> {
         }
     }
 
-    /// Claims that somebody else than this computer can connect.
+    /// Returns true if other computers can connect.
     fn is_open(self) -> bool {
         let doors = [self.ftp, self.ftps, self.http, self.https];
         doors.into_iter().flatten().any(|address| !address.ip().is_loopback())
     }
 
-    /// Claims that clients by IPv4 come to an address of IPv6, too: to any address there is, at a port that nothing
+    /// Returns true if clients by IPv4 come to an address of IPv6, too: to any address there is, at a port that nothing
     /// of IPv4 has.
     fn serves_ipv4(self, address: SocketAddr) -> bool {
         let doors = [self.ftp, self.ftps, self.http, self.https];
@@ -79,18 +79,18 @@ pub(crate) fn announcement(site: &Site, bound: Bound<'_>, fingerprints: &[String
     text
 }
 
-/// Who comes in where.
+/// The users that each address admits.
 #[derive(Default)]
 struct Lines<'a> {
-    /// An address to paste, and who may do what there.
+    /// An address to paste, and what its users may do there.
     urls: Vec<(String, String)>,
-    /// Users who would have been too many.
+    /// Users that the list omits for length.
     hidden: usize,
-    /// Users who come in nowhere, and why.
+    /// Users that no address admits, and why.
     shut_out: Vec<(&'a str, String)>,
 }
 
-/// Those who come in by a door.
+/// The users that a door admits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Served {
     /// Their places among the logins.
@@ -100,12 +100,12 @@ struct Served {
 }
 
 impl Served {
-    /// Claims that there are users with passwords.
+    /// Returns true if there are users with passwords.
     fn has_names(&self, site: &Site) -> bool {
         self.sources || self.logins.iter().any(|index| site.logins[*index].name.is_some())
     }
 
-    /// Those of them who come in at an address of the door: HTTP in clear takes passwords from this computer only.
+    /// The users admitted at one address: plain HTTP accepts passwords from this computer only.
     fn at(mut self, door: Door, host: SocketAddr, site: &Site) -> Self {
         if door == Door::Http && !host.ip().is_loopback() {
             self.logins.retain(|index| site.logins[*index].name.is_none());
@@ -133,7 +133,7 @@ impl<'a> Lines<'a> {
             for address in bound.at(door) {
                 let serves_ipv4 = bound.serves_ipv4(*address);
                 let mut hosts = hosts(site.config.public_ip, *address, serves_ipv4);
-                // Who has a password comes in there and not at the others.
+                // Users with a password are admitted at this address only.
                 if door == Door::Http && address.ip().is_unspecified() && served.has_names(site) {
                     hosts.push(own_loopback(*address, serves_ipv4));
                     hosts.dedup();
@@ -156,18 +156,18 @@ impl<'a> Lines<'a> {
         lines
     }
 
-    /// What is to be said of a door at an address.
+    /// Adds the lines of a door at an address.
     fn add(&mut self, site: &Site, door: Door, host: SocketAddr, served: &Served, is_the_same: bool) {
         let (scheme, Served { logins, sources }) = (door.scheme(), served);
         let bare = format!("{scheme}://{host}/");
         if logins.is_empty() && !sources {
             let told = match who::closed_to_names(door, &site.config) {
                 Some(who::SENT_ON) => who::SENT_ON.to_owned(),
-                Some(why) => format!("nobody: {why}"),
+                Some(why) => format!("no logins: {why}"),
                 None if door == Door::Http => {
-                    "nobody: HTTP takes passwords from this computer only".to_owned()
+                    "no logins over plain HTTP (use --https)".to_owned()
                 }
-                None => "nobody: no user may come in here".to_owned(),
+                None => "no user is admitted here".to_owned(),
             };
             return self.urls.push((bare, told));
         }
@@ -183,7 +183,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// Who comes in by a door.
+/// The users that a door admits.
 fn served(site: &Site, door: Door) -> Served {
     let comes_in = |login: &Login| who::barred(login, door, &site.config).is_none();
     let logins = site.logins.iter().enumerate().filter(|(_, login)| comes_in(login));
@@ -244,7 +244,7 @@ pub(crate) fn warnings(site: &Site, bound: Bound<'_>) -> Vec<String> {
     warnings
 }
 
-/// Users whom something else keeps out than a word that they are to be kept out.
+/// Warns of users that are refused for other reasons than a setting that disables them.
 fn shut_out_by_mistake(site: &Site) -> impl Iterator<Item = String> {
     let kept_out = site.logins.iter().filter(|login| !who::is_shut_out_on_purpose(login));
     kept_out.take(LOGINS_SHOWN).filter_map(|login| {
@@ -252,7 +252,7 @@ fn shut_out_by_mistake(site: &Site) -> impl Iterator<Item = String> {
     })
 }
 
-/// Who may put programs where they are run, with the server's own rights.
+/// Warns of users that may write to a folder of programs, which run with the server's rights.
 fn programs_of_clients(site: &Site) -> Option<String> {
     let writers = site.logins.iter().filter(|login| login.access == Access::ReadWrite);
     let (writer, folder) = writers.into_iter().find_map(|login| {
@@ -267,7 +267,7 @@ fn programs_of_clients(site: &Site) -> Option<String> {
     ))
 }
 
-/// What is to be said of passwords at the port of FTP.
+/// The warning about unencrypted passwords at the FTP port.
 fn in_clear(site: &Site) -> Option<&'static str> {
     match &site.config.tls {
         None => Some("passwords and files cross the network unencrypted: this is FTP without TLS"),

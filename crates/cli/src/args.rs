@@ -27,10 +27,9 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Serve a folder by FTP and HTTP until told to stop
     ///
-    /// Without flags, everyone on this computer may read the current folder, at ftp://127.0.0.1:2121/
-    /// and http://127.0.0.1:8080/.
-    /// What is open, to whom, and the URLs to paste are printed to standard output; the line that begins
-    /// with "Ready" comes last, when connections are accepted. Events are logged to standard error.
+    /// Without flags, everyone on this computer may read the current folder, at ftp://127.0.0.1:2121/ and
+    /// http://127.0.0.1:8080/. The addresses, their users and the URLs to paste are printed to standard output; the
+    /// line that begins with "Ready" comes last, when connections are accepted. Events are logged to standard error.
     ///
     /// Ctrl-C or SIGTERM stops: no new connections, running transfers may end within the grace time, then
     /// the exit code is 0. A second signal ends at once.
@@ -46,15 +45,15 @@ pub(crate) enum Command {
     Limits,
     /// Say what waiting for many sockets costs: by poll, epoll and io_uring
     PollerBench(PollerBench),
-    /// Say what a configuration file means, or what is wrong with it
+    /// Show what a configuration file means, or its errors
     Check(Check),
     /// Say what holds for a user, where it comes from, and whether a login would be let in
     Explain(Explain),
     /// Make a link to a file that expires, for those who have no account
     ///
-    /// Whoever has the link may get the file, or with --put send it, until the time is over, as far as the user may whom
-    /// it acts for. It is signed with the first key of http-link-keys; taking that key out of the file, and a reload,
-    /// take back all links that were signed with it.
+    /// Anyone with the link may get the file, or with --put send it, until the link expires, within the permissions of
+    /// its user. It is signed with the first key of http-link-keys; removing that key from the file, and a reload,
+    /// revoke all links that were signed with it.
     Link(MakeLink),
     /// Keep accounts in a database: add, change, list, import
     User(Users),
@@ -119,7 +118,7 @@ pub(crate) struct MakeLink {
     #[arg(long, value_name = "FILE")]
     pub(crate) config: PathBuf,
 
-    /// The user whom the link acts for [default: anonymous]
+    /// The user in whose name the link acts [default: anonymous]
     #[arg(long, value_name = "USER")]
     pub(crate) user: Option<String>,
 

@@ -1,4 +1,4 @@
-//! `millrace explain`: what holds for a user, who said so, and whether a login would be let in.
+//! `millrace explain`: a user's effective settings, their origin, and whether a login would succeed.
 
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &Explain) -> Result<(), Failure> {
             silent(&site.accounts.silent_before(None)),
         )));
     };
-    // Nobody may read on; that is no failure.
+    // The reader may close the pipe early; that is not a failure.
     let effective = &explained.effective;
     let folders = site.mounts.of(effective);
     let shared = shared(&effective.groups, &site.config.limits.groups);
@@ -86,7 +86,7 @@ pub(crate) fn run(arguments: &Explain) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is to be said of sources that are asked at logins only.
+/// A note about sources that can be asked at logins only.
 fn silent(sources: &[&str]) -> String {
     match sources {
         [] => String::new(),
@@ -97,7 +97,7 @@ fn silent(sources: &[&str]) -> String {
     }
 }
 
-/// What is used of quotas, a line each.
+/// The use of quotas, a line each.
 pub(crate) fn used(used: &[Used]) -> String {
     let line = |used: &Used| {
         let since = if used.exact { "" } else { ", before something that changes now" };
@@ -164,7 +164,7 @@ fn explanation(
     text
 }
 
-/// What the name chooses by which somebody comes.
+/// The effect of the host name that a client connects to.
 fn by_host(Explained { host, root, .. }: &Explained, name: Option<&str>) -> String {
     let root = root.display();
     match (name, host) {
@@ -180,7 +180,7 @@ fn by_host(Explained { host, root, .. }: &Explained, name: Option<&str>) -> Stri
     }
 }
 
-/// Why the server asks nobody about a login.
+/// Why the server refuses a login before it checks the account.
 fn at_the_door(config: &Config, attempt: &Attempt<'_>) -> Option<String> {
     let names = |networks: &[Network]| networks.iter().any(|network| network.contains(attempt.from));
     let requires_tls = config.tls.as_ref().is_some_and(|tls| tls.login_required);

@@ -52,7 +52,7 @@ fn prompt(text: &str) -> Result<Vec<u8>, Failure> {
     line
 }
 
-/// One line, as bytes, without its end. What came with it is told of; nobody is waited for to send more.
+/// Reads one line, as bytes, without its end. Further input that has arrived is an error; it does not wait for more.
 fn read_line() -> Result<Vec<u8>, Failure> {
     let mut line = Vec::new();
     let stdin = io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
@@ -74,7 +74,7 @@ fn failed(error: io::Error) -> Failure {
     Failure::Running(format!("cannot read the password: {error}."))
 }
 
-/// Keeps what is typed from being shown, until it is dropped or a signal ends the program.
+/// Turns off the terminal's echo until it is dropped or a signal ends the program.
 struct EchoOff(Termios);
 
 impl EchoOff {

@@ -42,13 +42,13 @@ pub(crate) fn run(arguments: &MakeLink) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses what somebody else than the files answers: whoever has a link asks for no more than these.
+/// Refuses paths that are not files (programs, other servers): a link is for files only.
 fn may_be_linked(site: &Site, path: &VirtualPath) -> Result<(), Failure> {
     let config = &site.config;
     let answers = if config.programs.folders.iter().any(|(mark, _)| path.starts_with(mark)) {
         "a program (cgi)"
     } else if config.passes.iter().any(|pass| pass.takes(path)) {
-        "somebody else ([[pass]])"
+        "another server ([[pass]])"
     } else {
         return Ok(());
     };
@@ -84,7 +84,7 @@ fn place(site: &Site, user: &str, path: &VirtualPath) -> Option<PathBuf> {
     };
     let home = match site.accounts.explain(&attempt).ok()? {
         Some(explained) => explained.effective.directory().ok()?.unwrap_or_default(),
-        // Of whom nothing more is said.
+        // Nothing more is known of this user.
         None if site.config.anonymous && user == "anonymous" => String::new(),
         None => return None,
     };

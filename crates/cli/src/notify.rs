@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sendto, socket_with};
 
-/// Says something, such as `READY=1`. Where nobody hears it nobody misses it.
+/// Sends a message such as `READY=1`. Errors are ignored.
 pub(crate) fn say(message: &str) {
     let Some(name) = env::var_os("NOTIFY_SOCKET") else { return };
     let Some(address) = address(&name) else { return };

@@ -32,7 +32,7 @@ pub(crate) struct PollerBench {
     json: bool,
 }
 
-/// Where nobody says how many.
+/// The default numbers.
 const USUAL: [u32; 3] = [100, 1000, 9000];
 
 /// A column of a table: so many sockets, and what each selector says.

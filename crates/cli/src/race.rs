@@ -84,7 +84,7 @@ pub(crate) struct Race {
     #[arg(long)]
     quick: bool,
 
-    /// Whom the others are held against [default: the first]
+    /// The server that the others are compared with [default: the first]
     #[arg(long, value_name = "SERVER")]
     against: Option<String>,
 
@@ -161,7 +161,7 @@ fn read(path: &Path) -> Result<RaceReport, Failure> {
 }
 
 impl Race {
-    /// `None` where somebody did not wait for the first figure.
+    /// `None` if the user interrupted before the first figure.
     fn measure(&self) -> Result<Option<RaceReport>, Failure> {
         let race = self.race()?;
         // The servers of a race are in process groups of their own: a Ctrl-C in the terminal does not reach them.
@@ -200,7 +200,7 @@ impl Race {
     }
 }
 
-/// With what starting servers, logging in and making files takes besides, as far as anybody knows that.
+/// Adds an estimate for starting servers, logging in and making files.
 fn about(time: Duration) -> String {
     match 1 + time.as_secs() * 6 / 5 / 60 {
         1 => "a minute".to_owned(),

@@ -112,7 +112,7 @@ fn serve(arguments: Serve, mut before: Option<Predecessor>) -> Result<(), Failur
     running.wait();
     drop(control);
     let held = Held::of(&running, &site);
-    // Both, and so all that is served: what is open of it leaves nothing behind in anybody's folder.
+    // FTP and HTTP, and so the whole served tree: unnamed files of open uploads leave nothing behind.
     drop((running, site));
     held.wait();
     Ok(())
@@ -121,8 +121,8 @@ fn serve(arguments: Serve, mut before: Option<Predecessor>) -> Result<(), Failur
 /// How long the end waits for a thread that has just heard of it, or still looks through a tree.
 const LAST_LOOK: Duration = Duration::from_secs(2);
 
-/// What other threads may hold for a moment longer than the server runs: it is tidied up by whoever lets go last, which
-/// the end of the program is not to come before.
+/// Resources that other threads may hold for a moment longer than the server runs: the last holder cleans up, and the
+/// program must not end before that.
 struct Held {
     running: Weak<Running>,
     trees: Vec<Weak<LocalStorage>>,
@@ -150,7 +150,7 @@ struct Again {
     written: Written,
     file: Option<PathBuf>,
     running: Weak<Running>,
-    /// What is counted for quotas: the same for accounts old and new.
+    /// The counts of quotas: shared by the accounts before and after a reload.
     quotas: Option<Arc<Quotas>>,
     /// What was said when the server was started.
     begun: Begun,
@@ -216,8 +216,8 @@ fn warn(running: &Running, warning: &str) {
     }
 }
 
-/// Has everything there but clients. Nobody asked for HTTP's default port by name: where another program has it, a free
-/// one is taken, which the announcement names, and a warning.
+/// Prepares everything that comes before clients. If another program has HTTP's default port, which was not configured,
+/// a free one is taken; the announcement names it, with a warning.
 fn prepare(site: &Site, before: Option<&Predecessor>) -> Result<(Prepared, Option<String>), StartError> {
     let config = Config {
         dav: site.config.dav.as_deref().map(|folder| file_of_served(site, folder)),
@@ -304,7 +304,7 @@ fn listen_to_signals(mut signals: Signals, running: Weak<Running>, again: Again)
         .map_err(|error| Failure::Running(format!("cannot start a thread: {error}")))
 }
 
-/// How often it is looked for uploads that nobody has gone on with.
+/// How often expired partial uploads are removed.
 const SWEEP: Duration = Duration::from_secs(3600);
 
 /// What an operator is to hear of a sweep. That some folders are others' to read is no news where nothing was left.

@@ -1,5 +1,5 @@
-//! Who may really come in, by which door, and what they may do then: for `millrace check`, and for what `serve`
-//! announces. What is said of a user counts, and what the server has to offer.
+//! Which users each door admits, and what they may do: for `millrace check` and the announcement of `serve`. It
+//! combines the users' settings with the server's.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ use crate::config::Login;
 /// Trees with permissions of their own that are told; more would scroll what matters away.
 const TREES_SHOWN: usize = 4;
 
-/// What somebody connects to.
+/// A protocol to connect by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Door {
     Ftp,
@@ -49,7 +49,7 @@ impl Door {
         matches!(self, Self::Http | Self::Https)
     }
 
-    /// Claims that a connection there is encrypted, or can be where the client asks for it.
+    /// Returns true if a connection there is encrypted, or can be where the client asks for it.
     fn can_encrypt(self, config: &Config) -> bool {
         match self {
             Self::Ftp => config.tls.is_some(),
@@ -62,7 +62,7 @@ impl Door {
 /// What becomes of requests in clear, where that is wanted.
 pub(crate) const SENT_ON: &str = "requests are sent on to HTTPS (https-redirect)";
 
-/// Why nobody comes in by a door with a name and a password; `None` where somebody may.
+/// Why a door admits no user with a password; `None` if it admits some.
 pub(crate) fn closed_to_names(door: Door, config: &Config) -> Option<&'static str> {
     match (&config.tls, door) {
         (_, Door::Http) if config.web.https_redirect != HttpsRedirect::Off => Some(SENT_ON),
@@ -75,7 +75,7 @@ pub(crate) fn closed_to_names(door: Door, config: &Config) -> Option<&'static st
     }
 }
 
-/// Claims that all who come to these addresses come from elsewhere, as far as anybody can see.
+/// Returns true if only other computers can connect to these addresses.
 fn takes_no_passwords(http: &[SocketAddr]) -> bool {
     !http.iter().any(|address| address.ip().is_loopback() || address.ip().is_unspecified())
 }
@@ -130,7 +130,7 @@ pub(crate) fn shut_out(login: &Login, config: &Config) -> Option<String> {
     first
 }
 
-/// Claims that somebody wants it so: the account is switched off, or has run out.
+/// Returns true if a setting refuses the user: the account is disabled or has expired.
 pub(crate) fn is_shut_out_on_purpose(login: &Login) -> bool {
     let mut for_now = login.effective.clone();
     let Profile { disabled, expires, .. } = for_now.said;
@@ -142,7 +142,7 @@ fn open_doors(config: &Config) -> impl Iterator<Item = Door> {
     Door::ALL.into_iter().filter(|door| !door.addresses(config).is_empty())
 }
 
-/// `alice may read and write, in photos; at /in: write`: what holds wherever the user comes in.
+/// `alice may read and write, in photos; at /in: write`: the permissions at every door.
 pub(crate) fn may(login: &Login) -> String {
     let said = &login.effective.said;
     let base = said.access.map_or(Permissions::READ_WRITE, |access| access.0);

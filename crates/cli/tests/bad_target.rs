@@ -1,4 +1,5 @@
-//! `millrace bench` against what is no server, or stops being one: it says so, reports what it has, and ends.
+//! `millrace bench` against something that is not a server, or that stops: it reports the error and its figures so far,
+//! and ends.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

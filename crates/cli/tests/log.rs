@@ -122,7 +122,7 @@ impl Client {
         TcpStream::connect(("127.0.0.1", port)).unwrap()
     }
 
-    /// Downloads; nobody looks at what.
+    /// Downloads a file and discards it.
     fn fetch(&mut self, name: &str) {
         let data = self.passive();
         self.say(&format!("RETR {name}"), "150");
@@ -191,10 +191,10 @@ fn what_is_refused_is_told_and_every_line_of_the_json_log_is_json() {
     assert!(!lines.concat().contains("secret"));
 }
 
-/// Somebody has to find out what is wrong, and where it is configured.
+/// An operator must see the error, and where it is configured.
 #[test]
 fn who_does_not_answer_a_request_in_the_servers_stead_is_named_with_the_reason() {
-    // Nobody else's, and nobody listens there.
+    // An address of no other test, where no server listens.
     let refusing = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let silence = silent.local_addr().unwrap();
@@ -246,7 +246,7 @@ fn each_transfer_that_fails_has_a_line_that_says_why() {
     fs::File::create(site.folder.join("files/large")).unwrap().set_len(64 << 20).unwrap();
     let mut client = site.log_in();
     client.say("TYPE I", "200");
-    // Nobody comes, and the client gives up.
+    // No connection comes, and the client gives up.
     client.say("EPSV", "229");
     client.say("RETR f", "150");
     client.say("ABOR", "426");
@@ -275,7 +275,7 @@ fn each_transfer_that_fails_has_a_line_that_says_why() {
     assert!(!site.folder.join("files/up").exists());
 }
 
-/// Until hooks have had their word nobody knows whether an upload stays.
+/// Until hooks have decided, it is open whether an upload stays.
 #[test]
 fn an_upload_that_a_hook_refuses_is_not_told_as_done() {
     let config = std::env::temp_dir().join(format!("millrace-log-{}-hooks.toml", std::process::id()));
@@ -310,7 +310,7 @@ fn an_upload_that_a_hook_refuses_is_not_told_as_done() {
     fs::remove_file(config).unwrap();
 }
 
-/// Somebody may bill by that file.
+/// The file may be used for billing.
 #[test]
 fn a_transfer_log_that_cannot_be_written_is_told_of() {
     let mut site = Site::start("full", &["--quiet", "--xferlog", "/dev/full"]);
@@ -325,7 +325,7 @@ fn a_transfer_log_that_cannot_be_written_is_told_of() {
 
 /// As people do who give their log to a program. It need not be there yet, nor stay.
 #[test]
-fn a_transfer_log_may_be_a_named_pipe_and_nobody_is_held_up_by_it() {
+fn a_transfer_log_may_be_a_named_pipe_and_blocks_no_session() {
     let folder = std::env::temp_dir().join(format!("millrace-log-{}-pipe", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
     assert!(Command::new("mkfifo").arg(folder.join("xfer")).status().unwrap().success());

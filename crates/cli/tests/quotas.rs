@@ -197,7 +197,7 @@ fn users_and_groups_have_quotas_that_are_explained_and_outlive_a_stop_and_a_kill
     bob.holds(9_000, 1);
     serving.stop();
 
-    // What a stop has kept is believed: nobody looks at the tree.
+    // The count stored at shutdown is used: the tree is not walked.
     fs::write(site.0.join("tree/alice/stray"), [b'x'; 1_000]).unwrap();
     let serving = site.start();
     let mut alice = serving.log_in("alice");
@@ -237,7 +237,7 @@ fn who_has_the_same_folder_without_a_quota_is_counted_too() {
     carol.expect("DELE c", "250");
     alice.holds(4_000, 1);
     serving.stop();
-    // What is kept of it is not believed behind the back of the next.
+    // It is not used if the tree was changed behind the server's back.
     let serving = site.start();
     let mut carol = serving.log_in("carol");
     assert!(carol.store("c", 5_000).starts_with("226"));

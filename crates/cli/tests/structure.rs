@@ -16,7 +16,7 @@ const TIERS: &[&[&str]] = &[
     &["runtime"],
     // Programs.
     &["server", "load", "lab"],
-    // What is told a server from outside.
+    // The control interface of a server.
     &["admin"],
     // The binary.
     &["cli"],

@@ -18,7 +18,7 @@ const FILES_IN_A_CYCLE: usize = 12;
 /// Methods of a type over all its `impl` blocks in one top module.
 const METHODS: usize = 60;
 
-/// What is measured of a crate.
+/// A measured figure of a crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Measure {
     Lines,
@@ -400,7 +400,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|letter: char| !letter.is_alphanumeric() && letter != '_').filter(|word| !word.is_empty())
 }
 
-/// The inherent `impl` blocks: the type's name, and what is in the block.
+/// The inherent `impl` blocks: the type's name, and the block's content.
 fn impls(text: &str) -> Vec<(String, &str)> {
     let mut found = Vec::new();
     for (at, _) in text.match_indices("impl").filter(|(at, _)| is_word_at(text, *at, 4)) {

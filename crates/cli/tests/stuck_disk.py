@@ -74,7 +74,7 @@ class Disk:
         try:
             request = os.read(self.device, LARGEST_WRITE + 4096)
         except BlockingIOError:
-            # Whoever asked has given up meanwhile.
+            # The client has given up meanwhile.
             return
         opcode = REQUEST.unpack_from(request)[1]
         if opcode in self.held:
@@ -163,7 +163,7 @@ class Disk:
         return self.getattr(number, body)
 
     def open(self, number, _):
-        # Past the page cache: with it, an open would wait for the pages of somebody else's read that is stuck.
+        # Past the page cache: with it, an open would wait for pages that another read is stuck on.
         return struct.pack("<QII", number, DIRECT_IO, 0)
 
     def create(self, number, body):

@@ -1,4 +1,4 @@
-//! A disk that gets stuck, or is slow, is nobody's trouble but theirs who use it.
+//! A stuck or slow disk affects only the sessions that use it.
 //!
 //! A file system in memory (`stuck_disk.py`, by FUSE) is mounted within the served tree. While it holds every
 //! request of one kind, sessions that use it are stuck; all others keep their latency. Skipped, with a line
@@ -21,8 +21,8 @@ use server::{PASSWORD, Server, USER};
 /// Longer than anything here takes, short enough to end a test that hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What a command of somebody else may take while the disk is stuck: the promise, unless the machine was
-/// busy enough to break it before.
+/// How long another session's command may take while the disk is stuck: the promise, unless the machine was busy enough
+/// to break it before.
 const LATENCY: Duration = Duration::from_millis(20);
 
 /// How much worse than before it may be on a busy machine.
@@ -123,7 +123,7 @@ fn a_slow_disk_is_served_whole() {
     assert_eq!(names, "stuck/d/moved\r\n");
 }
 
-/// Claims that these sessions are as quick as they were before. Measured again where they are not: what a
+/// Asserts that these sessions are as quick as they were before. Measured again where they are not: what a
 /// busy machine does passes, a worker that waits for the disk waits again.
 fn assert_undisturbed(sessions: &mut [Session], before: Duration, when: &str) {
     let most = LATENCY.max(before * FACTOR);

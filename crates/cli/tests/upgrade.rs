@@ -1,4 +1,4 @@
-//! `millrace ctl upgrade`: a server that another relieves, under clients who are to notice nothing.
+//! `millrace ctl upgrade`: one server replaces another, and clients must notice nothing.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// What everybody fetches.
+/// The file that all clients fetch.
 const CONTENT: &[u8] = b"the content of a file";
 
 /// The hash of `password`: cheap.
@@ -124,7 +124,7 @@ impl Site {
 
 impl Drop for Site {
     fn drop(&mut self) {
-        // Whoever has the socket is the last of them; those before it end with their sessions.
+        // The last server owns the socket; earlier ones end with their sessions.
         let _ = self.ctl(&["stop"]);
         let _ = self.first.kill();
         let _ = self.first.wait();
@@ -209,8 +209,8 @@ fn fetch(url: &str, is_over: &AtomicBool, fetched: &AtomicUsize) -> Vec<String> 
     wrong
 }
 
-/// Connects and waits for the greeting until told to stop, and nothing else: often enough that somebody waits at each
-/// listener in the moment in which nobody accepts. What went wrong.
+/// Connects and waits for the greeting until told to stop, and nothing else: often enough that a connection waits at
+/// each listener at the moment when no server accepts. Returns the errors.
 fn knock(address: &str, is_over: &AtomicBool) -> Vec<String> {
     let mut wrong = Vec::new();
     while !is_over.load(Ordering::Relaxed) {
@@ -227,7 +227,7 @@ fn knock(address: &str, is_over: &AtomicBool) -> Vec<String> {
 }
 
 #[test]
-fn five_upgrades_refuse_and_cut_nobody() {
+fn five_upgrades_refuse_and_cut_no_client() {
     const LARGE: usize = 3 << 20;
     let keys = "workers = 2\npassive-ports = \"61300-61363\"\ngrace = 600\nhttps = \"127.0.0.1:0\"\n\
                 tls-self-signed = true\nstate = \"state\"";
@@ -277,7 +277,7 @@ fn five_upgrades_refuse_and_cut_nobody() {
     assert_eq!(site.first_ends_with(), Some(0));
     let log = site.log();
     let ended = format!("ended reason=\"handed over to process {}\" pid={}", pids[1], pids[0]);
-    assert!(log.contains(&ended) && log.contains(&format!(" relieves={}", pids[0])), "{log}");
+    assert!(log.contains(&ended) && log.contains(&format!(" replaces_pid={}", pids[0])), "{log}");
     assert!(site.folder.join("control").exists(), "it is the last one's");
 }
 
@@ -407,7 +407,7 @@ fn what_webdav_is_told_is_kept_or_refused() {
     fs::write(site.folder.join("millrace.toml"), text.replace("\"control\"", &long)).unwrap();
     let refused = site.ctl(&["upgrade"]);
     assert_eq!(refused.status.code(), Some(1));
-    assert!(site.log().contains(" relieves="), "it came as far as to serve: {}", site.log());
+    assert!(site.log().contains(" replaces_pid="), "it came as far as to serve: {}", site.log());
     lock(&mut old[0], "/g").expect("it is this one's again");
     fs::write(site.folder.join("millrace.toml"), text).unwrap();
     site.upgrade();
@@ -429,7 +429,7 @@ fn what_webdav_is_told_is_kept_or_refused() {
         );
     }
     let stored = request(&mut old.pop().unwrap(), "PUT", "/other", "", "new");
-    assert!(stored.starts_with("HTTP/1.1 201 "), "that is nobody's: {stored}");
+    assert!(stored.starts_with("HTTP/1.1 201 "), "the file must be new: {stored}");
     let new = |method: &str, path: &str, fields: &str| {
         let mut stream = TcpStream::connect(&site.http).unwrap();
         request(&mut stream, method, path, fields, "")[9..12].to_owned()
@@ -443,7 +443,7 @@ fn what_webdav_is_told_is_kept_or_refused() {
 
 /// Deliveries are one server's: events are told once, those of the old one's last sessions, too.
 #[test]
-fn what_hooks_are_to_be_told_is_told_once_whoever_has_put_it() {
+fn events_of_hooks_are_delivered_once_by_whichever_server() {
     let told = std::env::temp_dir().join(format!("millrace-upgrade-{}-told", std::process::id()));
     let keys = format!(
         "hooks-queue = \"queue.db\"\n[[hook]]\non = \"upload\"\nwait = false\nrun = [\"/bin/sh\", \"-c\", \"cat >> {}; echo >> {}\"]\n",

@@ -316,7 +316,7 @@ fn users_of_other_servers_log_in() {
     assert!(run_all(&site, &commands[..1]).contains("0 users brought in. 1 were there already"));
     assert_eq!(site.tell(&["list"]), "pam\npro\npure\nvs\nweb\n");
     assert!(site.tell(&["show", "pro"]).contains("groups            staff"));
-    // Whoever came with a group is let in where that is one.
+    // A user with a group is accepted where the group is configured.
     let groups = site.0.join("groups.toml");
     fs::write(&groups, "[[group]]\nname = \"staff\"\n[[group]]\nname = \"web\"\n").unwrap();
     let serving = site.serve(&["--config", groups.to_str().unwrap()]);

@@ -29,7 +29,7 @@ impl Environment {
         self.put(name, |bytes| bytes.extend_from_slice(value));
     }
 
-    /// The same of what is written as text.
+    /// The same for a value that is formatted.
     fn show(&mut self, name: &str, value: impl Display) {
         // A vector takes all that is written to it.
         self.put(name, |bytes| _ = write!(bytes, "{value}"));
@@ -60,7 +60,7 @@ impl Environment {
     }
 }
 
-/// What is known of a request beside its head.
+/// The facts about a request beside its head.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
     /// The program's path, as clients name it, decoded.
@@ -79,7 +79,7 @@ pub struct Request<'a> {
     pub local: SocketAddr,
     /// Whether the connection is encrypted.
     pub encrypted: bool,
-    /// What is spoken with the client: `HTTP/1.1`, `HTTP/2.0`...
+    /// The client's protocol: `HTTP/1.1`, `HTTP/2.0`...
     pub protocol: &'a str,
 }
 

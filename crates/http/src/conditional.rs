@@ -1,4 +1,4 @@
-//! Conditional requests (RFC 9110 section 13): whether a request still applies to what is there.
+//! Conditional requests (RFC 9110 section 13): whether a request applies to the present content.
 
 use std::fmt;
 
@@ -9,8 +9,8 @@ use crate::request::{Field, Head, Method};
 
 /// A strong entity tag: equal for equal content of one file, and for nothing else.
 ///
-/// Made of what changes when content does: the file itself (a staged upload is a new one), its length, and the
-/// nanosecond of its last change, which nobody can put back (`ctime`), where that is known.
+/// Made of values that change with the content: the inode (a staged upload is a new one), the length, and the time of
+/// the last change in nanoseconds (`ctime`, which cannot be set), where that is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ETag {
     file: u64,
@@ -25,7 +25,7 @@ pub struct ETag {
 pub struct Validators {
     /// Its tag.
     pub etag: ETag,
-    /// Its last change, in seconds since 1970. What is dated later than it was last touched was changed then: such a
+    /// Its last change, in seconds since 1970. A modification time after the last change is replaced by that: such a
     /// date would lie in the future (RFC 9110 section 8.8.2.1).
     pub modified: i64,
 }
@@ -86,13 +86,12 @@ impl fmt::Display for ETag {
     }
 }
 
-/// Evaluates the preconditions of a request in the order of section 13.2.2. `current` is what is there, if
-/// anything is.
+/// Evaluates the preconditions of a request in the order of section 13.2.2. `current` is the existing content, if any.
 pub fn evaluate(head: &Head, current: Option<&Validators>) -> Verdict {
     judge(head, current.is_some(), current)
 }
 
-/// The same of what is there but has neither tag nor date: a page that is made for each who asks.
+/// The same for content without tag and date: a page that is generated for each request.
 pub fn evaluate_untagged(head: &Head) -> Verdict {
     judge(head, true, None)
 }
@@ -124,8 +123,8 @@ fn judge(head: &Head, exists: bool, current: Option<&Validators>) -> Verdict {
     Verdict::Proceed
 }
 
-/// Whether `If-Range` lets a range be served, at this time in seconds since 1970: there is none, or it names what is
-/// there (section 13.1.5).
+/// Whether `If-Range` lets a range be served, at this time in seconds since 1970: there is none, or it matches the
+/// content (section 13.1.5).
 pub fn range_applies(head: &Head, current: &Validators, now: i64) -> bool {
     match head.get(Field::IfRange) {
         None => true,
@@ -225,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_changes_with_what_nobody_can_put_back_and_no_date_lies_in_the_future() {
+    fn a_tag_changes_with_ctime_and_no_date_lies_in_the_future() {
         let later = Timestamp { seconds: MODIFIED.seconds + 9, ..MODIFIED };
         let tag = |modified, changed| Validators::new(1, 2, modified, Some(changed)).etag;
         assert_ne!(tag(MODIFIED, MODIFIED), tag(MODIFIED, later), "the date was put back");

@@ -1,7 +1,7 @@
-//! Who may read answers from pages of another origin (CORS: the Fetch standard, section 3.3).
+//! Which pages of other origins may read answers (CORS: the Fetch standard, section 3.3).
 //!
-//! A browser asks first (a preflight) before it sends what changes something, and keeps answers from pages that they
-//! do not say they are for. Nothing here lets anybody in: that is decided by who asks, as always.
+//! A browser sends a preflight before a request with effects, and hides answers from pages of other origins that they
+//! do not permit. This does not replace authentication: requests are authenticated as always.
 
 use crate::request::{Field, Head, Method};
 
@@ -16,7 +16,7 @@ pub struct Grant {
     pub request_fields: Vec<String>,
     /// Which fields of an answer they see, beyond those that need no leave.
     pub exposed: Vec<String>,
-    /// Whether what a browser knows of a login is sent along.
+    /// Whether the browser may send credentials.
     pub credentials: bool,
     /// Seconds for which a browser remembers this.
     pub max_age: u64,
@@ -36,12 +36,12 @@ pub enum Origin {
 /// What follows for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Leave<'a> {
-    /// Everybody has it, so the answer is the same for all.
+    /// Every origin, so the answer is the same for all.
     Everybody,
     /// This origin has it.
     Origin(&'a str),
     /// It has not, though others might.
-    Nobody,
+    Denied,
 }
 
 impl Origin {
@@ -131,14 +131,14 @@ impl Grant {
         let origin = head.get(Field::Origin).and_then(|origin| std::str::from_utf8(origin).ok());
         match origin.filter(|origin| self.origins.iter().any(|one| one.covers(origin))) {
             Some(origin) => Leave::Origin(origin),
-            None => Leave::Nobody,
+            None => Leave::Denied,
         }
     }
 
-    /// Says who may read it; answers whether anybody may.
+    /// Writes which origin may read the answer; returns whether any may.
     fn say(&self, leave: Leave<'_>, out: &mut String) -> bool {
         let origin = match leave {
-            Leave::Nobody => return false,
+            Leave::Denied => return false,
             Leave::Everybody => "*",
             Leave::Origin(origin) => origin,
         };

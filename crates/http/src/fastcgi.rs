@@ -3,8 +3,8 @@
 //! Both sides are here: the server talks to applications so, and to what answers in its place within the process.
 //! What an application says in `FCGI_STDOUT` is what a program of CGI says: see [`crate::cgi`].
 //!
-//! The invariant: an answer is whole where `FCGI_END_REQUEST` has come, and nowhere else. A length is never believed
-//! beyond its record, and what is malformed ends the connection.
+//! The invariant: an answer is complete only after `FCGI_END_REQUEST`. A length is never trusted beyond its record, and
+//! a malformed record ends the connection.
 
 use crate::cgi::Environment;
 
@@ -83,7 +83,7 @@ pub fn stdout(bytes: &[u8], out: &mut Vec<u8>) {
     stream(STDOUT, bytes, out);
 }
 
-/// What is said of errors.
+/// Data on the error stream.
 pub fn stderr(bytes: &[u8], out: &mut Vec<u8>) {
     stream(STDERR, bytes, out);
 }
@@ -103,7 +103,7 @@ pub enum Said<'a> {
     Abort,
     /// Bytes of the answer.
     Stdout(&'a [u8]),
-    /// What is for the log.
+    /// Data for the log.
     Stderr(&'a [u8]),
     /// The request is done; whether as one that was answered, or was not taken.
     End(bool),
@@ -218,7 +218,7 @@ mod tests {
 
     use super::*;
 
-    /// What is said, in words, runs of one stream joined.
+    /// Names the records and their data, with consecutive data of one stream joined.
     fn hear(wire: &[u8], piece: usize) -> Result<Vec<(String, Vec<u8>)>, Malformed> {
         let (mut decoder, mut heard) = (Decoder::default(), Vec::<(String, Vec<u8>)>::new());
         for bytes in wire.chunks(piece) {

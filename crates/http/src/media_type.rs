@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Media types as somebody wants them, and those known here for all other names.
+/// The configured media types, and the built-in ones for other names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Types(BTreeMap<Vec<u8>, String>);
 

@@ -9,7 +9,7 @@ pub struct Coding {
     pub name: &'static str,
     /// Another name of the same, for clients of long ago (RFC 9110 section 8.4.1.3).
     alias: &'static str,
-    /// What is added to the file's name.
+    /// The suffix of the compressed file's name.
     pub suffix: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! Pages that this server makes itself: errors and redirects. Short, plain, and the same for everybody.
+//! Pages that this server makes itself: errors and redirects. Short, plain, and the same for all clients.
 
 use std::io::Write;
 
@@ -27,7 +27,7 @@ pub fn of(status: Status, explanation: &str) -> Vec<u8> {
     page
 }
 
-/// Appends text so that it is nothing but text in HTML, also within quotes. What is not UTF-8 becomes U+FFFD.
+/// Escapes text for HTML, also within quotes. Bytes that are not UTF-8 become U+FFFD.
 pub fn escape(text: &[u8], out: &mut Vec<u8>) {
     for chunk in text.utf8_chunks() {
         for character in chunk.valid().chars() {

@@ -21,7 +21,7 @@ pub const MAX_REQUEST_LINE: usize = 8 * 1024;
 /// parsed in, so a request that waits is not parsed again.
 #[derive(Debug, Clone)]
 pub struct Head {
-    /// What is asked.
+    /// The requested method.
     pub method: Method,
     /// The client's version.
     pub version: Version,
@@ -112,7 +112,7 @@ pub enum Framing {
 /// A head that is not accepted. The connection is closed behind the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refusal {
-    /// What is answered.
+    /// The status of the answer.
     pub status: Status,
     /// Why, for the person who sent it.
     pub reason: &'static str,
@@ -217,8 +217,8 @@ impl Default for Head {
 }
 
 impl Head {
-    /// Reads the head at the beginning of `bytes` in place of what was here before, whose memory is used again.
-    /// Returns its length, or `None` where more has to come: then, as after an error, what is here means nothing.
+    /// Parses the head at the beginning of `bytes`, and reuses the memory of the previous one. Returns its length, or
+    /// `None` if it is incomplete: then, as after an error, the content is undefined.
     pub fn read(&mut self, bytes: &[u8]) -> Result<Option<usize>, Refusal> {
         let mut slots = [const { MaybeUninit::uninit() }; MAX_FIELDS];
         let mut request = httparse::Request::new(&mut []);
@@ -344,7 +344,7 @@ impl Head {
             }
             (None, Some(length)) => match decimal(length) {
                 Some(0) => Framing::None,
-                // No file is that long, and nobody waits for so many bytes.
+                // No file is that long.
                 Some(length) if i64::try_from(length).is_err() => {
                     return refuse(Status::CONTENT_TOO_LARGE, "The body is too long.");
                 }
@@ -377,7 +377,7 @@ impl Head {
         str::from_utf8(self.method_text.get(&self.bytes)).unwrap_or_default()
     }
 
-    /// What is asked for: the request target as written.
+    /// The request target as written.
     pub fn target(&self) -> &[u8] {
         self.target.get(&self.bytes)
     }
@@ -407,7 +407,7 @@ impl Head {
         lines.filter(move |(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    /// Returns whether a field, a list of tokens, has this one (in small letters) in it.
+    /// Returns whether a field, a list of tokens, has this one (in lower case) in it.
     pub fn lists(&self, field: Field, token: &[u8]) -> bool {
         self.all(field).any(|line| {
             line.split(|&byte| byte == b',').any(|item| item.trim_ascii().eq_ignore_ascii_case(token))

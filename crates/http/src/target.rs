@@ -19,8 +19,8 @@ pub struct Target<'a> {
     pub query: Option<&'a [u8]>,
     /// The authority of a target in absolute form, which goes before the `Host` field.
     pub authority: Option<&'a [u8]>,
-    /// Where a name may have a slash in it, the folder that it lies in: to somebody else all of the path behind this may
-    /// be one name.
+    /// Where a name may have a slash in it, the folder that it lies in: for the upstream server the rest of the path
+    /// may be one name.
     pub outer: Option<VirtualPath>,
 }
 
@@ -152,8 +152,7 @@ pub fn written_path(target: &[u8]) -> &[u8] {
     written(target).split(|&byte| byte == b'?').next().unwrap_or_default()
 }
 
-/// Returns whether two authorities are of one host: letters may differ in case, and a port that is the usual one is as
-/// good as none.
+/// Returns whether two authorities are of one host: letters may differ in case, and a default port equals none.
 pub fn is_same_host(one: &[u8], other: &[u8]) -> bool {
     let bare = |host| [&b":80"[..], b":443"].iter().find_map(|port| <[u8]>::strip_suffix(host, *port));
     let [one, other] = [one, other].map(|host| bare(host).unwrap_or(host));
@@ -209,7 +208,7 @@ fn climbs_above_root(path: &[u8]) -> bool {
     })
 }
 
-/// Appends a path as it stands in a URL: what is not unreserved or a slash is encoded.
+/// Appends a path percent-encoded, except for unreserved characters and slashes.
 pub fn encode(path: &[u8], out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     for &byte in path {

@@ -1,13 +1,13 @@
 //! tus 1.0: uploads that go on where they were cut (<https://tus.io/protocols/resumable-upload>).
 //!
-//! What requests say, in fields of their own; what is done about it is the server's.
+//! The requests and their header fields; the server performs them.
 
 use crate::{Field, Head, Method, Refusal, Status, base64, request};
 
 /// The version that is spoken.
 pub const VERSION: &str = "1.0.0";
 
-/// What is understood beyond the core.
+/// The supported extensions.
 pub const EXTENSIONS: &str =
     "creation,creation-with-upload,creation-defer-length,expiration,termination,checksum,concatenation";
 
@@ -103,7 +103,7 @@ pub fn speaks_our_version(head: &Head) -> bool {
     matches!(field(head, "tus-resumable"), Ok(Some(version)) if version == VERSION.as_bytes())
 }
 
-/// What is asked of an upload: clients that know only `GET` and `POST` say it in `X-HTTP-Method-Override`.
+/// The method of a request: clients limited to `GET` and `POST` send it in `X-HTTP-Method-Override`.
 pub fn method(head: &Head) -> Method {
     match (head.method, field(head, "x-http-method-override")) {
         (Method::Post, Ok(Some(b"PATCH"))) => Method::Patch,

@@ -74,7 +74,7 @@ impl Fields {
                 let open = doors.iter().filter(|(_, addresses)| !addresses.is_empty());
                 let started =
                     open.fold(started, |fields, (door, addresses)| fields.text(door, listed(addresses)));
-                relieves.iter().fold(started, |fields, pid| fields.number("relieves", *pid))
+                relieves.iter().fold(started, |fields, pid| fields.number("replaces_pid", *pid))
             }
             Event::Ended { reason, pid } => Self::new("ended").text("reason", *reason).number("pid", *pid),
             Event::Connected { proxy } => {

@@ -73,7 +73,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) allow: Vec<String>,
 
-    /// Search the most users with whom the load goes well
+    /// Search for the most users that the load supports
     ///
     /// Doubles, then bisects, up to the most that --users names or this machine allows; an answer must
     /// stand up three times and once for five times as long, and is tried once more right after a load
@@ -85,7 +85,7 @@ pub(crate) struct Bench {
     #[command(flatten)]
     settings: Flags,
 
-    /// Fail where this is so, such as 'retr.p99 > 20ms'
+    /// Fail if this is true, such as 'retr.p99 > 20ms'
     ///
     /// May be given more than once. What stands before the metric chooses figures: an operation, a size, a
     /// mode, a number of users (retr.1k.pasv.100users.p99). A wrong one names the metrics.
@@ -126,12 +126,12 @@ impl Bench {
         self.settings.pairs().chain(self.allow.iter().map(|address| ("allow", address.as_str()))).collect()
     }
 
-    /// Claims that it is said how far a search goes.
+    /// Returns true if it is said how far a search goes.
     fn names_users(&self) -> bool {
         self.settings.pairs().any(|(name, _)| name == "users")
     }
 
-    /// Why a search goes no further, where nobody has said how far.
+    /// Why a search stops at this number of users, where no limit was given.
     pub(crate) fn ceiling(&self) -> Option<String> {
         let descriptors = millrace_load::limits::descriptors();
         (!self.names_users()).then(|| {

@@ -22,7 +22,7 @@ pub(super) struct Gate {
 pub(super) struct Judgement {
     /// Tables and sentences; empty where nothing was asked.
     pub(super) text: String,
-    /// What is to be done; `None` where nothing was asked.
+    /// The outcome; `None` without thresholds.
     pub(super) outcome: Option<GateOutcome>,
 }
 
@@ -46,7 +46,7 @@ impl Gate {
         })
     }
 
-    /// Claims that a threshold says how many operations of this figure may fail.
+    /// Returns true if a threshold says how many operations of this figure may fail.
     pub(super) fn allows_failures(&self, cell: &CellReport) -> bool {
         self.thresholds.iter().any(|threshold| threshold.allows_failures(cell))
     }

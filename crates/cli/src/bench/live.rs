@@ -26,7 +26,7 @@ use super::progress::Between;
 
 /// Lines of the view.
 const HEIGHT: u16 = 8;
-/// Figures that stay in sight.
+/// The number of figures that stay visible.
 const KEPT: usize = 4;
 /// Points of the curve: no terminal is wider.
 const POINTS: usize = 500;
@@ -39,7 +39,7 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// `None` where nobody looks: all three streams must be a terminal, or its answers would go astray.
+    /// `None` without a terminal: all three streams must be one, or its responses would be lost.
     pub(super) fn open(plan: &Plan) -> Option<Self> {
         if !(stdin().is_terminal() && stdout().is_terminal() && stderr().is_terminal()) {
             return None;
@@ -86,14 +86,14 @@ impl Drop for Live {
     }
 }
 
-/// What is shown.
+/// The state of the display.
 struct View {
     title: String,
     begun: Instant,
     planned: Duration,
     has_color: bool,
     now: Option<Now>,
-    /// What is done between two figures.
+    /// The work between two figures.
     between: Option<String>,
     /// Operations a second, the newest last.
     rates: VecDeque<u64>,
@@ -218,7 +218,7 @@ impl View {
             };
             frame.render_widget(Line::styled(&*done.text, self.style(color)), *row);
         }
-        // A cursor that is in sight need not be shown again by whoever comes after Ctrl-C.
+        // The cursor is visible again before Ctrl-C ends the program.
         let last = rows[usize::from(HEIGHT) - 1];
         frame.set_cursor_position(Position::new(last.x, last.y));
     }

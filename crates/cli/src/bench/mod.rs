@@ -69,7 +69,7 @@ pub(crate) fn run(arguments: &Bench) -> Result<ExitCode, Failure> {
     }
 }
 
-/// A part of another process's load, which says what is to be done.
+/// Runs a part of another process's load, by that process's order.
 pub(crate) fn work() -> Result<(), Failure> {
     millrace_load::worker_processes::serve(stdin(), stdout()).map_err(|error| {
         Failure::Running(format!("this is a part of \"millrace bench\", which starts it: {error}."))
@@ -111,7 +111,7 @@ fn no_compat() -> Failure {
     Failure::Configuration("--compat zb is for figures over HTTP.".to_owned())
 }
 
-/// `None`, and a line, where somebody did not wait for the first figure.
+/// `None`, and a message, if the user interrupted before the first figure.
 fn unless_interrupted<T>(found: Result<T, RunError>) -> Result<Option<T>, Failure> {
     match found {
         Err(error @ RunError::Interrupted) => {
@@ -150,8 +150,8 @@ pub(crate) fn report_on_signals(stop: &'static Stop, leave: fn()) -> Result<(), 
     Ok(())
 }
 
-/// Claims that a signal came right after one that was heeded: `timeout` sends its signal to the child and to the group,
-/// and means it once.
+/// Returns true if a signal came right after one that was handled: `timeout` sends its signal to the child and to the
+/// group, so one request arrives twice.
 fn is_echo(heard: &mut Option<Instant>, now: Instant) -> bool {
     let is_echo = heard.is_some_and(|heard| now.saturating_duration_since(heard) < ECHO);
     if !is_echo {
@@ -160,8 +160,8 @@ fn is_echo(heard: &mut Option<Instant>, now: Instant) -> bool {
     is_echo
 }
 
-/// Who asks for thresholds gets their answer; else a limit that hides the server's is what a script must know of. Wrong bytes,
-/// failures that no threshold allows, and a server that does nothing or is gone, outweigh both.
+/// With thresholds, their outcome decides; otherwise a limit that hides the server's. Wrong bytes, failures that no
+/// threshold allows, and a server that does nothing or has gone come before both.
 fn status(report: &Report, asked: Option<GateOutcome>, allows_failures: &dyn Fn(&CellReport) -> bool) -> u8 {
     let is_hidden = || report.cells.iter().any(|cell| cell.verdict.bound.hides_the_server());
     let is_dead = report.cells.iter().any(|cell| cell.is_barren() && cell.verdict.bound != Bound::Client);
@@ -268,7 +268,7 @@ mod tests {
         assert!(
             !is_echo(&mut heard, first) && is_echo(&mut heard, after(2)) && is_echo(&mut heard, after(499))
         );
-        assert!(!is_echo(&mut heard, after(500)), "somebody who does not want to wait");
+        assert!(!is_echo(&mut heard, after(500)), "a second interrupt of the user");
         assert!(is_echo(&mut heard, after(600)) && !is_echo(&mut heard, after(1001)));
     }
 }

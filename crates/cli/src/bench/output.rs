@@ -99,7 +99,7 @@ pub(crate) fn write(sink: Option<Sink>, render: impl FnOnce() -> String) -> Resu
 }
 
 impl Sink {
-    /// Claims that it is standard output.
+    /// Returns true if it is standard output.
     pub(crate) fn is_stdout(&self) -> bool {
         matches!(self.place, Place::StandardOutput)
     }
@@ -128,7 +128,7 @@ impl Sink {
         }
     }
 
-    /// Looks that it can be written, and leaves what is there.
+    /// Checks that it can be written, without changing it.
     fn open(path: &Path) -> Result<Self, Failure> {
         let place = Place::of(path).map_err(|error| {
             Failure::Configuration(format!("{} cannot be written: {error}.", path.display()))
@@ -170,7 +170,7 @@ fn create_beside(place: &Path) -> io::Result<(PathBuf, File)> {
     Ok((beside, file))
 }
 
-/// Puts a file in the place of what is there, with the permissions of that; whoever looks sees one of them whole.
+/// Replaces a file atomically, and keeps its permissions.
 fn replace(place: &Path, bytes: &[u8]) -> io::Result<()> {
     let (beside, mut file) = create_beside(place)?;
     let written = file.write_all(bytes).and_then(|()| match fs::metadata(place) {
@@ -198,7 +198,7 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Claims that a person looks at it who wants color (<https://no-color.org>).
+/// Returns true if it is a terminal, and color is not disabled (<https://no-color.org>).
 pub(crate) fn has_color(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

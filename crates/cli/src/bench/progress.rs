@@ -66,12 +66,12 @@ impl Progress for Line {
     }
 }
 
-/// Work between figures that takes so long that somebody may wonder.
+/// Reports work between figures that takes long.
 pub(crate) struct Between {
-    /// Where nobody looks, a line is there to stay: it is written seldom.
+    /// Where the output is not a terminal, lines remain: they are written seldom.
     pause: Duration,
     is_terminal: bool,
-    /// What is done; and when it was last told, or has begun.
+    /// The step, and when it was last reported, or began.
     told: Cell<Option<(FixtureStep, Instant)>>,
 }
 
@@ -95,7 +95,7 @@ impl Between {
         };
     }
 
-    /// Claims that it has gone on for so long since it began, or was told.
+    /// Returns true if it has gone on for so long since it began, or was told.
     pub(crate) fn is_due(&self, step: FixtureStep, done: usize) -> bool {
         let now = Instant::now();
         let is_due = match self.told.get() {

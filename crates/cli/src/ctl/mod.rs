@@ -1,4 +1,4 @@
-//! `millrace ctl`: asks and tells a running server things, over its control socket.
+//! `millrace ctl`: inspects and controls a running server over its control socket.
 
 mod told;
 
@@ -26,10 +26,10 @@ const COUNTING: Duration = Duration::from_secs(3600);
 
 #[derive(Debug, Args)]
 pub(crate) struct Ctl {
-    /// The server's control socket, as its --control says
+    /// The server's control socket, as given by --control
     #[arg(long, value_name = "FILE")]
     control: PathBuf,
-    /// Print the answer as the server gives it: a line of JSON
+    /// Print the server's answer as a line of JSON
     #[arg(long)]
     json: bool,
     #[command(subcommand)]
@@ -38,26 +38,26 @@ pub(crate) struct Ctl {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Who is connected, and what is being transferred
+    /// List the sessions and their transfers
     Sessions,
-    /// End sessions: all that every given flag matches
+    /// End the sessions that match all given flags
     Kick {
-        /// The session of this number, as "sessions" has it
+        /// The session with this number, as listed by "sessions"
         #[arg(long, value_name = "NUMBER")]
         session: Option<u64>,
-        /// Those of this user
+        /// Sessions of this user
         #[arg(long, value_name = "NAME")]
         user: Option<String>,
-        /// Those from this address
+        /// Sessions from this address
         #[arg(long, value_name = "ADDRESS")]
         address: Option<IpAddr>,
     },
-    /// What is limited, or other limits until the server ends: they count at once, for running transfers too
+    /// Show limits, or change them until the server ends: changes apply at once, to running transfers too
     ///
-    /// SCOPE is "server", "listener ADDR:PORT", "group NAME", "user NAME" or "session NUMBER"; alone it shows what is
-    /// limited there. A limit is written as in the configuration: 10M, none, "10M; mon-fri 08:00-18:00 1M".
+    /// SCOPE is "server", "listener ADDR:PORT", "group NAME", "user NAME" or "session NUMBER"; without flags its limits
+    /// are shown. A limit is written as in the configuration: 10M, none, "10M; mon-fri 08:00-18:00 1M".
     Limits {
-        /// Whose limits [default: all are shown]
+        /// The scope of the limits [default: show all]
         #[arg(value_name = "SCOPE", num_args = 0..)]
         scope: Vec<String>,
         /// Bytes a second to clients
@@ -69,71 +69,72 @@ enum Action {
         /// Sessions at a time
         #[arg(long, value_name = "LIMIT")]
         sessions: Option<String>,
-        /// Back to what is configured
+        /// Restore the configured limits
         #[arg(long)]
         restore: bool,
     },
-    /// Turn away whoever comes from a network; sessions that run go on
+    /// Refuse connections from a network; running sessions continue
     Ban {
         /// An address or a network, such as 192.0.2.7 or 10.0.0.0/8
         network: String,
-        /// For so long, such as 10m or 1d; without it until it is lifted
+        /// How long, such as 10m or 1d [default: until the ban is lifted]
         #[arg(long = "for", value_name = "TIME", alias = "seconds")]
         time: Option<Said<Period>>,
     },
     /// Lift a ban
     Unban {
-        /// As it was banned
+        /// The network as it was banned
         network: String,
     },
-    /// Who is banned, and for how long yet
+    /// List the bans, and when they expire
     Bans,
-    /// What is held where there are quotas, of folders that are in use
+    /// Show the use of quotas, for folders that are in use
     Quotas,
-    /// Count that anew, after others than this server have changed files
+    /// Count files again, after other programs have changed them
     Recount {
         /// One folder, as "quotas" names it [default: all]
         tree: Option<String>,
     },
-    /// What hooks are still to be told: what waits for its receiver, and what was put aside (parked), and why
+    /// Show undelivered events of hooks: waiting ones, and failed ones that were parked, with their errors
     #[command(args_conflicts_with_subcommands = true)]
     Events {
         #[command(subcommand)]
         action: Option<Events>,
-        /// Only what is for this address or program
+        /// Only events for this address or program
         #[arg(long, value_name = "RECEIVER")]
         to: Option<String>,
-        /// So many of them [default: 100]
+        /// Show at most this many [default: 100]
         #[arg(long, value_name = "NUMBER")]
         most: Option<usize>,
     },
-    /// Read the configuration file anew, as SIGHUP does; says which changed keys count from the next start only
+    /// Reload the configuration file, as SIGHUP does; shows which changed keys need a restart
     Reload,
-    /// Have the program as it is installed now take over, with the configuration as it is now; nobody is refused meanwhile
+    /// Replace the running server by the program as it is now installed, with the present configuration; no client is
+    /// refused meanwhile
     ///
-    /// The server starts it with the arguments that it was started with itself, and hands it its listening sockets. When
-    /// the new one serves, the old one lets nobody in any more: its sessions may go on for the grace time, its transfers
-    /// to their end. Where the new one does not come to serve, the old one goes on, and the error says why.
+    /// The server starts it with its own arguments, and passes its listening sockets on. When the new one serves, the
+    /// old one accepts no more clients: its sessions may continue for the grace time, its transfers to their end. If
+    /// the new one fails to start, the old one continues, and the error says why.
     Upgrade,
-    /// Accept nobody more, wait for running transfers however long they take, then end
+    /// Stop accepting clients, wait for running transfers however long they take, then end
     Drain,
-    /// The same, but no longer than the configured grace
+    /// Stop accepting clients, wait for running transfers for the configured grace time at most, then end
     Stop,
 }
 
-/// What is done to events.
+/// The actions on events.
 #[derive(Debug, Subcommand)]
 enum Events {
-    /// Deliver what was put aside, and try now what waits
+    /// Deliver parked events again, and retry waiting ones now
     Retry {
         #[command(flatten)]
         which: Which,
     },
-    /// Forget what was put aside
+    /// Remove parked events
     Drop {
         #[command(flatten)]
         which: Which,
-        /// With --all, what waits as well
+        /// With --all, remove waiting events as well
         #[arg(long, requires = "all")]
         waiting: bool,
     },
@@ -145,10 +146,10 @@ struct Which {
     /// As "events" tells them
     #[arg(value_name = "ID", required_unless_present = "all", conflicts_with = "all")]
     ids: Vec<String>,
-    /// All that were put aside
+    /// All parked events
     #[arg(long)]
     all: bool,
-    /// With --all, only what is for this address or program
+    /// With --all, only events for this address or program
     #[arg(long, value_name = "RECEIVER", requires = "all")]
     to: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What people are shown of an answer: tables, and sentences where something was done. Programs have `--json`.
+//! Formats answers for people: tables, and sentences about changes. Programs use `--json`.
 
 use serde_json::Value;
 
@@ -6,34 +6,34 @@ use super::Action;
 use crate::period::time;
 use std::time::Duration;
 
-/// What has changed in the configuration, and a reload does not take over.
+/// The changed keys that a reload does not apply.
 const LATER: &str = "next-start";
 
-/// The answer to what was asked or told.
+/// Formats the answer to an action.
 pub(super) fn told(action: &Action, answer: &Value) -> String {
     let rows = |name: &str| answer[name].as_array().map_or(&[][..], Vec::as_slice);
     match action {
         Action::Sessions => match rows("sessions") {
-            [] => "Nobody is connected.\n".to_owned(),
+            [] => "No client is connected.\n".to_owned(),
             sessions => {
-                table(&["session", "user", "from", "to", "speaks", "transfer"], sessions.iter().map(session))
+                table(&["session", "user", "from", "to", "protocol", "transfer"], sessions.iter().map(session))
             }
         },
         Action::Kick { .. } => format!("{} ended.\n", counted(&answer["kicked"], "session")),
         Action::Limits { .. } => limits(answer, rows("limits")),
         Action::Ban { network, time: None } => {
-            format!("{} is banned until that is lifted.\n", shown(network))
+            format!("{} is banned until the ban is lifted.\n", shown(network))
         }
         Action::Ban { network, time: Some(period) } => {
             format!("{} is banned for {}.\n", shown(network), time(period.value.0))
         }
-        Action::Unban { network } => format!("{} is not banned any more.\n", shown(network)),
+        Action::Unban { network } => format!("{} is no longer banned.\n", shown(network)),
         Action::Bans => match rows("bans") {
-            [] => "Nobody is banned.\n".to_owned(),
-            bans => table(&["network", "user", "for yet"], bans.iter().map(ban)),
+            [] => "No bans.\n".to_owned(),
+            bans => table(&["network", "user", "expires in"], bans.iter().map(ban)),
         },
         Action::Quotas | Action::Recount { .. } => match rows("quotas") {
-            [] => "Nothing that has a quota is in use.\n".to_owned(),
+            [] => "No folder with a quota is in use.\n".to_owned(),
             quotas => table(&["tree", "bytes", "files", "exact"], quotas.iter().map(quota)),
         },
         Action::Events { action: None, .. } => events(answer, rows("events")),
@@ -43,34 +43,34 @@ pub(super) fn told(action: &Action, answer: &Value) -> String {
         }
         Action::Reload => reload(rows(LATER)),
         Action::Upgrade => format!(
-            "Process {} accepts now; {} of the old one {} on until {} end.\n",
+            "Process {} accepts now; {} of the old one {} until {} end.\n",
             answer["pid"],
             counted(&answer["sessions"], "session"),
-            if answer["sessions"] == 1 { "goes" } else { "go" },
+            if answer["sessions"] == 1 { "continues" } else { "continue" },
             if answer["sessions"] == 1 { "its" } else { "their" },
         ),
         Action::Drain => {
-            format!("Nobody is let in any more; the server ends when its transfers have.{}\n", left(answer))
+            format!("No more clients are accepted; the server ends when its transfers have ended.{}\n", left(answer))
         }
-        Action::Stop => format!("The server stops; transfers have the grace time.{}\n", left(answer)),
+        Action::Stop => format!("The server stops; running transfers have the grace time to end.{}\n", left(answer)),
     }
 }
 
 fn left(answer: &Value) -> String {
     match answer["transfers"].as_u64() {
         None => String::new(),
-        Some(0) => " None is under way.".to_owned(),
-        Some(1) => " One is under way.".to_owned(),
-        Some(many) => format!(" {many} are under way."),
+        Some(0) => " No transfer is running.".to_owned(),
+        Some(1) => " One transfer is running.".to_owned(),
+        Some(many) => format!(" {many} transfers are running."),
     }
 }
 
 fn reload(later: &[Value]) -> String {
     let keys: Vec<String> = later.iter().map(word).collect();
     match keys.is_empty() {
-        true => "The configuration was read anew.\n".to_owned(),
+        true => "Configuration reloaded.\n".to_owned(),
         false => format!(
-            "The configuration was read anew; from the next start only, or \"millrace ctl upgrade\": {}.\n",
+            "Configuration reloaded; these need a restart or \"millrace ctl upgrade\": {}.\n",
             keys.join(", ")
         ),
     }
@@ -88,10 +88,10 @@ fn session(session: &Value) -> Vec<String> {
     ]
 }
 
-/// `download /f: 4.1 MB of 10 MB in 12 s, held back`
+/// `download /f: 4.1 MB of 10 MB in 12 s, throttled`
 fn transfer(transfer: &Value) -> String {
     let of = transfer["total"].as_u64().map_or(String::new(), |total| format!(" of {}", size(total)));
-    let held_back = if transfer["held-back"] == true { ", held back" } else { "" };
+    let held_back = if transfer["held-back"] == true { ", throttled" } else { "" };
     format!(
         "{} {}: {}{of} in {:.0} s{held_back}",
         word(&transfer["kind"]),
@@ -107,9 +107,9 @@ fn limits(answer: &Value, rows: &[Value]) -> String {
         note => format!("{}.\n", super::told_by_the_server(note)),
     };
     match (rows, answer.get("limits")) {
-        ([], None) if note.is_empty() => "It is so from now on.\n".to_owned(),
+        ([], None) if note.is_empty() => "Limits updated.\n".to_owned(),
         ([], _) => note,
-        _ => table(&["scope", "sessions", "at most", "download", "upload"], rows.iter().map(limit)) + &note,
+        _ => table(&["scope", "sessions", "max", "download", "upload"], rows.iter().map(limit)) + &note,
     }
 }
 
@@ -133,7 +133,7 @@ fn limit(limit: &Value) -> Vec<String> {
 
 fn ban(ban: &Value) -> Vec<String> {
     let left = ban["seconds-left"].as_u64().map(|left| time(Duration::from_secs(left)));
-    vec![word(&ban["network"]), word(&ban["user"]), left.unwrap_or_else(|| "ever".to_owned())]
+    vec![word(&ban["network"]), word(&ban["user"]), left.unwrap_or_else(|| "never".to_owned())]
 }
 
 fn quota(quota: &Value) -> Vec<String> {
@@ -151,10 +151,10 @@ fn events(answer: &Value, rows: &[Value]) -> String {
         rows => table(&["id", "state", "event", "time", "user", "path", "to", "error"], rows.iter().map(row)),
     };
     let more = answer["not-shown"].as_u64().map_or(String::new(), |more| format!(", {more} not shown"));
-    format!("{shown}{} waiting, {} put aside{more}.\n", answer["waiting"], answer["parked"])
+    format!("{shown}{} waiting, {} parked{more}.\n", answer["waiting"], answer["parked"])
 }
 
-/// Columns as wide as what is in them.
+/// Aligns columns to their content.
 fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     let head = head.iter().map(|title| title.to_uppercase()).collect();
     let rows: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
@@ -207,7 +207,7 @@ fn word(value: &Value) -> String {
     }
 }
 
-/// What clients named goes to a terminal: no control characters.
+/// Escapes control characters in names from clients for the terminal.
 fn shown(text: &str) -> String {
     text.chars()
         .map(|char| if char.is_control() { char.escape_debug().to_string() } else { char.into() })
@@ -238,12 +238,12 @@ mod tests {
             of_all(
                 json!({ "ok": true, "limits": [row("server", 100, 0), row("user al\u{7}ice", 0, 12_500)] })
             ),
-            "SCOPE            SESSIONS  AT MOST  DOWNLOAD   UPLOAD\n\
-             server           3         100      none       none\n\
-             user al\\u{7}ice  3         none     12.5 kB/s  none\n"
+            "SCOPE            SESSIONS  MAX   DOWNLOAD   UPLOAD\n\
+             server           3         100   none       none\n\
+             user al\\u{7}ice  3         none  12.5 kB/s  none\n"
         );
-        assert_eq!(of_all(json!({ "ok": true })), "It is so from now on.\n");
-        assert_eq!(of_all(json!({ "ok": true, "note": "nobody is here" })), "nobody is here.\n");
+        assert_eq!(of_all(json!({ "ok": true })), "Limits updated.\n");
+        assert_eq!(of_all(json!({ "ok": true, "note": "no session" })), "no session.\n");
     }
 
     #[test]
@@ -268,7 +268,7 @@ mod tests {
         let session = json!({ "session": 17, "protocol": "ftp", "peer": "192.0.2.7:40000", "local": "192.0.2.1:21", "user": null, "transfer": transfer });
         let told = told(&Action::Sessions, &json!({ "sessions": [session] }));
         let line = told.lines().nth(1).unwrap();
-        assert!(line.ends_with("ftp     download /f: 4.1 kB of 10 kB in 2 s, held back"), "{told}");
+        assert!(line.ends_with("ftp       download /f: 4.1 kB of 10 kB in 2 s, throttled"), "{told}");
         assert!(line.starts_with("17       -     192.0.2.7:40000  192.0.2.1:21"), "{told}");
     }
 }

@@ -1,7 +1,7 @@
 //! Users of other servers, read from the text files that these keep.
 //!
-//! Every line becomes a user, or a note that says why not: what cannot be taken over is never lost silently. A
-//! user of whom something would be missing that kept others out (a folder, a network) is left out whole.
+//! Every line becomes a user, or a note that says why not: nothing is lost silently. A user whose restrictions (a
+//! folder, a network) cannot be imported is skipped.
 
 use std::collections::HashMap;
 use std::fs;
@@ -18,8 +18,8 @@ use crate::failure::Failure;
 /// Accounts of smaller numbers are the system's own, on every distribution of the last years.
 const FIRST_UID: u32 = 1000;
 
-/// `nobody`.
-const NOBODY: u32 = 65534;
+/// The user ID of `nobody`.
+const UNPRIVILEGED_ID: u32 = 65534;
 
 #[derive(Debug, Args)]
 pub(crate) struct Import {
@@ -43,7 +43,7 @@ pub(crate) struct Import {
     /// The folder that is served: homes lie in it
     #[arg(long, value_name = "FOLDER", default_value = "/")]
     beneath: PathBuf,
-    /// Replace users who are there already
+    /// Replace existing users
     #[arg(long)]
     pub(crate) replace: bool,
 }
@@ -58,7 +58,7 @@ pub(crate) enum Format {
     Proftpd,
 }
 
-/// Shells of accounts of a system that nobody is to log in to.
+/// Shells of system accounts without logins.
 const REFUSING_SHELLS: [&str; 2] = ["/nologin", "/false"];
 
 /// What was read.
@@ -76,7 +76,7 @@ struct Line {
     hash: String,
     groups: Vec<String>,
     home: Option<String>,
-    /// As JSON, so that one place says what is wrong with any of it.
+    /// As JSON, so that one parser reports every error.
     keys: Map<String, Value>,
 }
 
@@ -133,7 +133,7 @@ fn passwd(text: &str, skips_system: bool, notes: &mut Vec<String>) -> Vec<Parsed
             parsed.push(Err(format!("{:?} is no line of NAME:HASH:UID:GID:COMMENT:HOME:SHELL", fields[0])));
             continue;
         };
-        let is_system = uid.parse().is_ok_and(|uid: u32| uid < FIRST_UID || uid == NOBODY);
+        let is_system = uid.parse().is_ok_and(|uid: u32| uid < FIRST_UID || uid == UNPRIVILEGED_ID);
         if skips_system && is_system {
             system += 1;
             continue;
@@ -176,7 +176,7 @@ fn with_shadow(mut lines: Vec<Parsed>, shadow: Option<&Path>) -> Result<Vec<Pars
     Ok(lines)
 }
 
-/// Who is in which groups: `group:x:gid:member,member`.
+/// The groups of each user: `group:x:gid:member,member`.
 fn memberships(path: &Path) -> Result<HashMap<String, Vec<String>>, Failure> {
     let mut groups: HashMap<String, Vec<String>> = HashMap::new();
     for line in lines(&read_text(path)?) {
@@ -304,7 +304,7 @@ fn vsftpd_settings(text: &str, line: &mut Line) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes a user of a line; what is not taken over is noted, or is why the user is left out.
+/// Makes a user of a line; settings that are not imported are noted, or are the reason to skip the user.
 fn finish(line: Line, import: &Import, notes: &mut Vec<String>) -> Result<Stored, String> {
     let Line { name, hash, groups, home, mut keys } = line;
     config::check_name(&name)?;
@@ -332,7 +332,7 @@ fn finish(line: Line, import: &Import, notes: &mut Vec<String>) -> Result<Stored
     Ok(Stored { user, hash: hash.ok() })
 }
 
-/// Where a home is within what is served. `/` is all of it.
+/// The home directory's place within the served tree. `/` is the whole tree.
 fn directory(name: &str, home: &str, beneath: &Path) -> Result<String, String> {
     let within = Path::new(home).strip_prefix(beneath).map_err(|_| {
         format!("{name}: the home {home} is not within {}, which --beneath names", beneath.display())

@@ -36,12 +36,11 @@ enum Action {
     /// Add a user; the password is asked for, or is the first line of standard input
     ///
     /// Settings are those of a user in the file: access=ro, directory=home/alice, from=10.0.0.0/8,192.0.2.7,
-    /// groups=staff, expires=2027-01-31. What is no plain word is written as in the file:
-    /// 'tree=[{path="/in", access="rw"}]'.
+    /// groups=staff, expires=2027-01-31. Other values are written as in the file: 'tree=[{path="/in", access="rw"}]'.
     Add {
         /// What the client sends as its name
         name: String,
-        /// What is said of the user, as in the configuration file: access=ro
+        /// The user's settings, as in the configuration file: access=ro
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<Setting>,
         /// The hash of the password, instead of the password
@@ -60,7 +59,7 @@ enum Action {
     Set {
         /// The user
         name: String,
-        /// What is said of the user from now on: access=ro; directory= takes back what was said
+        /// New settings: access=ro; directory= removes a setting
         #[arg(value_name = "KEY=VALUE", required = true)]
         settings: Vec<Setting>,
     },
@@ -75,11 +74,11 @@ enum Action {
         #[arg(long)]
         json: bool,
     },
-    /// What is said of a user; "millrace explain" says what then holds
+    /// Show a user's settings; "millrace explain" shows the effective ones
     Show {
         /// The user
         name: String,
-        /// The configuration file of the server, to show what is used of quotas as well
+        /// The configuration file of the server, to show the use of quotas as well
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
     },
@@ -205,7 +204,7 @@ fn remind_of_groups<'a>(users: impl IntoIterator<Item = &'a auth::User>) {
     }
 }
 
-/// The hash to keep: what was given as such, or of what is typed now.
+/// The hash to store: the given one, or one of a typed password.
 fn password(hash: Option<String>) -> Result<String, Failure> {
     match hash {
         None => Ok(auth::hash_password(&hash_password::ask()?)),
@@ -260,7 +259,7 @@ fn list(database: &Database, json: bool) -> Result<(), Failure> {
         let Some(end) = users.last() else { return Ok(()) };
         last.clone_from(&end.user.name);
         let lines: String = users.iter().map(|stored| line(stored, json)).collect();
-        // Nobody may read on; that is no failure.
+        // The reader may close the pipe early; that is not a failure.
         if out.write_all(lines.as_bytes()).is_err() {
             return Ok(());
         }

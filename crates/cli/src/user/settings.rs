@@ -75,7 +75,7 @@ fn meant(key: &str, text: &str) -> Result<Value, Failure> {
     for form in as_toml(text).into_iter().chain([whole, words]) {
         match read(key, form.clone()) {
             Ok(_) => return Ok(form),
-            // Of a form that this key never has, nobody wants to hear.
+            // A form that this key never has is not worth a mention.
             Err(failure) if told.is_none() || !failure.to_string().contains(": invalid type") => {
                 told = Some(failure);
             }
@@ -92,7 +92,7 @@ fn as_toml(text: &str) -> Option<Value> {
     if value.is_datetime() { None } else { serde_json::to_value(value).ok() }
 }
 
-/// Claims that the key can have this value.
+/// Checks that the key can have this value.
 fn read(key: &str, value: Value) -> Result<Profile, Failure> {
     serde_json::from_value(Value::Object(Map::from_iter([(key.to_owned(), value)]))).map_err(|error| {
         let message = error.to_string();

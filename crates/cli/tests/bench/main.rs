@@ -79,7 +79,7 @@ impl Drop for Serving {
     }
 }
 
-/// Few operations: whose limit they show on a busy machine is nobody's claim, so 0 and 3 are both right.
+/// Few operations: which limit they show on a busy machine is open, so 0 and 3 are both right.
 const SHORT: [&str; 8] = ["--users", "3", "--count", "5", "--warm-up", "0", "--duration", "5m"];
 
 #[test]
@@ -260,7 +260,7 @@ fn ctrl_c_ends_the_wait_for_a_server_that_says_nothing() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // It can be interrupted from here on: what receives signals is there before anybody connects.
+        // It can be interrupted from here on: signal handlers are installed before any user connects.
         let (_silent, _) = server.accept().unwrap();
         assert!(Command::new("kill").args(["-INT", &run.id().to_string()]).status().unwrap().success());
         let output = run.wait_with_output().unwrap();

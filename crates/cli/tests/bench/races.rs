@@ -30,7 +30,7 @@ fn a_search_asks_for_no_more_than_it_may() {
         assert!(matches!(output.status.code(), Some(0 | 3)), "{output:?}");
         text(&output.stdout)
     };
-    // Where the machine stands still for a quarter of a second, even one user is too slow, and no answer is left to soak.
+    // Where the machine stalls for a quarter of a second, even one user is too slow, and no answer is left to soak.
     let answer = (0..5).map(|_| find()).find(|answer| answer.contains("for long"));
     let answer = answer.expect("of five searches one found users");
     let [page, csv] = [page, csv].map(|path| {

@@ -73,7 +73,7 @@ fn a_death_rule_holds_for_users_of_several_processes() {
     let death = &standing["first_death"];
     assert_eq!((&death["alive"], &standing["is_settled"]), (&started.into(), &true.into()), "{standing}");
     assert_eq!(cell["audit"]["client"]["threads"].as_array().unwrap().len(), 3, "{cell}");
-    assert_eq!(cell["faults"][0]["count"], 1, "nobody else failed: {cell}");
+    assert_eq!(cell["faults"][0]["count"], 1, "no other user failed: {cell}");
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn parent(pid: u32) -> Option<u32> {
 }
 
 #[test]
-fn a_worker_process_that_dies_is_said_and_nobody_waits_for_it() {
+fn the_death_of_a_worker_process_is_reported_at_once() {
     let server = Serving::start("workers-dies");
     let mut run =
         crowded(&server, &["--ops", "noop", "--users", "200", "--duration", "10m"]).spawn().unwrap();

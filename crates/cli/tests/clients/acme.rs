@@ -22,7 +22,7 @@ fn serve(pebble: &Pebble, own: &str, name: &str) -> Server {
     Server::configured_on(&format!("{own}:0"), &configuration, &[])
 }
 
-/// Uploads and downloads, and trusts nobody but the CA.
+/// Uploads and downloads, and trusts the CA only.
 fn moves_a_file(curl: &Tool, server: &Server, root: &str) {
     let content = noise(7, 100_000);
     fs::write(server.local().join("f"), &content).unwrap();
@@ -45,7 +45,7 @@ fn curl_trusts_a_certificate_that_was_fetched_and_is_kept() {
     server.log_with("has issued a certificate for localhost, good until ", 1);
     let root = pebble.root().display().to_string();
     moves_a_file(&curl, &server, &root);
-    // Nobody is there for an order.
+    // No CA is there for an order.
     pebble.go_away();
     server.is_killed_and_started_again();
     moves_a_file(&curl, &server, &root);
@@ -57,13 +57,13 @@ fn the_log_says_what_the_ca_has_said() {
     let Some(mut pebble) = Pebble::new() else { return };
     let server = serve(&pebble, "127.5.0.2", "localhost");
     let other = serve(&pebble, "127.5.0.3", REFUSED);
-    // It asks where nobody speaks HTTP.
+    // It connects where no HTTP server listens.
     let wrong = server.https.unwrap().port();
     pebble.start(wrong, wrong, GOOD);
     let url = pebble.url();
     let log =
         server.log_with(&format!("ACME: {url} has issued no certificate for localhost: localhost: "), 1);
     let line = log.lines().find(|line| line.contains("ACME: ")).unwrap();
-    assert!(line.contains("; the next try is in ") && line.contains("one that nobody vouches for"), "{line}");
+    assert!(line.contains("; the next try is in ") && line.contains("a self-signed one"), "{line}");
     other.log_with("(rejectedIdentifier); the next try is in ", 1);
 }

@@ -37,7 +37,7 @@ fn document(server: &Server, url: &str) -> Option<String> {
         "--disable-dev-shm-usage",
         "--no-first-run",
         &profile,
-        // Time stands still for scripts while an answer is waited for, however slow this machine is.
+        // Scripts see no time pass while an answer is awaited, however slow this machine is.
         "--virtual-time-budget=10000",
         "--dump-dom",
         url,

@@ -82,7 +82,7 @@ fn curl_resumes_a_download() {
     fs::write(server.local().join("f"), &contents[..123_457]).unwrap();
     curl(&tool, &server, &["-C", "-", "-O", &server.url("f")]);
     assert!(read(server.local().join("f")) == contents);
-    // What is whole already stays so.
+    // A complete file stays complete.
     curl(&tool, &server, &["-C", "-", "-O", &server.url("f")]);
     assert!(read(server.local().join("f")) == contents);
 }

@@ -8,7 +8,7 @@ use crate::server::{PASSWORD, Server, USER, read};
 use crate::tool::{Tool, tool};
 use crate::tree::{Times, assert_same, make, noise};
 
-/// Every kind of folder. `local` and `home` lie beside what is served.
+/// Every kind of folder. `local` and `home` lie outside the served tree.
 const FOLDERS: &str = r#"
     archives = true
 
@@ -29,7 +29,7 @@ const FOLDERS: &str = r#"
     [[folder]]
     path = "/theirs"
     directory = "home"
-    users = "somebody-else"
+    users = "another-user"
 "#;
 
 /// How long something may take that takes no time.

@@ -1,4 +1,4 @@
-//! Clients behind HAProxy, which says whom it connects for: `send-proxy` and `send-proxy-v2`.
+//! Clients behind HAProxy, which names them: `send-proxy` and `send-proxy-v2`.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -86,7 +86,7 @@ impl Site {
             .unwrap();
         let mut site = Self { server, address, haproxy };
         let deadline = Instant::now() + PATIENCE;
-        // A data port: nobody is behind it, and no session begins.
+        // A data port without a tenant: no session begins.
         while TcpStream::connect(SocketAddr::new(IpAddr::V4(address), first)).is_err() {
             let ended = site.haproxy.try_wait().unwrap();
             let log = || fs::read_to_string(&log).unwrap();
@@ -123,7 +123,7 @@ impl Site {
         curl.run(&self.server, &[&common[..], arguments].concat())
     }
 
-    /// Claims that the log has every session as the client's.
+    /// Asserts that the log has every session as the client's.
     fn assert_all_are_the_clients(&self, sessions: usize) {
         let log = self.server.log_with(&format!(" connected proxy=\"{}:", self.address), sessions);
         let of_others = |line: &&str| {

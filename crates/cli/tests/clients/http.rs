@@ -47,7 +47,7 @@ fn curl_asks_for_parts_goes_on_and_skips_what_it_has() {
     fs::write(server.local().join("rest"), &contents[..400_000]).unwrap();
     curl(&tool, &server, &["-C", "-", "-o", "rest", &url]);
     assert!(read(server.local().join("rest")) == contents);
-    // What is there already is not sent again: 304, and so no file.
+    // An existing file is not sent again: 304, and so no content.
     curl(&tool, &server, &["--etag-save", "tag", "-o", "whole", &url]);
     curl(&tool, &server, &["--etag-compare", "tag", "-o", "again", &url]);
     assert!(!server.local().join("again").exists());
@@ -148,7 +148,7 @@ fn curl_moves_files_both_ways_in_tls() {
     }
 }
 
-/// `--http2`, and whom to trust.
+/// `--http2`, and the certificate to trust.
 fn by_http_2(server: &Server) -> [String; 3] {
     ["--http2".to_owned(), "--cacert".to_owned(), server.authority().display().to_string()]
 }
@@ -311,7 +311,7 @@ fn curl_uses_a_link_without_a_login_until_its_key_is_taken_away() {
     assert_eq!(read(server.local().join("got")), b"0123456789");
     assert_eq!(status(&["-r", "2-3", &get]), "206");
     assert_eq!(status(&["--head", &get]), "200");
-    // Both on one connection: who followed a link is nobody by the next request.
+    // Both on one connection: a link does not authenticate the next request.
     assert_eq!(status(&[&get, "-o", "second", &server.http_url("other.txt")]), "200401");
     for refused in [
         get.replace("a%20b", "other"),
@@ -326,7 +326,7 @@ fn curl_uses_a_link_without_a_login_until_its_key_is_taken_away() {
     assert_eq!(status(&["-T", "up", &put]), "201");
     assert_eq!(read(server.served().join("new.txt")), b"sent by a link");
     assert_eq!(status(&[&put]), "403", "it is for sending");
-    // Somebody whom nobody knows may do nothing.
+    // An unknown user has no permissions.
     assert_eq!(status(&[&link(&server, &["/a b.txt", "--user", "bob"])]), "403");
 
     fs::write(server.served().parent().unwrap().join("keys"), KEYS[1]).unwrap();

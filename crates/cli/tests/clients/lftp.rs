@@ -7,7 +7,7 @@ use crate::server::{PASSWORD, Server, USER, read};
 use crate::tool::{Tool, tool};
 use crate::tree::{ODD_NAMES, Times, assert_same, make, noise, write};
 
-/// Every command must succeed, at once, and nobody's TLS is awaited.
+/// Every command must succeed, at once, and TLS is off.
 const SETTINGS: &str = "set cmd:fail-exit yes; set net:max-retries 1; set net:timeout 20; set ftp:ssl-allow no; \
                         set xfer:clobber yes; set mirror:parallel-transfer-count 4";
 

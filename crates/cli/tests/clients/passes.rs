@@ -11,7 +11,7 @@ use crate::server::{PASSWORD, Server, USER, read};
 use crate::tool::{Tool, skip, tool};
 use crate::tree::noise;
 
-/// When a test gives up waiting for somebody to begin.
+/// How long a test waits for a program to begin.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A process that ends with the test, and its socket with it.

@@ -105,7 +105,7 @@ impl Server {
         self.scratch.state().join("tls/self-signed/certificate.pem")
     }
 
-    /// What is served.
+    /// The served folder.
     pub(crate) fn served(&self) -> PathBuf {
         self.scratch.served()
     }
@@ -115,7 +115,7 @@ impl Server {
         self.scratch.0.join("local")
     }
 
-    /// The client's home, empty: nobody's settings count.
+    /// The client's home, empty: no user settings apply.
     pub(crate) fn home(&self) -> PathBuf {
         self.scratch.0.join("home")
     }

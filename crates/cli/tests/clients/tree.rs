@@ -90,7 +90,7 @@ pub(crate) enum Times {
     Ignored,
 }
 
-/// Claims that two trees have the same names, kinds, contents and perhaps times.
+/// Asserts that two trees have the same names, kinds, contents and perhaps times.
 #[track_caller]
 pub(crate) fn assert_same(left: &Path, right: &Path, times: Times) {
     let (before, after) = (scan(left, times), scan(right, times));

@@ -67,11 +67,11 @@ fn rclone_keeps_trees_the_same_by_webdav() {
     assert!(!server.served().join("moved").exists());
 }
 
-/// A place where a tree is mounted; it is so no more when this is dropped.
+/// A mount point of a tree; it is unmounted when this is dropped.
 struct Mount(PathBuf);
 
 impl Mount {
-    /// The tree of a server; `None` where this machine lets nobody mount one.
+    /// The tree of a server; `None` where this machine does not permit mounts.
     fn new(server: &Server) -> Option<Self> {
         let Some(davfs) = Tool::at("/usr/sbin/mount.davfs") else {
             skip("davfs2 is not installed");
@@ -85,7 +85,7 @@ impl Mount {
             ["mount", "cache", "secrets", "davfs2.conf"].map(|name| server.home().join(name));
         fs::create_dir_all(&mount).unwrap();
         fs::create_dir_all(&cache).unwrap();
-        // Its daemon runs as somebody else.
+        // Its daemon runs as another user.
         fs::set_permissions(&cache, fs::Permissions::from_mode(0o777)).unwrap();
         let url = server.http_url("");
         fs::write(&secrets, format!("{url} {USER} {PASSWORD}\n")).unwrap();

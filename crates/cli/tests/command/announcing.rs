@@ -1,4 +1,4 @@
-//! What is printed while it serves: where it is open and to whom, and what is logged.
+//! The output of a running server: the announcement and the log.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -88,7 +88,7 @@ fn each_address_is_announced_to_those_who_come_in_there() {
     let mut lines = announced(&format!("{everywhere}{}", user("al", "")), "everywhere");
     assert_eq!(lines.remove(0), "ftp://al@HOST/ al may read and write");
     assert_eq!(lines.pop().as_deref(), Some("http://HOST/ the same, for browsers"));
-    assert!(lines.iter().all(|line| line.ends_with("nobody: HTTP takes passwords from this computer only")));
+    assert!(lines.iter().all(|line| line.ends_with("no logins over plain HTTP (use --https)")));
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_port_that_is_taken_exits_with_1_and_says_which() {
 fn a_default_port_that_is_taken_moves_http_and_a_written_one_does_not() {
     // Whether or not something else has it already: it is taken now.
     let _taken = TcpListener::bind("127.0.0.1:8080");
-    // A port of its own choice would move HTTP as well; nobody else is at this address.
+    // A port of its own choice would move HTTP as well; no other program uses this address.
     let mut child = millrace(&["serve", GOLDEN, "--ftp", "127.0.0.77:2121"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -207,7 +207,7 @@ fn quiet_and_json_go_together() {
 
 #[test]
 fn a_stuck_log_does_not_stop_the_server() {
-    // Nobody reads the pipe of its standard error, which holds 64 KiB.
+    // Its standard error is a pipe that is not read, and holds 64 KiB.
     let serving = Serving::start(&["--user", "dora:pw"]);
     let mut client = serving.connect();
     client.get_mut().write_all(b"USER dora\r\nPASS pw\r\n").unwrap();

@@ -11,7 +11,7 @@ fn check_says_what_a_file_means() {
     let mut files: Vec<PathBuf> = fs::read_dir(GOLDEN).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
     assert!(files.len() >= 3, "the golden files are in {GOLDEN}");
-    // Git knows of no such modes.
+    // Git does not store such modes.
     fs::set_permissions(format!("{GOLDEN}/vault.key"), fs::Permissions::from_mode(0o600)).unwrap();
     for file in files {
         // Where this is kept without a word depends on who runs the tests.

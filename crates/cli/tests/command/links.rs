@@ -53,7 +53,7 @@ fn a_link_begins_with_where_the_server_is_and_knows_a_folder() {
         (
             "[[pass]]\npath = \"/app\"\nto = \"http://127.0.0.1:3000\"",
             &["/app/x"],
-            "answered by somebody else",
+            "answered by another server",
         ),
         ("", &["/d", "--put"], "is for one file"),
     ] {

@@ -59,7 +59,7 @@ fn rules_are_read_again_for_sessions_that_run_and_the_queue_stays() {
     assert!(Command::new("kill").args(["-HUP", &id]).status().unwrap().success());
     eventually("the rule is gone", || client.say("DELE in/before").starts_with("250"));
     assert!(client.store("in/after", b"x").starts_with("226"));
-    // What is wrong leaves all as it was.
+    // An error leaves everything as it was.
     fs::write(&file, text.replace("DELE", "DELE\nnonsense")).unwrap();
     assert!(Command::new("kill").args(["-HUP", &id]).status().unwrap().success());
     receiver.busy.store(false, Ordering::Relaxed);
@@ -94,7 +94,7 @@ fn the_gateway_checks_moves_and_reports_every_upload() {
     assert_eq!(client.store("in/worse.sha256", SUMS[1]), "550 This file has a virus in it.\r\n");
     waits(&mut client, "in/other.sha256", &[b'0'; 64]);
     assert!(client.store("in/other", b"all is well").starts_with("550 The SHA-256 of the file"));
-    // What is elsewhere does not come in by another door, nor where the checked files are.
+    // A folder outside the tree is not reachable by another door, nor is the folder of checked files.
     assert!(client.store("outside", b"an EICAR file").starts_with("226"));
     assert!(client.store("checked/outside", b"an EICAR file").starts_with("553"));
     for to in ["in/renamed", "checked/renamed"] {
@@ -203,7 +203,7 @@ fn a_refused_upload_leaves_the_file_that_had_its_name() {
             let file = format!("{folder}/f");
             assert!(client.store(&file, b"old").starts_with("226"));
             assert!(client.store(&file, b"an EICAR file").starts_with("550"));
-            // In place the old file was written over before anybody could say no.
+            // In place, the old file was overwritten before any hook could refuse.
             assert_eq!(read(&file), is_staged.then(|| b"old".to_vec()), "{uploads} {file}");
             assert!(client.store(&format!("{folder}/g"), b"another EICAR file").starts_with("550"));
             assert!(client.store(&file, b"new").starts_with("226"));
@@ -224,7 +224,7 @@ fn an_upload_has_no_name_while_a_program_looks_at_it_though_the_server_is_killed
         receiver.port
     );
     let mut site = Site::new("looked-at", &keys);
-    // Where nobody is left to be waited for it ends as well.
+    // Without a client to wait for it ends as well.
     let wait = "touch asked; until test -e go || ! test -d in; do sleep 0.05; done";
     site.script("wait", &format!("#!/bin/sh\ncd {}\n{wait}\n", site.folder.display()));
     fs::write(site.folder.join("in/f"), b"old").unwrap();

@@ -158,7 +158,7 @@ fn what_was_not_delivered_is_seen_tried_again_or_dropped_one_or_all() {
     for name in ["one", "two", "three"] {
         assert!(client.store(name, b"x").starts_with("226"));
     }
-    eventually("three are put aside", || events(&site)["parked"] == 3);
+    eventually("three are parked", || events(&site)["parked"] == 3);
     receiver.picky.store(false, Ordering::Relaxed);
     receiver.busy.store(true, Ordering::Relaxed);
     assert!(client.store("four", b"x").starts_with("226"));
@@ -189,7 +189,7 @@ fn what_was_not_delivered_is_seen_tried_again_or_dropped_one_or_all() {
     assert_eq!(receiver.events()[id(1)]["path"], "/two", "with the id that it had");
     assert!(receiver.events().contains_key(id(3)));
     eventually("they are gone from the queue", || events(&site)["waiting"] == 0);
-    // What was put aside by a server before this one is no other.
+    // Events parked by an earlier server are the same events.
     site.kill();
     let _ = fs::remove_file(site.folder.join("control"));
     site.start();
@@ -202,12 +202,12 @@ fn what_was_not_delivered_is_seen_tried_again_or_dropped_one_or_all() {
     eventually("the last one comes", || receiver.paths("upload").contains("/three"));
     eventually("and nothing is left", || events(&site)["waiting"] == 0);
     assert_eq!(receiver.bodies.lock().unwrap().len(), 3, "each came once");
-    // What nobody will ever take.
+    // An event that no receiver accepts.
     receiver.busy.store(true, Ordering::Relaxed);
     assert!(site.log_in().store("five", b"x").starts_with("226"));
     assert_eq!(ctl(&site, &["events", "drop", "--all"]).1, "0 events dropped.\n");
     assert_eq!(ctl(&site, &["events", "drop", "--all", "--waiting"]).1, "1 event dropped.\n");
-    assert_eq!(ctl(&site, &["events"]), (true, "0 waiting, 0 put aside.\n".to_owned()));
+    assert_eq!(ctl(&site, &["events"]), (true, "0 waiting, 0 parked.\n".to_owned()));
 }
 
 #[test]

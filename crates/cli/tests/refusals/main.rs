@@ -1,5 +1,5 @@
-//! Every limit that refuses, provoked over sockets: the client is told which limit it is, without a number or a name,
-//! and the log has its key, its value and whose it is.
+//! Every limit that refuses, provoked over sockets: the client learns which limit it is, without a number or a name,
+//! and the log has its key, value and owner.
 //!
 //! [`row`] is a match over all of [`LimitKey`]: a limit without a row does not compile.
 
@@ -23,7 +23,7 @@ fn provoke(key: LimitKey, index: usize) {
     let reply = refused.reply.trim_end();
     assert!(reply.contains(code), "{key:?}: expected {code}: {reply}");
     assert!(reply.contains(told), "{key:?}: expected {told:?}: {reply}");
-    // By FTP a text without digits has no number in it; what is free is what `ALLO` asks for.
+    // By FTP a text without digits has no number in it; free space is the subject of `ALLO`.
     let text = reply.trim_start_matches(code);
     let is_bare = code.len() != 3 || key == LimitKey::Space || !text.contains(|c: char| c.is_ascii_digit());
     assert!(is_bare, "{key:?}: {reply}");

@@ -15,9 +15,9 @@ pub(crate) struct Row {
     /// What the reply, or by HTTP somewhere the answer, has.
     pub(crate) code: &'static str,
     pub(crate) told: &'static str,
-    /// As the log has it; empty where nobody knows.
+    /// The value in the log; empty where unknown.
     pub(crate) value: &'static str,
-    /// Whose it is.
+    /// The owner of the limit.
     pub(crate) of: &'static str,
 }
 
@@ -323,7 +323,7 @@ fn crowd(site: &Site, line: &str) -> Refused {
     clients.iter_mut().for_each(|client| client.request(line, "", ""));
     let answers = clients.iter_mut().map(|client| (client.response(), client));
     let told = answers.map(|(answer, client)| client.told(answer));
-    told.into_iter().find(|told| told.reply.contains(" 503 ")).expect("somebody has waited for too long")
+    told.into_iter().find(|told| told.reply.contains(" 503 ")).expect("a request has waited for too long")
 }
 
 fn waiting_uploads(site: &Site) -> Refused {
@@ -345,7 +345,7 @@ fn locks(site: &Site) -> Refused {
     let body = "<D:lockinfo xmlns:D=\"DAV:\"><D:lockscope><D:shared/></D:lockscope><D:locktype><D:write/></D:locktype></D:lockinfo>";
     let mut client = site.browse();
     loop {
-        // So many that nobody waits for each: there are thousands.
+        // So many that they are not awaited one by one: there are thousands.
         (0..100).for_each(|_| client.request("LOCK /f", "", body));
         let answers: Vec<String> = (0..100).map(|_| client.response()).collect();
         if let Some(answer) = answers.into_iter().find(|answer| !answer.contains(" 200 ")) {

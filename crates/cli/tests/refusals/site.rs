@@ -53,7 +53,7 @@ pub(crate) struct Refused {
 impl Site {
     pub(crate) fn start(index: usize, setup: &Setup) -> Self {
         let id = std::process::id();
-        // Nobody else's ports are in the way at an address that nobody else has.
+        // An address of its own, so that no other process's ports are in the way.
         let host = Ipv4Addr::new(127, 100 + (id % 100) as u8, (id / 100 % 250) as u8, index as u8 + 1);
         let folder = std::env::temp_dir().join(format!("millrace-refusals-{id}-{index}"));
         fs::create_dir_all(folder.join("files/cgi")).unwrap();

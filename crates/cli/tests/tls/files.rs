@@ -1,5 +1,5 @@
-//! Files of certificates and keys as OpenSSL makes them: which can be used, and what is said of the others, which is the
-//! file, what is wrong with it, and what to do.
+//! Files of certificates and keys as OpenSSL makes them: which of them work, and the error messages for the others,
+//! which name the file, the error and the remedy.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -78,7 +78,7 @@ impl Site {
             .unwrap()
     }
 
-    /// Claims that a configuration can be used, and answers what is said of it.
+    /// Checks that a configuration is valid, and returns the output.
     #[track_caller]
     fn is_good(&self, keys: &str) -> String {
         let output = self.judge(keys);
@@ -120,7 +120,7 @@ fn what_cannot_be_used_is_named_and_what_to_do_is_said() {
     let clients = |keys: &str| identity("ec.pem", "ec.sec1") + keys;
     for (keys, file, words) in [
         (identity("ec.pem", "rsa.key"), "rsa.key", "does not belong to the certificate"),
-        (identity("ec.pem", "encrypted.key"), "encrypted.key", "is encrypted, and nobody is there"),
+        (identity("ec.pem", "encrypted.key"), "encrypted.key", "is encrypted, and a server cannot ask"),
         (identity("ec.pem", "encrypted.old"), "encrypted.old", "openssl pkey -in OLD -out NEW"),
         (identity("ec.pem", "parameters.pem"), "parameters.pem", "the name of a curve (EC PARAMETERS)"),
         (identity("cert.der", "ec.sec1"), "cert.der", "openssl x509 -inform DER -in OLD -out NEW"),

@@ -81,7 +81,7 @@ impl Drop for Serving {
     }
 }
 
-/// Claims that a program is there, which it has to be where clients are required.
+/// Returns true if a program is there, which it has to be where clients are required.
 fn has(program: &str, asked: &str) -> bool {
     let is_there = Command::new(program).arg(asked).output().is_ok();
     let required = std::env::var_os("MILLRACE_REQUIRE_CLIENTS").is_some_and(|value| value != "0");

@@ -122,9 +122,9 @@ fn users_of_pam_log_in_as_documented() {
     assert_eq!(fs::read_to_string(seen).unwrap(), "alice 127.0.0.1 ftp millrace\n");
     serving.turns_away("alice", "Password", "530");
     serving.turns_away("alice", "", "530");
-    serving.turns_away("nobody-at-all", "password", "530");
+    serving.turns_away("no-such-user", "password", "530");
     serving.turns_away("bob", "password", "530");
-    // Of the right password of a user who may not use the service the log is told more than the client.
+    // If the password is right but the user may not use the service, the log says more than the reply.
     stack.has_logged("PAM says: Permission denied");
 }
 
@@ -146,7 +146,7 @@ fn an_account_that_is_not_in_order_is_refused() {
 }
 
 #[test]
-fn a_service_that_is_out_of_order_or_hangs_lets_nobody_in_and_holds_nobody_up() {
+fn a_broken_or_hanging_service_refuses_logins_and_blocks_no_other_session() {
     let Some(stack) = Stack::new("pam-hangs") else { return };
     // Ends with the server.
     let hang = stack.script("hang", "while kill -0 $PPID; do sleep 0.1; done");
@@ -192,7 +192,7 @@ fn folders_and_groups_of_the_system_hold_where_that_is_said() {
     client.say("TYPE I", "200");
     client.say("SIZE nologin", "213");
     client.say("MKD x", "550");
-    // Alice is nobody there.
+    // Alice does not exist there.
     serving.turns_away("alice", "password", "421");
     stack.has_logged("the passwd entry of alice cannot be read: there is none");
     stack.site.configure(&text.replace("/usr", "files"));
@@ -207,8 +207,8 @@ fn the_documented_service_is_understood_by_the_library() {
     stack.service("millrace", examples("Users of the system (PAM)", "pam")[0]);
     stack.site.configure("directory = \"files\"\nlogin-delay = 0\n[[source]]\npam = true\n");
     let serving = stack.serve();
-    serving.turns_away("nobody-at-all", "password", "530");
-    stack.has_logged("nobody-at-all");
+    serving.turns_away("no-such-user", "password", "530");
+    stack.has_logged("no-such-user");
     let log = fs::read_to_string(stack.site.0.join("log")).unwrap();
     assert!(!log.contains("cannot be asked"), "{log}");
 }

@@ -110,7 +110,7 @@ fn users_of_mysql_log_in_as_documented() {
     assert!(site.0.join("files/customers/7/x").is_dir());
 }
 
-/// The people and groups of the example, and who may look for them.
+/// The users and groups of the example, and its search user.
 const ENTRIES: &str = "\
 dn: dc=example,dc=org
 objectClass: domain

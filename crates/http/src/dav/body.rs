@@ -1,7 +1,7 @@
 //! The bodies of WebDAV's requests (RFC 4918 sections 9 and 14).
 //!
-//! A document type is refused, and with it all that entities could be used for. What is not known is ignored, as
-//! section 17 wants it; what cannot be parsed is 400.
+//! A document type is refused, and with it every attack by entities. Unknown elements are ignored, as section 17
+//! requires; a body that cannot be parsed is 400.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -34,7 +34,7 @@ pub enum Change {
 /// What `LOCK` asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockInfo {
-    /// Nobody else may hold one beside it.
+    /// Excludes any other lock beside it.
     pub is_exclusive: bool,
     /// The element that says who holds it, as XML that stands alone.
     pub owner: Option<String>,

@@ -19,7 +19,7 @@ pub struct List<'a> {
 pub struct Condition<'a> {
     /// It holds where the state is not so.
     pub is_negated: bool,
-    /// What is claimed.
+    /// The state that is required.
     pub state: State<'a>,
 }
 
@@ -37,7 +37,7 @@ pub enum State<'a> {
 pub enum Depth {
     /// The resource alone.
     Zero,
-    /// And what is in it.
+    /// And its members.
     One,
     /// And all beneath.
     Infinity,

@@ -85,7 +85,7 @@ fn property(name: &Name, value: Option<&Value>, out: &mut String) {
 /// A lock that is held, as the property `lockdiscovery` lists it.
 #[derive(Debug, Clone, Copy)]
 pub struct ActiveLock<'a> {
-    /// Nobody else may hold one beside it.
+    /// Excludes any other lock beside it.
     pub is_exclusive: bool,
     /// It holds for all beneath.
     pub is_deep: bool,

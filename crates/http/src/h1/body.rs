@@ -3,7 +3,7 @@
 use super::chunked::{ChunkDecoder, ChunkError};
 use crate::Framing;
 
-/// What is left of a body.
+/// The rest of a body.
 #[derive(Debug, Clone)]
 pub enum BodyDecoder {
     /// So many bytes.

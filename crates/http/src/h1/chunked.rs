@@ -1,7 +1,7 @@
 //! The chunked transfer coding (RFC 9112 section 7.1), taken apart and put together.
 //!
-//! Bounded: a size has at most 16 digits and is less than 2^63, what stands behind it on its line (an
-//! extension, which nobody uses) at most 256 bytes, and 16 KiB in all chunks of a body; the trailer 4 KiB.
+//! Bounded: a size has at most 16 digits and is less than 2^63, an extension after it on the line (which are not used
+//! in practice) at most 256 bytes, and 16 KiB in all chunks of a body; the trailer 4 KiB.
 
 use std::ops::Range;
 

@@ -116,7 +116,7 @@ pub enum BodyLength {
     UntilClose,
 }
 
-/// The head of a response. The text is the server's own, lent.
+/// The head of a response. The text is borrowed from the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResponseHead<'a> {
     /// The status; of an interim response less than 200.
@@ -239,7 +239,7 @@ impl ClientConnection {
         self.flow.skip(count);
     }
 
-    /// Takes bytes of the server, up to the next event. Called again with what is left until there is no event.
+    /// Takes bytes from the server, up to the next event. The caller repeats it with the rest until there is no event.
     pub fn receive<'a>(&'a mut self, input: &'a [u8]) -> Result<ReceivedResponse<'a>, ResponseError> {
         match self.flow.place {
             Place::Between | Place::Head if input.is_empty() => Ok(ReceivedResponse::all(0)),
@@ -295,7 +295,7 @@ impl Flow {
         }
     }
 
-    /// A head has come, of which so many bytes were known before; or what is none.
+    /// A head has arrived, of which so many bytes were received before; or invalid data.
     fn begin<'a>(
         &mut self,
         parsed: Result<Option<ResponseHead<'a>>, ResponseError>,

@@ -81,8 +81,8 @@ pub struct Step {
 pub enum Act {
     /// Answer this request, however long that takes, and then report [`Input::Answered`].
     Answer(Arc<Head>),
-    /// Answer with this refusal of what cannot be understood, whose beginning is here for the log, and then report
-    /// [`Input::Answered`].
+    /// Answer a malformed request with this refusal, and then report [`Input::Answered`]; the bytes are its beginning,
+    /// for the log.
     Refuse(Refusal, Vec<u8>),
     /// End our side of the stream, and go on giving what comes: it is thrown away.
     EndOutput,
@@ -154,7 +154,7 @@ enum Expectation {
     Waits,
 }
 
-/// What is known of the end of the request that is open.
+/// The state of the end of the open request.
 #[derive(Debug)]
 enum Body {
     /// It ends where this says.
@@ -183,7 +183,7 @@ enum Rest {
     Expected,
 }
 
-/// Whether what is in the input is worth a look.
+/// Whether the input needs another scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scan {
     /// There may be a whole head.
@@ -305,7 +305,7 @@ impl ServerConnection {
         }
     }
 
-    /// Takes the next head from what is here, where it is whole.
+    /// Takes the next head from the received bytes, if it is complete.
     fn next_request(&mut self, now: Instant, heads: &mut Heads) -> Step {
         if self.scan == Scan::Starved {
             return Step::default();
@@ -317,7 +317,7 @@ impl ServerConnection {
         step
     }
 
-    /// The same of bytes that have just come, of which only what is behind the head is kept.
+    /// The same for newly received bytes, of which only those after the head are kept.
     fn take_head(&mut self, now: Instant, bytes: &[u8], heads: &mut Heads) -> Step {
         let (step, length) = self.parse(now, bytes, heads);
         self.keep(&bytes[length..]);
@@ -443,8 +443,8 @@ impl ServerConnection {
         Step::act(Act::Close)
     }
 
-    /// Takes what belongs to the body of the open request from what was received before and then from `wire`, appending
-    /// what it holds to `body`. What is behind the body waits as the next request.
+    /// Decodes the body of the open request, from the bytes received before and then from `wire`, and appends it to
+    /// `body`. Bytes after the body wait as the next request.
     pub fn take_body(&mut self, wire: &[u8], body: &mut Vec<u8>) -> Result<(), ChunkError> {
         let Phase::Exchange(Exchange { body: Body::Framed(decoder), .. }) = &mut self.phase else {
             self.keep(wire);

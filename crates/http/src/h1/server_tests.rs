@@ -1,4 +1,4 @@
-//! The server's side of a connection, driven in memory with a clock that stands still unless a test moves it.
+//! The server's side of a connection, driven in memory with a clock that only the test advances.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

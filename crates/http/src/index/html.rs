@@ -31,7 +31,7 @@ pub(super) fn begin(path: &VirtualPath, order: Option<Order>, links: &Links, out
     out.extend_from_slice(b"</style></head>\n<body><h1>");
     match *links == Links::default() {
         true => ways_up(path, out),
-        // Whoever has a link to a folder has none to those above it.
+        // A link to a folder does not cover its parents.
         false => escape(path.as_bytes(), out),
     }
     out.extend_from_slice(b"</h1>\n");
@@ -110,7 +110,7 @@ pub(super) fn row(entry: &DirEntry, links: &Links, out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
-/// `4.8 MB`, and the bytes for whoever points at it.
+/// `4.8 MB`, with the exact number of bytes as a tooltip.
 fn size(bytes: u64, out: &mut Vec<u8>) {
     const UNITS: [&str; 6] = ["kB", "MB", "GB", "TB", "PB", "EB"];
     if bytes < 1000 {

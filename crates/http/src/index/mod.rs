@@ -1,6 +1,6 @@
 //! Pages of directories: HTML for people, JSON for programs, a few rows at a time.
 //!
-//! Names are any bytes. In a link they are percent-encoded, in text escaped, in JSON what is not UTF-8 is
+//! Names are any bytes. In a link they are percent-encoded, in text escaped, in JSON bytes that are not UTF-8 become
 //! U+FFFD (the `href` beside it is exact).
 
 mod html;
@@ -175,7 +175,7 @@ fn write_time(entry: &DirEntry, between: u8, out: &mut Vec<u8>) {
     out.extend_from_slice(&text[17..25]);
 }
 
-/// Text between the quotes of JSON; `<` too, so that it is harmless wherever it is pasted.
+/// Text between the quotes of JSON; `<` is escaped too, so that it is harmless in a page.
 fn json_text(text: &[u8], out: &mut Vec<u8>) {
     for character in String::from_utf8_lossy(text).chars() {
         match character {

@@ -16,7 +16,7 @@ use millrace_http::request;
 use millrace_http::{Field, Status, Version, authorization, negotiate, range, target};
 use millrace_vfs::Timestamp;
 
-/// One head: what is accepted is understood in one way only, and everything that follows from it holds.
+/// One head: an accepted head has one meaning only, and its properties are consistent.
 pub(crate) fn head(input: &[u8]) {
     let (head, length) = match request::parse(input) {
         Ok(Some(parsed)) => parsed,
@@ -248,8 +248,8 @@ pub(crate) fn program(input: &[u8]) {
     }
 }
 
-/// The `If` field, in the first line, and the body of a request of WebDAV behind it: what is kept of a body stands alone,
-/// so that it can be told to others in any document.
+/// The `If` field, in the first line, and the body of a request of WebDAV behind it: the stored parts of a body are
+/// self-contained, so that they can be sent in any document.
 pub(crate) fn webdav(input: &[u8]) {
     let end = input.iter().position(|&byte| byte == b'\n').unwrap_or(input.len());
     let (field, body) = (&input[..end], input.get(end + 1..).unwrap_or_default());

@@ -203,7 +203,7 @@ fn rclone_with_parallel_sessions_loses_nothing_as_the_server_is_by_default() {
     for (door, flag) in DOORS.into_iter().zip(["--ftp-explicit-tls", "--ftp-tls"]) {
         let port = server.port_of(door);
         let common = ["--ftp-host", "127.0.0.1", "--ftp-port", &port, "--ftp-user", USER, "--ftp-pass"];
-        // No second try: what is refused once is a failure.
+        // No second try: a refusal is a failure.
         let more = [
             password.trim(),
             flag,

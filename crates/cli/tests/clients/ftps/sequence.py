@@ -168,7 +168,7 @@ def as_filezilla(session, folder):
         content = bytes([number % 256]) * 3000
         session.store("STOR a file", content)
         session.say("MFMT 20240229120000 a file", 213)
-        # What is not in its cache of listings it asks about.
+        # It queries entries that are not in its cache of listings.
         assert session.say("SIZE a file", 213)[0].split()[1] == "3000"
         assert session.say("MDTM a file", 213)[0].split()[1] == "20240229120000"
         assert session.fetch("RETR a file") == content
