@@ -100,7 +100,7 @@ impl Site {
         self.served.running.fingerprints().remove(0)
     }
 
-    /// A session of a client that trusts the CA, and nobody else.
+    /// A session of a client that trusts only the CA.
     fn connect(&self) -> TlsClient {
         let root = self.pebble.root();
         let connector = Connector::new(Trust::Authorities(&root), Versions::All, None).unwrap();
@@ -125,7 +125,7 @@ fn by_http_a_certificate_comes_that_the_ca_vouches_for() {
     let mut client = site.connect().ready();
     client.store("STOR f", b"content");
     assert_eq!(client.fetch("RETR f"), b"content");
-    // Nobody asks any more: it is a file like others, which is not there.
+    // After the challenge the path is a file like others, and does not exist.
     let answer = get(site.served.running.http_addresses()[0], "/.well-known/acme-challenge/abc");
     assert!(!answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
@@ -158,7 +158,7 @@ fn renewal_touches_no_session() {
 }
 
 #[test]
-fn a_ca_that_is_away_is_waited_for_by_nobody() {
+fn the_server_does_not_wait_for_an_unreachable_ca() {
     let Some(mut site) = Site::new(Challenge::Http, |_, _| {}) else { return };
     site.pebble.go_away();
     let placeholder = site.fingerprint();
@@ -179,7 +179,7 @@ fn a_ca_that_forgets_is_told_again() {
     site.start_ca(Mood { bad_nonces: 30 });
     // Three bad nonces in a row end an order, and the next one comes in its time.
     let first = site.wait_for_another(&placeholder);
-    // It has lost its memory: the account that is kept is nobody's.
+    // It has lost its data: the stored account is unknown.
     site.pebble.go_away();
     site.start_ca(GOOD);
     site.pass(61 * DAY);
@@ -206,8 +206,8 @@ fn a_name_that_the_ca_refuses_leaves_all_as_it_is() {
 }
 
 #[test]
-fn whoever_configures_the_same_again_has_nothing_asked_again() {
-    // It stands still, so a pause is never over.
+fn configuring_the_same_again_orders_nothing() {
+    // The clock does not advance, so a pause is never over.
     let change = |settings: &mut Acme, _: &mut Config| {
         let now = SystemTime::now();
         settings.clock = Clock::new(move || now);
@@ -226,7 +226,7 @@ fn whoever_configures_the_same_again_has_nothing_asked_again() {
     };
     turned_away(&site, 1);
     (0..3).for_each(|_| reload("admin@example.org"));
-    // What is another is tried at once; of those before nothing is left that could be.
+    // A different configuration is tried at once; the data of earlier ones is removed.
     for (count, contact) in [(2, "one@example.org"), (3, "two@example.org")] {
         reload(contact);
         turned_away(&site, count);

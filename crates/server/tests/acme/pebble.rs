@@ -1,7 +1,7 @@
 //! A CA for one test: Let's Encrypt's own for tests (pebble), behind a door that this test opens and closes.
 //!
-//! The door is there first, so that a server can be told of its CA before the CA has been told at which ports the server
-//! is: who comes early waits. Tests of other crates include this file, too.
+//! The CA listens first, so that a server can be configured with it before the CA knows the server's ports: early
+//! connections wait. Tests of other crates include this file, too.
 
 use std::fs;
 use std::io;
@@ -16,7 +16,7 @@ use millrace_server::config::{KeyPair, self_signed};
 
 use super::daemon::{Daemon, program};
 
-/// Names that it gives to nobody.
+/// Names that it refuses.
 pub(crate) const REFUSED: &str = "refused.example";
 
 /// Where its directory is, behind the door; and where it tells of itself.
@@ -101,7 +101,7 @@ impl Pebble {
         self.door.lead(Leads::To(directory));
     }
 
-    /// Nobody is there any more, and who comes is turned away.
+    /// Stops: later connections are refused.
     pub(crate) fn go_away(&mut self) {
         self.door.lead(Leads::Nowhere);
         self.daemon.kill();

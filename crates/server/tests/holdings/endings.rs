@@ -10,7 +10,7 @@ use crate::alone;
 use crate::kit::{descriptors, within};
 use site::{SESSIONS, Site, Victim};
 
-/// When whoever does nothing is given up.
+/// The timeout of an inactive client.
 const STALL: Duration = Duration::from_secs(1);
 
 /// When a test gives up: the slowest end is that of a program whose time is over.
@@ -107,11 +107,11 @@ fn the_table_has_every_state_of_a_connection() {
 }
 
 #[test]
-fn whoever_goes_or_stalls_leaves_nothing_and_keeps_nobody() {
+fn clients_that_leave_or_stall_leave_nothing_and_block_no_other() {
     let _alone = alone();
     let before_all = descriptors();
     let site = Site::new();
-    // What is made once and kept, and files that are kept open while they are asked for.
+    // Memory that is allocated once and kept, and files that are kept open while in use.
     for (_, _, begin) in STATES {
         begin(&site).end(Ending::Reset);
         site.let_go();

@@ -33,7 +33,7 @@ const SCRIPT: [&str; 20] = [
     "DELE gone",
 ];
 
-/// What is there before each step, in the real directory.
+/// The content before each step, in the real directory.
 const KEPT: [&str; 5] = ["old", "gone", "d", "d/a", "empty"];
 
 fn size() -> usize {
@@ -205,7 +205,7 @@ fn fail_combinations(
                 faults.reset();
                 let what = format!("call {n} of {calls} {fault:?}, {is_old}: {reply:?}");
                 let (left, has_parts) = (content("q"), [content("a").is_some(), content("b").is_some()]);
-                // All of it where only the parts could not be removed, or the commit of what is there was in doubt.
+                // Everything, where only the parts could not be removed, or the result of the commit was unknown.
                 let is_whole = left.as_ref() == Some(&whole);
                 assert!(is_whole || (left == before && has_parts == [true, true]), "{what}");
                 assert!(is_whole || (400..600).contains(&reply.code), "{what}");
@@ -240,7 +240,7 @@ fn a_combination_that_fails_leaves_its_target_as_it_was() {
 
 /// From one call on for ever: a device that is gone.
 #[test]
-fn a_device_that_is_gone_is_told_to_everybody_and_kills_nobody() {
+fn a_device_that_is_gone_is_reported_to_all_clients_and_ends_no_session() {
     let _alone = alone();
     let (served, faults, storage) = served(MemoryStorage::new());
     storage.inner().insert("/old", pattern(size())).insert("/d/a", "a");

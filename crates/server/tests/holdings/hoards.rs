@@ -1,7 +1,7 @@
 //! What clients of HTTP/2 can make the server keep for them, in bytes.
 //!
-//! Client and server are one process here, so what is measured is the difference between connections that say nothing
-//! and the same ones during the attack. `--nocapture` shows the figures.
+//! Client and server are one process here, so the test measures the difference between silent connections and the same
+//! ones during the attack. `--nocapture` shows the figures.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,17 +21,17 @@ const CLIENTS: usize = 20;
 /// Frames of a flood; the connection ends long before.
 const FLOOD: usize = 5_000;
 
-/// Most bytes for a connection that floods: what is read at a time, and what is refused before it is kept.
+/// Most bytes for a connection that floods: one read, and the data that is refused before it is stored.
 const LITTLE: usize = 256 << 10;
 
 /// And for one all of whose streams are open: an answer of each request that runs on its way through two buffers, or a
-/// window full of bodies that nobody reads.
+/// window full of unread bodies.
 const FULL: usize = 4 << 20;
 
 /// What may be left when they have gone: an allocator gives back what it likes.
 const LEFT: usize = 16 << 20;
 
-/// What one is about, how much it may cost for a connection, with which settings it begins, and what is said then.
+/// The name of an attack, its most memory for a connection, the settings that it begins with, and what it sends.
 type Attack = (&'static str, usize, &'static [(u16, u32)], fn(&mut Http2Client));
 
 const CLOSED: &[(u16, u32)] = &[(INITIAL_WINDOW_SIZE, 0)];
@@ -118,7 +118,7 @@ fn one_attack() {
     let Some(which) = std::env::var(WHICH).ok().and_then(|which| which.parse::<usize>().ok()) else { return };
     let scratch = Scratch::new();
     let served = served_with(&scratch, |_| {});
-    // What is made once, by as many as come.
+    // Allocated once, for as many connections.
     drop((0..CLIENTS).map(|_| served.connect_http2(&[])).collect::<Vec<_>>());
     expect_others_served(&served);
     let (begun, (about, most, ..)) = (proportional(), ATTACKS[which]);

@@ -63,9 +63,9 @@ fn session(served: &Served, kind: usize) {
             client.send("XSHA256 medium\r\nNLST\r\n");
         }
         12 => {
-            // Not the port of a listener that was dropped: somebody else's may have it by now.
-            let nobody = SocketAddr::from(([127, 0, 0, 1], *crate::kit::free_ports(1).start()));
-            client.expect(port_line(nobody), 200);
+            // Not the port of a dropped listener: another test may have it by now.
+            let unused = SocketAddr::from(([127, 0, 0, 1], *crate::kit::free_ports(1).start()));
+            client.expect(port_line(unused), 200);
             client.expect("LIST", 150);
             client.expect_reply(425);
         }
@@ -95,13 +95,13 @@ fn thousands_of_mixed_sessions_leave_nothing() {
             }
         });
     };
-    // The ports that are needed are bound once and kept, and so is the memory of a crowd.
+    // The needed ports are bound once and kept, and so is the memory of many connections.
     round(400, 1);
     served.login().expect_alive();
     std::thread::sleep(Duration::from_millis(100));
     let memory = resident();
     round(sessions(), 5);
-    // Nobody is there any more: what is open belongs to the server, its workers and its ports.
+    // No client is left: what is open belongs to the server, its workers and its ports.
     let own = before_all + 64 + 2 * 8 + 8;
     expect_descriptors(own);
     let grown = resident().saturating_sub(memory);

@@ -1,4 +1,4 @@
-//! What is configured for answers: neighbours in a coding, fields, other origins, pages of errors, digests.
+//! Settings of answers: precompressed neighbours, header fields, other origins, error pages, digests.
 
 use std::fs::File;
 use std::time::{Duration, SystemTime};
@@ -55,7 +55,7 @@ fn a_file_comes_in_the_coding_that_the_client_likes_best() {
         // Asked for by its own name it is a file like others.
         ("/a.css.gz", "gzip", "none", b"as-gzip", "application/gzip"),
     ] {
-        // Twice: from the disk, and from what is kept.
+        // Twice: from the disk, and from the cache.
         for _ in 0..2 {
             let response = served.get(target, &format!("Accept-Encoding: {accepted}\r\n"));
             assert_eq!((response.status, coding(&response)), (200, expected), "{target} {accepted}");
@@ -130,7 +130,7 @@ fn a_neighbour_that_comes_changes_or_is_outdated_is_noticed() {
 }
 
 #[test]
-fn neighbours_are_files_like_others_where_nobody_asked_for_more() {
+fn neighbours_are_files_like_others_by_default() {
     let (scratch, _) = compressed();
     let served = serve(&scratch, Web::default());
     let response = served.get("/a.css", "Accept-Encoding: br\r\n");
@@ -224,7 +224,7 @@ fn pages_of_granted_origins_may_read_every_answer_and_ask_without_a_login() {
     assert_eq!((response.status, response.field("connection")), (204, Some("close")));
     client.expect_end();
 
-    // Also that one has to log in, and that something is not there.
+    // Also for 401 and 404.
     let login = "Authorization: Basic dTpw\r\n";
     let mut client = served.connect();
     for (request, status) in [

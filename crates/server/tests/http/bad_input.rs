@@ -83,7 +83,7 @@ fn an_error_closes_the_connection_and_what_follows_is_not_taken() {
 
 /// A body that `GET` has no use for is not taken for the next request.
 #[test]
-fn a_body_nobody_wants_is_no_request() {
+fn an_ignored_body_is_not_a_request() {
     let scratch = Scratch::new();
     scratch.write("a", b"x");
     let served = serve_http(scratch.storage());
@@ -151,7 +151,7 @@ fn a_file_that_shrinks_while_it_is_sent_ends_the_connection() {
     std::fs::File::options().write(true).open(scratch.file("a")).unwrap().set_len(1000).unwrap();
     let rest = client.rest().len() as u64;
     assert!(rest < size, "it was padded");
-    // The next one gets what is there now.
+    // The next request gets the new content.
     assert_eq!(served.get("/a", "").body.len(), 1000);
 }
 
@@ -283,5 +283,5 @@ fn a_mistake_of_ours_costs_the_connection_that_it_befalls_and_no_other() {
     }
     assert_eq!(other.get("/f").body, b"content");
     assert!(under_way.response().body == pattern(3_000_000));
-    assert_eq!(served.get("/f", "").body, b"content", "whoever comes is served as well");
+    assert_eq!(served.get("/f", "").body, b"content", "a new client is served as well");
 }

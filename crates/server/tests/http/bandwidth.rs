@@ -119,7 +119,7 @@ fn a_limit_holds_for_uploads_in_clear_in_tls_and_in_pieces() {
     });
 }
 
-/// Asserts that it took the time that it takes at this rate, but for the first slice and what is read along with it.
+/// Asserts that it took its time at this rate, except for the first slice and what is read along with it.
 #[track_caller]
 fn assert_held(begin: Instant, target: &str) {
     let took = begin.elapsed().as_secs_f64();

@@ -73,12 +73,12 @@ const TABLE: &[Row] = &[
     ("GET /small.txt", "If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT", 200, None),
     ("GET /small.txt", "If-Unmodified-Since: Sun, 06 Nov 1994 08:49:37 GMT", 412, None),
     ("GET /small.txt", "If-Unmodified-Since: Fri, 31 Dec 2100 23:59:59 GMT", 200, None),
-    // A condition on what is not there does not hide that it is not.
+    // A condition on a missing file does not hide that it is missing.
     ("GET /nothing", "If-None-Match: *", 404, None),
     // Expectations that need nothing are no error: section 10.1.1.
     ("GET /small.txt", "Expect: 100-continue", 200, None),
     ("GET /small.txt", "Expect: something-else", 417, None),
-    // What is not understood is ignored: section 5.1.
+    // An unknown field is ignored: section 5.1.
     ("GET /small.txt", "X-Unknown: yes\r\nUpgrade: h2c\r\nTE: trailers", 200, None),
 ];
 
@@ -203,7 +203,7 @@ fn the_tag_and_the_date_of_an_answer_are_good_for_conditions() {
     let after = served.get("/small.txt", "");
     assert_eq!(after.body, b"something else");
     assert_ne!(after.field("etag"), before.field("etag"));
-    // Nobody is told of a change that is still to come.
+    // A change that is not made yet is not announced.
     shift("small.txt", SystemTime::now() + Duration::from_secs(1_000_000));
     let early = served.get("/small.txt", "");
     let date = |name| date::parse(early.field(name).unwrap().as_bytes()).unwrap();

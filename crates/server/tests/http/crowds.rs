@@ -1,4 +1,4 @@
-//! Many who want what takes long: who came first is served first, and whoever wants little waits for none of them.
+//! Many slow requests: they are served in order, and quick ones do not wait for them.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -20,9 +20,9 @@ fn make_vast(scratch: &Scratch, name: &str) {
 
 const DIGEST: &str = "Want-Repr-Digest: sha-512=1\r\n";
 
-/// Whoever may read may ask for a hash, in 70 bytes.
+/// Any reader may ask for a hash, in 70 bytes.
 #[test]
-fn hashes_keep_nobody_waiting_and_end_with_their_clients() {
+fn hashes_delay_no_other_request_and_end_with_their_clients() {
     let scratch = Scratch::new();
     make_vast(&scratch, "vast");
     make_vast(&scratch, "other");
@@ -43,7 +43,7 @@ fn hashes_keep_nobody_waiting_and_end_with_their_clients() {
     first.stream.set_nonblocking(true).unwrap();
     let nothing = (&first.stream).read(&mut [0; 1]).map_err(|error| error.kind());
     assert_eq!(nothing, Err(ErrorKind::WouldBlock), "it is not that it was hashed before");
-    // There is one thread for hashes, which is free again when nobody wants them.
+    // There is one thread for hashes, which is free again when their clients have gone.
     drop((first, second));
     let mut third = ask("large");
     assert!(third.response_to(true).field("repr-digest").is_some());
@@ -59,7 +59,7 @@ impl Authenticator for Pooled {
     }
 }
 
-/// What is known of who asks is good for a second; who waits for longer is asked about again when it is their turn.
+/// A decision about a user is valid for a second; a request that waits longer is decided again at its turn.
 #[test]
 fn who_waits_for_a_program_is_served_in_order_whatever_has_to_be_asked_about_them() {
     const COUNT: usize = 12;

@@ -27,7 +27,7 @@ fn a_page_links_to_what_is_there() {
     assert_eq!(served.get("/b%20%26%20c.txt", "").body, b"12345");
 }
 
-/// A page is made for whoever asks: it has no tag, so any tag is another's (RFC 9110 section 13.1).
+/// A page is generated for each request: it has no tag, so any tag is another's (RFC 9110 section 13.1).
 #[test]
 fn conditions_hold_for_pages() {
     let scratch = Scratch::new();
@@ -142,7 +142,7 @@ fn a_large_directory_is_read_no_further_than_the_client_reads() {
         let block = block(&request(method, "/many/", &[fields]));
         client.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, block));
         client.expect(HEADERS, 1);
-        // Windows are of 64 KiB, and what is between here and the worker is not much more.
+        // Windows are of 64 KiB, and the buffers between the client and the worker are not much larger.
         let read = rest_of(&faults);
         assert!(read < whole / 4, "{method} by HTTP/2: {read} of {whole} calls");
         assert_eq!(served.connect_http2(&[]).fetch(1, "/small").0, 200);

@@ -54,7 +54,7 @@ impl Slow {
         eventually("it hangs", || self.state.lock().unwrap().reached > 0);
     }
 
-    /// What was heard, once it is so much.
+    /// The events, once there are so many.
     #[track_caller]
     fn heard(&self, count: usize) -> Vec<String> {
         eventually("all is heard", || self.state.lock().unwrap().heard.len() >= count);
@@ -105,7 +105,7 @@ fn a_client_who_asks_for_more_than_hooks_can_hear_of_waits_for_them() {
     for _ in 0..16 {
         assert_eq!(client.response().body, b"content");
     }
-    // Others wait for nobody, and those of the same turn have been answered by now.
+    // Other connections do not wait, and those of the same turn have been answered by now.
     assert_eq!(served.ask("OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n").status, 204);
     let told = hooks.told.load(Ordering::SeqCst);
     assert!(told < 2 * 16, "{told} were told");
@@ -117,9 +117,9 @@ fn a_client_who_asks_for_more_than_hooks_can_hear_of_waits_for_them() {
 }
 
 #[test]
-fn whoever_leaves_while_hooks_are_asked_leaves_nothing_unheard() {
+fn a_client_that_leaves_while_hooks_are_asked_leaves_no_event_unheard() {
     let storage = MemoryStorage::new().insert("/f", "content").clone();
-    // What was done is done: it is answered, and heard of, as if somebody were there.
+    // A completed action leads to its reply and its event, as if the client were still connected.
     let hooks = Slow::new(Event::Upload, &[Event::Command, Event::Reply, Event::Disconnect]);
     let served = hooks.serve(http_config(Arc::new(storage.clone())));
     let mut client = served.connect();

@@ -1,4 +1,4 @@
-//! Hooks hear of what is done by HTTP, and have a word in it.
+//! Hooks get the events of HTTP, and can refuse or change requests.
 
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
@@ -130,7 +130,7 @@ fn a_request_is_refused_or_rewritten_before_it_is_carried_out() {
     assert_eq!(scratch.read("full"), None);
 }
 
-/// An upload has an address that is nobody's business; its pieces may come by POST.
+/// The address of an upload is secret; its pieces may come by POST.
 #[test]
 fn what_is_told_of_an_answer_is_what_was_asked_about_the_request() {
     let scratch = Scratch::new();
@@ -423,7 +423,7 @@ fn a_refused_put_leaves_the_file_that_was_there() {
     let again = ask(&served, "PUT /f", "", b"new");
     assert_eq!((again.status, tag(&again).is_some()), (204, true));
     assert_eq!(scratch.read("f").unwrap(), b"new");
-    // What the rule is not about is measured by what comes, not by what is there.
+    // A request outside the rule is measured by its body, not by the file.
     assert_eq!(ask(&served, "PUT /f", "", &b"EICAR".repeat(40)).status, 204);
 }
 

@@ -160,7 +160,7 @@ fn frames_that_ask_for_nothing_are_bounded() {
         ("PRIORITY", frame(2, 0, 3, [0, 0, 0, 0, 16])),
         ("WINDOW_UPDATE", frame(WINDOW_UPDATE, 0, 0, 1_u32.to_be_bytes())),
         ("DATA", empty_data(1)),
-        ("a frame that nobody knows", frame(0x42, 0, 0, [1, 2, 3])),
+        ("a frame of an unknown type", frame(0x42, 0, 0, [1, 2, 3])),
     ] {
         let mut client = served.connect_http2(&[]);
         let fields = request("PUT", "/up", &[("authorization", "Basic dTpw")]);
@@ -199,7 +199,7 @@ fn more_streams_than_may_be_open_are_refused() {
             Some(RST_STREAM) => refused += 1,
             Some(HEADERS) => begun += 1,
             Some(_) => {}
-            // Whoever goes on so is ended, too.
+            // A client that continues is disconnected, too.
             None => break,
         }
     }

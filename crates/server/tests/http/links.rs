@@ -1,4 +1,4 @@
-//! Links that expire: what others may do by them, and what is written down of them.
+//! Links that expire: their permissions, and their entries in the logs.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use millrace_vfs::VirtualPath;
 
 use crate::kit::{Scratch, ServedHttp, eventually, http_config, serve_http_with};
 
-/// Accounts that know somebody without a password, as those of a configuration file do.
+/// Accounts that can look up a user without a password, like those of a configuration file.
 #[derive(Debug)]
 struct Knowing(Arc<dyn Authenticator>);
 
@@ -50,7 +50,7 @@ fn who_follows_a_link_of_a_user_that_is_gone_has_guessed_no_password() {
     let served = serve_http_with(Config {
         accounts: Arc::new(Forgetful),
         web: Web { links: keys, ..Web::default() },
-        // Nobody would wait for so long.
+        // Longer than any client would wait.
         login_delay: std::time::Duration::from_secs(3600),
         ..http_config(scratch.storage())
     });
@@ -61,7 +61,7 @@ fn who_follows_a_link_of_a_user_that_is_gone_has_guessed_no_password() {
 }
 
 #[test]
-fn whoever_has_a_link_locks_nobody_out_and_is_not_written_down_with_it() {
+fn requests_by_link_lock_no_user_out_and_are_logged_without_it() {
     let scratch = Scratch::new();
     scratch.write("f", b"content");
     let (logs, keys) = (Scratch::new(), LinkKeys::parse("0123456789abcdef0123456789abcdef").unwrap());
@@ -97,7 +97,7 @@ fn whoever_has_a_link_locks_nobody_out_and_is_not_written_down_with_it() {
     assert!(read().contains("http://h/f?expires=4000000000&user=u&signature=..."), "{}", read());
 }
 
-/// Serves these files to somebody who has a link to `/d/`; answers that link, too.
+/// Serves these files, with a link to `/d/`; returns that link, too.
 fn folder_link(scratch: &Scratch, change: impl FnOnce(&mut Config)) -> (ServedHttp, String) {
     let keys = LinkKeys::parse("0123456789abcdef0123456789abcdef").unwrap();
     let path = VirtualPath::parse(b"/d").unwrap();

@@ -1,4 +1,4 @@
-//! Who may do what, by Basic authentication.
+//! Permissions of users by Basic authentication.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ fn without_anonymous_a_user_has_to_say_who_it_is() {
     assert_eq!(refused.field("www-authenticate"), Some("Basic realm=\"Millrace\", charset=\"UTF-8\""));
     assert!(!refused.text().contains("secret"));
     assert_eq!(served.get("/a", RIGHT).body, b"secret");
-    assert_eq!(served.get("/nothing", "").status, 401, "nobody learns what is not there");
+    assert_eq!(served.get("/nothing", "").status, 401, "the answer does not reveal which files exist");
     assert_eq!(served.get("/a", "Authorization: Bearer x\r\n").status, 401);
 }
 
@@ -107,7 +107,7 @@ fn wrong_passwords_ban_a_user_at_an_address_as_they_do_by_ftp() {
         assert_eq!(served.get("/a", WRONG).status, 401);
     }
     assert_eq!(served.get("/a", RIGHT).status, 401, "the right password is as good as a wrong one");
-    assert_eq!(served.get("/a", "").status, 200, "anonymous is somebody else");
+    assert_eq!(served.get("/a", "").status, 200, "anonymous is another user");
     assert!(served.running.lift_ban("127.0.0.1".parse().unwrap()));
     assert_eq!(served.get("/a", RIGHT).status, 200);
 }

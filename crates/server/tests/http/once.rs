@@ -1,5 +1,5 @@
-//! A request is carried out once and heard of once: however slow accounts and disks are, whether its client stays or
-//! not. What was done twice, or taken for the next request, would be somebody else's request.
+//! A request is executed once and has one event, however slow accounts and disks are, whether its client stays or not.
+//! Otherwise a request could be executed twice, or for another client.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -59,7 +59,7 @@ fn user(report: &SessionReport) -> String {
 }
 
 #[test]
-fn who_has_a_user_or_is_sent_something_is_seen_and_nobody_else() {
+fn connections_with_a_user_or_an_answer_are_listed_and_no_others() {
     let (served, _scratch) = serve();
     let mut idle: Vec<HttpClient> = (0..20).map(|_| served.connect()).collect();
     idle.iter_mut().for_each(|client| get(client, "/small", ""));

@@ -8,7 +8,7 @@ use millrace_vfs::Storage;
 
 use crate::kit::{AtLogin, Gate, PATIENCE, Scratch, ServedHttp, http_config, serve_http_with};
 
-/// Everybody may do this, or nobody is known; a login stops at the gate.
+/// All users have these permissions, or none is known; a login stops at the gate.
 #[derive(Debug)]
 struct Everybody(Arc<dyn Storage>, Option<Permissions>, Option<Arc<Gate>>);
 

@@ -1,4 +1,4 @@
-//! A panic on a thread of the pool, a bug: whoever waits for what it would have done is told, and others are served.
+//! A panic on a thread of the pool (a bug): the client that waits for the job gets an error, and others are served.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::kit::{http_config, serve_http, serve_http_with};
 const LOGIN: &str = "Authorization: Basic dTpw\r\n";
 
 #[test]
-fn whoever_asks_is_answered_wherever_a_storage_panics() {
+fn a_request_is_answered_wherever_a_storage_panics() {
     let storage = FaultStorage::new(MemoryStorage::new());
     storage.inner().insert("/f", vec![7; 300_000]);
     let faults = storage.faults();
@@ -53,7 +53,7 @@ impl Authenticator for Wrong {
 }
 
 #[test]
-fn whoever_logs_in_is_answered_where_the_accounts_panic() {
+fn a_login_is_answered_where_the_accounts_panic() {
     let storage = Arc::new(MemoryStorage::new());
     storage.insert("/f", "file");
     let accounts = Accounts::new().anonymous(Permissions::READ_ONLY, storage.clone());

@@ -101,8 +101,8 @@ pub(super) fn http_at(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> Upst
     Upstream::Http(Peer::Tcp(listen(serve)))
 }
 
-/// Who asks for a script asks for a file: what that user may not read, or sees elsewhere, is not run.
-/// `carl` has the first account, `bob` the second.
+/// A request for a script is one for a file: a script that the user may not read, or that lies elsewhere in the user's
+/// tree, is not run. `carl` has the first account, `bob` the second.
 #[derive(Debug)]
 pub(super) struct People(pub(super) Account, pub(super) Account);
 

@@ -43,7 +43,7 @@ fn is_gone(scratch: &Scratch, file: &str) -> bool {
     let Some(number) = scratch.read(file).filter(|number| number.ends_with(b"\n")) else { return false };
     let number = String::from_utf8(number).unwrap();
     let status = std::fs::read_to_string(format!("/proc/{}/stat", number.trim()));
-    // A zombie has ended too; the one who was its parent may have gone before.
+    // A zombie has ended, too; its parent may have ended before.
     status.map_or(true, |status| status.contains(") Z "))
 }
 
@@ -231,7 +231,7 @@ fn what_lies_elsewhere_is_a_file_though_its_path_looks_like_a_programs() {
     let answer = site.served.get("/cgi/echo", "");
     assert_eq!(answer.status, 200);
     assert!(answer.text().starts_with("#!/bin/sh"), "{}", answer.text());
-    // Whoever has to ask the pool a second time for that, too.
+    // Also for a request that needs the pool a second time.
     for (line, status) in [("PROPFIND /cgi/echo", 207), ("DELETE /cgi/echo", 204), ("GET /cgi/echo", 404)] {
         let head = format!("{line} HTTP/1.1\r\nHost: h\r\nAuthorization: Basic dTpw\r\nDepth: 0\r\n\r\n");
         assert_eq!(site.served.ask(head).status, status, "{line}");
@@ -357,7 +357,7 @@ fn requests_beyond_the_limit_wait_for_their_turn() {
 }
 
 #[test]
-fn errors_that_a_program_writes_keep_nobody_waiting() {
+fn errors_that_a_program_writes_block_no_request() {
     let noisy = "i=0; while [ $i -lt 3000 ]; do echo 'a line of errors, and quite a long one at that' >&2; \
                  i=$((i+1)); done; printf 'Content-Type: a/b\\n\\ndone'";
     let site = site(&[("noisy", noisy)], |_| {});
@@ -415,9 +415,9 @@ fn what_a_program_said_before_it_was_killed_does_not_look_whole() {
     assert_eq!(site.served.get("/file.txt", "").body, b"a file");
 }
 
-/// By a link, by another host, or in what is made of a folder.
+/// By a link, by another host, or in an archive of a folder.
 #[test]
-fn the_text_of_a_program_is_nobodys_by_whatever_name() {
+fn the_text_of_a_program_is_never_sent_by_any_name() {
     const SECRET: &str = "echo 'Content-Type: a/b'; echo; echo secret";
     let scratch = Scratch::new();
     std::fs::create_dir_all(scratch.file("site/cgi")).unwrap();
@@ -454,7 +454,7 @@ fn the_text_of_a_program_is_nobodys_by_whatever_name() {
     assert_eq!(scratch.read("copied/page").unwrap(), b"a page");
 }
 
-/// It would lie where nobody runs it, and everybody is sent it.
+/// A copy would lie where it is not run, and its text would be sent.
 #[test]
 fn the_text_of_a_script_is_not_copied_by_http() {
     let scratch = Scratch::new();

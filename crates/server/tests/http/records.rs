@@ -136,9 +136,9 @@ fn an_upload_that_is_cut_was_answered_nothing() {
     assert_eq!(site.line_of("PUT /up HTTP/1.1"), "PUT /up HTTP/1.1 400 0");
 }
 
-/// Whoever has it could go on with the upload, or give it up.
+/// A client with the address could continue or abort the upload.
 #[test]
-fn the_address_of_an_upload_is_shown_to_nobody_but_its_client() {
+fn the_address_of_an_upload_is_shown_to_its_client_only() {
     let site = Site::over(Scratch::new(), serve);
     let mut client = site.served.connect();
     let fields = "Host: h\r\nAuthorization: Basic dTpw\r\nTus-Resumable: 1.0.0";

@@ -1,4 +1,4 @@
-//! What is read again while the server runs: from then on it holds, and what is under way is not touched.
+//! Reloads while the server runs: the new settings apply from then on, and running requests are not affected.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -93,7 +93,7 @@ fn what_is_said_of_answers_is_read_again_and_answers_under_way_go_on() {
     assert!(plain.get("/").text().contains("href=\"./one\""));
 }
 
-/// Without a password everybody is `anonymous`, or nobody is: as it was read last.
+/// A request without a password is from `anonymous`, or refused, as last configured.
 #[test]
 fn whether_anonymous_is_welcome_is_read_again() {
     let scratch = Scratch::new();
@@ -112,7 +112,7 @@ fn whether_anonymous_is_welcome_is_read_again() {
     let mut kept = served.connect();
     assert_eq!(kept.get("/a").status, 200);
     served.running.reload(config(false)).unwrap();
-    // At once: who has said nothing has said nothing wrong.
+    // At once: a request without credentials is not a failed login.
     for _ in 0..3 {
         assert_eq!(kept.get("/a").status, 401);
         assert_eq!(served.get("/a", "").status, 401);

@@ -81,7 +81,7 @@ fn a_file_comes_in_pieces_and_is_seen_when_it_is_whole() {
     let told = piece(&served, &address, 300_000, "", &content[300_000..]);
     assert_eq!((told.status, told.field("upload-offset")), (204, Some("700000")));
     assert!(scratch.read("f").unwrap() == content);
-    // Whoever did not hear of the end asks again, and so does nobody else.
+    // A client that did not get the end asks again, and no other does.
     assert_eq!(offset(&served, &address), Ok(700_000));
     assert_eq!(piece(&served, &address, 700_000, "", b"").status, 204);
     assert_eq!(std::fs::read_dir(scratch.file(".millrace-staging")).map_or(0, |entries| entries.count()), 0);
@@ -233,7 +233,7 @@ fn a_piece_that_does_not_fit_changes_nothing() {
         ("no number", 400, ask(&served, &patch, &format!("{PIECE}Upload-Offset: -1\r\n"), b"two")),
         ("another type", 415, ask(&served, &patch, "Upload-Offset: 3\r\n", b"two")),
         ("another method", 405, ask(&served, &format!("PUT {address}"), "", b"two")),
-        ("nobody's address", 404, piece(&served, "/.millrace-uploads/AAAA", 0, "", b"two")),
+        ("an unknown address", 404, piece(&served, "/.millrace-uploads/AAAA", 0, "", b"two")),
         ("no address", 404, piece(&served, "/.millrace-uploads", 0, "", b"two")),
     ] {
         assert_eq!(answer.status, status, "{name}");
@@ -246,7 +246,7 @@ fn a_piece_that_does_not_fit_changes_nothing() {
     assert_eq!(piece(&served, &address, 3, "", b"four").field("tus-resumable"), Some("1.0.0"));
     let endless = ask(&served, "POST /g", "Upload-Length: 9999999999999999999\r\n", b"");
     assert_eq!((endless.status, endless.field("tus-resumable")), (413, Some("1.0.0")));
-    // Chunks tell nobody beforehand how much they are.
+    // Chunks do not announce their total.
     let mut client = served.connect();
     let head = format!("{USER}{PIECE}Upload-Offset: 3\r\nTransfer-Encoding: chunked\r\n");
     client.send(format!("{patch} HTTP/1.1\r\nHost: h\r\n{head}\r\n4\r\nfour\r\n0\r\n\r\n"));
@@ -298,7 +298,7 @@ fn a_piece_is_checked_before_it_counts() {
     assert_eq!(scratch.read("g"), None);
 }
 
-/// Its client was told no address: nobody could go on with it, or end it.
+/// Its client got no address: the upload could not be continued or ended.
 #[test]
 fn what_is_refused_with_the_request_that_begins_it_is_not_kept() {
     let scratch = Scratch::new();
@@ -396,10 +396,10 @@ fn rights_names_and_conditions_are_those_of_any_upload() {
     // Of a program's POST nothing has changed, nor of a PATCH elsewhere.
     let plain = served.ask("POST /f HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n");
     assert_eq!(plain.status, 405);
-    let nobody =
+    let unauthenticated =
         served.ask("POST /g HTTP/1.1\r\nHost: h\r\nTus-Resumable: 1.0.0\r\nUpload-Length: 5\r\n\r\n");
-    assert_eq!(nobody.status, 401);
-    // Another user's address is nobody's; who may not replace may not.
+    assert_eq!(unauthenticated.status, 401);
+    // The address of another user's upload is unknown; a user that may not replace cannot.
     let address = begin(&served, "POST /g", 5, "");
     let v = "Authorization: Basic djpw\r\nTus-Resumable: 1.0.0\r\n";
     let other = served.ask(format!("HEAD {address} HTTP/1.1\r\nHost: h\r\n{v}\r\n"));
@@ -509,13 +509,13 @@ fn there_is_no_way_round_what_hooks_say_of_uploads() {
         let refused = new(line, &fields);
         assert!(refused.status == 403 && refused.text().contains("Not this one."), "{line}: {refused:?}");
     }
-    // What is named as a folder and has no name of a file is none, whatever hooks were asked about.
+    // An upload named as a folder, without a file name, is refused, whatever hooks were asked.
     let no_names = [String::new(), named("../not"), named("a/b"), named("\0"), named(&"x".repeat(300))];
     for (line, fields) in no_names.iter().flat_map(|fields| [("POST /in/", fields), ("POST /new/", fields)]) {
         assert_eq!(new(line, fields).status, 400, "{line} {fields}");
     }
     assert_eq!((scratch.read("new"), scratch.read("not")), (None, None));
-    // What hooks were asked about is what is made: a folder is told by its slash.
+    // The path that hooks checked is the one that is created: a folder has a slash at its end.
     assert_eq!(new("POST /in", &named("not")).status, 409);
 
     let address = begin(&served, "POST /", 4, &named("here"));

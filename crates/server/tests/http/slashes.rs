@@ -1,4 +1,4 @@
-//! Names with a slash in them, encoded: what is handed on has them as they came, and nobody gets further by them.
+//! Names with an encoded slash: they are forwarded as they came, and grant no further access.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -53,7 +53,7 @@ fn a_name_with_a_slash_in_it_goes_to_others_as_it_was_sent() {
     }
 }
 
-/// To this server it is two names, to the other perhaps one: who may not read there by either does not.
+/// For this server it is two names, for the other perhaps one: the user needs the right to read both.
 #[test]
 fn a_name_with_a_slash_in_it_is_no_way_round_what_may_be_read() {
     let scratch = Scratch::new();
@@ -62,10 +62,10 @@ fn a_name_with_a_slash_in_it_is_no_way_round_what_may_be_read() {
         .tree(b"/app/open", Permissions::READ_ONLY)
         .tree(b"/app/open/shut", Permissions::NONE);
     let carl = Account::ruled(scratch.storage(), rules);
-    let nobody = Account::new(scratch.storage(), Permissions::NONE);
+    let no_access = Account::new(scratch.storage(), Permissions::NONE);
     let served = serve_http_with(Config {
         passes: vec![beneath("/app", http_at(echo))],
-        accounts: Arc::new(People(carl, nobody)),
+        accounts: Arc::new(People(carl, no_access)),
         ..http_config(scratch.storage())
     });
     for (target, status) in [

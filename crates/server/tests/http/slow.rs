@@ -1,4 +1,4 @@
-//! Clients that read slowly: they are slow, and do not stand still, whatever their answers come by.
+//! Clients that read slowly: they are slow, not idle, whatever sends their answers.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use millrace_vfs::VirtualPath;
 use crate::kit::http2::{INITIAL_WINDOW_SIZE, WINDOW_UPDATE, frame, get, served_with};
 use crate::kit::{PATIENCE, Scratch, http_config, serve_http_with};
 
-/// How long a client may stand still.
+/// The timeout of an idle client.
 const STALL: Duration = Duration::from_secs(5);
 
 /// Takes some kilobytes a second for longer than that, several times over. The server's kernel has taken much more at
@@ -38,7 +38,7 @@ fn a_client_of_http_2_that_reads_slowly_does_not_stand_still() {
     client.send(frame(WINDOW_UPDATE, 0, 0, (16_u32 << 20).to_be_bytes()));
     client.send(get(1, "/large"));
     let socket = client.secured.socket.try_clone().unwrap();
-    // It hears no `PING` before it has read what is in front of that.
+    // It gets a `PING` only after it has read what precedes it.
     read_slowly(&socket, || {
         matches!(client.secured.read_some(8 << 10, &mut Vec::new()), Ok(Heard::Bytes { .. }))
     });

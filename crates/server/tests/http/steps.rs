@@ -111,7 +111,7 @@ fn where_a_request_is_led_says_who_answers_it() {
     client.send("PROPFIND /folder HTTP/1.1\r\nHost: h\r\nDepth: 1\r\n\r\n");
     let members = client.response();
     assert!(members.status == 207 && members.text().contains("/d/one<"), "{}", members.text());
-    // What browsers may show to a page goes by what is sent.
+    // What browsers may show to a page depends on the sent header fields.
     client.send("GET /cgi/old HTTP/1.1\r\nHost: h\r\nOrigin: https://a.example\r\n\r\n");
     assert_eq!(client.response().field("access-control-allow-origin"), Some("https://a.example"));
 }

@@ -114,7 +114,7 @@ fn the_answer_that_closes_is_whole_and_the_end_is_told() {
     assert_eq!(secured.read_to_end().unwrap(), (millrace_net::tls::Heard::End, Vec::new()));
 }
 
-/// What has to be encrypted, what is asked in clear with a password and without, and what comes of it.
+/// Required encryption, and requests in clear with and without a password.
 #[test]
 fn what_has_to_be_encrypted_is_refused_in_clear() {
     for (login, data, with_password, without) in
@@ -134,7 +134,7 @@ fn what_has_to_be_encrypted_is_refused_in_clear() {
     }
 }
 
-/// Grants everybody the same account, whose files have to be encrypted.
+/// Grants all users the same account, whose files have to be encrypted.
 #[derive(Debug)]
 struct Careful(Account);
 
@@ -189,7 +189,7 @@ fn connections_end_with_the_server() {
 fn requests_in_clear_are_sent_on_with_all_that_they_are() {
     let scratch = Scratch::new();
     std::fs::create_dir_all(scratch.file(".well-known/acme-challenge")).unwrap();
-    scratch.write(".well-known/acme-challenge/token", b"somebody's");
+    scratch.write(".well-known/acme-challenge/token", b"another's");
     scratch.write("f", b"content");
     let redirecting = |redirect| {
         let web = Web { https_redirect: redirect, ..Web::default() };
@@ -216,7 +216,7 @@ fn requests_in_clear_are_sent_on_with_all_that_they_are() {
     let put = format!("PUT /new HTTP/1.1\r\nHost: h\r\n{RIGHT}Content-Length: 3\r\n\r\nnew");
     assert_eq!(location(&put), format!("https://h:{port}/new"));
     assert_eq!((scratch.read("f").is_some(), scratch.read("new")), (true, None));
-    assert_eq!(served.get("/.well-known/acme-challenge/token", "").body, b"somebody's");
+    assert_eq!(served.get("/.well-known/acme-challenge/token", "").body, b"another's");
     assert_eq!(served.ask("OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n").status, 204);
     assert_eq!(served.connect_securely().get("/f").body, b"content");
     let served = redirecting(HttpsRedirect::To(443));

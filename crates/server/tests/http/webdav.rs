@@ -1,4 +1,4 @@
-//! WebDAV: what clients see of files, what they keep with them, and whom locks keep out. `litmus` has the rest.
+//! WebDAV: files, properties and locks. `litmus` has the rest.
 
 use std::sync::Arc;
 
@@ -245,7 +245,7 @@ fn a_lock_keeps_others_out_by_every_way() {
             "PUT" => "new",
             _ => "",
         };
-        // Neither without the token, nor by somebody who has seen it.
+        // Neither without the token, nor for another user with the token.
         for fields in [format!("{U}{fields}"), format!("{V}{fields}{shown}")] {
             let status = ask(&mut served.connect(), method, target, &fields, body).status;
             // Where the claim is about another path than the one that is locked, it does not hold: 412.
@@ -280,7 +280,7 @@ fn a_deep_lock_reaches_all_beneath_and_what_comes() {
     assert_eq!(lock(&mut v, "/d/new", V).0, 423);
 }
 
-/// Nobody else could write what they lock.
+/// No other user could write what they lock.
 #[test]
 fn who_may_not_write_at_a_place_locks_nothing_there_and_keeps_no_properties() {
     let scratch = Scratch::new();
@@ -390,7 +390,7 @@ fn locks_and_properties_outlive_the_server() {
     assert_eq!(put("/f", &token), 204);
     drop((client, served));
 
-    // A file that is none of ours keeps nobody from being served.
+    // A foreign file does not prevent service.
     std::fs::write(state.file("deep/webdav.json"), b"{").unwrap();
     let served = serve();
     assert_eq!(ask(&mut served.connect(), "PUT", "/f", V, "yes").status, 204);

@@ -42,7 +42,7 @@ fn a_file_is_put_replaced_and_removed() {
 }
 
 #[test]
-fn a_file_whose_length_nobody_says_replaces_none() {
+fn a_file_of_unknown_length_replaces_none() {
     let scratch = Scratch::new();
     scratch.write("a", b"one");
     let served = serve_http(scratch.storage());
@@ -161,7 +161,7 @@ fn conditions_keep_from_overwriting() {
     assert_eq!(ask(&served, "MKCOL /d", "If-None-Match: *\r\n", b"").status, 405, "it is there");
 }
 
-/// Where two editors name the same tag, one is too late, whoever began first (RFC 9110 section 13.1.1).
+/// Where two editors name the same tag, one is too late, whichever began first (RFC 9110 section 13.1.1).
 #[test]
 fn conditions_hold_when_the_file_takes_its_name() {
     let scratch = Scratch::new();
@@ -298,7 +298,7 @@ fn rights_decide() {
     assert_eq!(scratch.read("a").unwrap(), b"old");
 }
 
-/// A copy shows what was there to whoever may look at the other name.
+/// A copy shows the content to users that may read the other name.
 #[test]
 fn a_copy_needs_the_right_to_read() {
     let scratch = Scratch::new();

@@ -164,7 +164,7 @@ impl Client {
         listener
     }
 
-    /// Downloads (a file, or what a listing command gives) and claims that it ended well.
+    /// Downloads (a file, or a listing) and asserts that it ended well.
     #[track_caller]
     pub(crate) fn fetch(&mut self, line: impl AsRef<[u8]>) -> Vec<u8> {
         let (content, end) = self.try_fetch(line);
@@ -201,7 +201,7 @@ impl Client {
         self.reply()
     }
 
-    /// Uploads and claims that it ended well.
+    /// Uploads and asserts that it ended well.
     #[track_caller]
     pub(crate) fn store(&mut self, line: impl AsRef<[u8]>, content: &[u8]) {
         let end = self.try_store(line, content);
@@ -236,7 +236,7 @@ impl Client {
     }
 }
 
-/// A data connection whose other end nobody reads or that is read slowly.
+/// A data connection whose other end is read slowly or not at all.
 pub(crate) struct Sink(pub(crate) TcpStream);
 
 impl Sink {

@@ -104,7 +104,7 @@ pub(crate) struct Response {
 }
 
 impl Response {
-    /// The value of a field, by its name in small letters.
+    /// The value of a field, by its name in lower case.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str())
     }

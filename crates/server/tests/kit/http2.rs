@@ -42,7 +42,7 @@ pub(crate) fn served_with(scratch: &Scratch, change: impl FnOnce(&mut Config)) -
     serve_http_with(config)
 }
 
-/// Asserts that others are served what [`served_with`] has, by HTTP/2 and as ever.
+/// Asserts that other clients are served the files of [`served_with`], by HTTP/2 and by HTTP/1.1.
 #[track_caller]
 pub(crate) fn expect_others_served(served: &ServedHttp) {
     assert_eq!(served.connect_http2(&[]).fetch(1, "/small"), (200, b"here".to_vec()));

@@ -66,7 +66,7 @@ impl Served {
     }
 }
 
-/// That many ports in a row that nobody uses: below those that the system gives to outgoing connections.
+/// That many consecutive unused ports: below those that the system gives to outgoing connections.
 pub(crate) fn free_ports(count: u16) -> RangeInclusive<u16> {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     loop {

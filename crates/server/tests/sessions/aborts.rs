@@ -22,7 +22,7 @@ fn served_file() -> (Served, Scratch) {
     (serve(scratch.storage()), scratch)
 }
 
-/// A download that is held up: nobody reads the data connection.
+/// A blocked download: the client does not read the data connection.
 fn held_up_download(client: &mut Client) -> Sink {
     let data = Sink(client.passive());
     client.expect("RETR large", 150);
@@ -238,7 +238,7 @@ fn abor_is_answered_though_the_disk_is_stuck() {
         client.expect_reply(226);
         client.expect_alive();
     }
-    // Nobody else noticed, and what was stuck does no harm when it comes back.
+    // No other client noticed, and the blocked call does no harm when it returns.
     faults.reset();
     let mut other = served.login();
     assert_eq!(other.fetch("RETR f").len(), 4 << 20);
@@ -265,7 +265,7 @@ fn abor_is_answered_though_the_open_is_stuck() {
     }
 }
 
-/// Everybody else's servers keep the transfers of dead clients for 20 s and more.
+/// Other servers keep the transfers of dead clients for 20 s and more.
 #[test]
 fn a_download_ends_when_its_control_connection_does() {
     let (served, _scratch) = served_file();

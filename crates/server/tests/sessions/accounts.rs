@@ -160,7 +160,7 @@ fn what_is_forbidden_is_forbidden_in_every_spelling() {
     assert_eq!(scratch.read("pub/file").unwrap(), vec![7; 100_000]);
 }
 
-/// As `ls` has it: the rest of the tree is listed, and what is not is named.
+/// Like `ls`: the rest of the tree is listed, and unreadable parts are named.
 #[test]
 fn a_listing_of_a_tree_names_what_may_not_be_read() {
     let (served, _, scratch) = server(
@@ -433,14 +433,14 @@ fn a_reload_counts_for_sessions_whose_source_tells_nothing_without_the_password(
     let limits = served.running.limits();
     let own = limits.iter().find(|report| report.scope.to_string() == "user alice").unwrap();
     assert_eq!(own.upload, 5_000_000);
-    // It is not the other alice, who has another folder.
+    // It is not the other `alice`, who has another folder.
     client.expect("CWD /first", 250);
     served.running.reload(staffed(&scratch, &[other], "ro", 0)).unwrap();
     assert!(client.expect_reply(421).text.contains("account"));
 }
 
 #[test]
-fn somebody_else_of_the_name_takes_over_no_session() {
+fn another_user_of_the_same_name_takes_over_no_session() {
     let scratch = places(&["in", "other"]);
     let own = Knows { name: "users.db", needs: Needs::Name, directory: "in" };
     let other = Knows { name: "the file", needs: Needs::Name, directory: "other" };

@@ -1,4 +1,4 @@
-//! Active data connections: to whom they may be made, from where, and what happens when they cannot.
+//! Active data connections: their permitted targets, their source, and their errors.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -18,7 +18,7 @@ fn served() -> Served {
 
 /// CVE-1999-0017, and 2015-10003 where it came back.
 #[test]
-fn a_data_connection_is_made_to_nobody_but_the_client() {
+fn a_data_connection_is_made_to_the_client_only() {
     let served = served();
     let mut client = served.login();
     let other = TcpListener::bind("127.0.0.5:0").unwrap();
@@ -158,7 +158,7 @@ fn a_refused_connection_is_told_with_425() {
     client.expect_alive();
 }
 
-/// A listener whose queue is full answers nobody: connection attempts vanish.
+/// A listener whose queue is full does not answer connection attempts.
 fn black_hole() -> (SocketAddr, impl FnOnce()) {
     let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
@@ -177,7 +177,7 @@ fn black_hole() -> (SocketAddr, impl FnOnce()) {
 }
 
 #[test]
-fn a_connection_that_nobody_answers_is_given_up_after_the_deadline() {
+fn a_connection_that_is_not_answered_is_given_up_after_the_deadline() {
     let storage = MemoryStorage::new();
     storage.insert("/f", "content");
     let mut config = config(Arc::new(storage));

@@ -555,19 +555,19 @@ fn listings_of_odd_arguments_are_answered() {
     for command in ["LIST", "MLSD", "NLST"] {
         assert_eq!(run(&mut client, format!("{command} missing").as_bytes()).code, 550, "{command}");
     }
-    // RFC 3659 section 7.2.1 parts what is no directory from what is not there.
+    // RFC 3659 section 7.2.1 distinguishes an entry that is not a directory from a missing one.
     assert_eq!(run(&mut client, b"MLSD f").code, 501);
     assert_eq!(run(&mut client, b"MLSD f/x").code, 550);
     client.store("STOR .hidden", b"");
     assert!(String::from_utf8(client.fetch("LIST")).unwrap().contains(".hidden"));
 }
 
-/// 2007-6737: nobody can tell a name that exists from one that does not by the reply.
+/// 2007-6737: the reply does not reveal whether a name exists.
 #[test]
 fn a_wrong_name_and_a_wrong_password_get_the_same_replies() {
     let served = serve(memory());
     let mut replies = BTreeSet::new();
-    for user in ["u", "nobody", "u ", "", "U", "root", "\u{fc}"] {
+    for user in ["u", "mallory", "u ", "", "U", "root", "\u{fc}"] {
         let mut client = served.connect();
         if user.is_empty() {
             client.expect("USER", 501);

@@ -1,7 +1,7 @@
 //! Limits of bandwidth on real connections: by `sendfile`, `splice` and buffers, in both directions.
 //!
-//! What is claimed here is that a limit holds, not that it is reached: that is for the tests of the buckets,
-//! whose clock is turned by hand, and for `bench-runs`.
+//! This tests that a limit holds, not that it is reached: for that there are the tests of the buckets, with a simulated
+//! clock, and `bench-runs`.
 
 use std::io::{Read, Write};
 use std::sync::Arc;

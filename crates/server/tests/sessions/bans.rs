@@ -1,4 +1,4 @@
-//! Who is turned away before the login.
+//! Clients that are refused before the login.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn a_banned_user_gets_the_same_answer_to_the_right_password() {
     let mut client = served.connect();
     client.expect("USER u", 331);
     client.expect("PASS p", 530);
-    // Nobody else is locked out, not even from there.
+    // No other user is locked out, not even from there.
     client.log_in("r", "p");
     let mut elsewhere = Client::connect_from("127.0.0.9", served.address);
     elsewhere.expect_reply(220);

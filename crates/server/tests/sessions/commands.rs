@@ -296,7 +296,7 @@ fn parts_that_are_the_target_by_another_name_or_come_twice_do_no_harm() {
 }
 
 #[test]
-fn nobody_makes_a_program_that_runs_as_somebody_else() {
+fn clients_cannot_make_a_program_that_runs_as_another_user() {
     use std::os::unix::fs::PermissionsExt;
     let scratch = Scratch::new();
     scratch.write("f", b"old");
@@ -311,7 +311,7 @@ fn nobody_makes_a_program_that_runs_as_somebody_else() {
     client.store("STOR f", b"new");
     assert_eq!(mode("f"), 0o755);
     client.expect("SITE CHMOD 1750 f", 200);
-    // For a folder it means something else: what is made in it is its group's.
+    // For a folder the bit means something else: new entries belong to its group.
     client.expect("MKD d", 257);
     client.expect("SITE CHMOD 2775 d", 200);
     assert_eq!((mode("f"), mode("d")), (0o1750, 0o2775));

@@ -134,13 +134,13 @@ fn what_comes_behind_quit_does_not_reset_the_connection() {
     for _ in 0..20 {
         client.stream.write_all(b"NOOP\r\n").expect("the server still takes it");
     }
-    // Its session has ended all the same: nothing is answered, and nobody else is kept out.
+    // Its session has ended all the same: no reply is sent, and no other client is refused.
     drop(client);
     served.login().expect_alive();
 }
 
 #[test]
-fn whoever_quits_makes_room_at_once() {
+fn a_client_that_quits_makes_room_at_once() {
     let mut config = config(Arc::new(MemoryStorage::new()));
     config.sessions = Limit::of(1);
     let served = serve_with(config);
@@ -178,7 +178,7 @@ fn a_client_that_sends_on_a_download_gets_all_of_it() {
     }
 }
 
-/// What is left of it lies in the kernel by then.
+/// The rest of it is in the kernel by then.
 #[test]
 fn a_client_that_sends_after_a_large_download_gets_all_of_it() {
     let scratch = Scratch::new();

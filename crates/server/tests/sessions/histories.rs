@@ -67,7 +67,7 @@ fn read(served: &Served, clock: &Clock, end: &AtomicBool, local: Option<&Scratch
 
 /// Asserts that a read could be so, if each write has happened at some moment between its beginning and its end.
 fn check(read: Deed, writes: &[Deed]) {
-    let write = writes.iter().find(|write| write.version == read.version).expect("somebody wrote it");
+    let write = writes.iter().find(|write| write.version == read.version).expect("the version was written");
     assert!(write.begun < read.ended, "{read:?} is of {write:?}, which was not begun");
     let newer = writes.iter().find(|newer| newer.begun > write.ended && newer.ended < read.begun);
     assert!(newer.is_none(), "{read:?} is of {write:?}, though {newer:?} was acknowledged");

@@ -129,7 +129,7 @@ fn refuse(paths: &[&str], text: &str) -> Rule {
     rule(&[], paths, Action::Refuse(text.to_owned()))
 }
 
-/// Serves `/keep`, `/free` and `/else`, each with a file and a directory, to somebody who may do everything.
+/// Serves `/keep`, `/free` and `/else`, each with a file and a directory, to a user with all permissions.
 fn serve(rules: Vec<Rule>) -> (Served, Arc<Switched>) {
     let storage = Arc::new(MemoryStorage::new());
     for directory in ["/keep", "/free", "/else"] {
@@ -329,7 +329,7 @@ fn only_a_command_with_one_path_is_put_to_another() {
     assert_eq!(client.expect("SIZE /free/new", 213).text, "213 3\r\n");
     client.expect("SITE MKDIR /keep/made", 257);
     client.expect("CWD /free/made", 250);
-    // Nothing is about another path than it says, and what is about no path is not held up.
+    // Rules apply to no other path than their own, and commands without a path do not wait.
     for line in
         ["SITE CHMOD 600 /else/f", "COMB /keep/n /else/f", "STAT /else", "SITE COPY /free/new /else/n"]
     {

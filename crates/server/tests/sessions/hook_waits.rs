@@ -1,4 +1,4 @@
-//! What is heard of a client while hooks are asked about what it wants, and what becomes of that when it does not wait.
+//! What a client may send while hooks are asked, and what happens when it does not wait.
 
 use std::io::{ErrorKind, Write};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,7 +18,7 @@ use crate::kit::{
     Client, PATIENCE, Scratch, Served, TlsClient, config, connector, eventually, policy, serve_with,
 };
 
-/// Long enough for nobody to wait for its end.
+/// Longer than any test waits.
 const FOR_EVER: Duration = Duration::from_secs(3600);
 
 /// A server with one thread for programs, and one that never ends of itself about each `verb`. It and its child write
@@ -102,7 +102,7 @@ fn nothing_is_heard_before_a_hook_has_let_a_connection_in() {
     client.stream.set_read_timeout(Some(PATIENCE)).unwrap();
     go.send(()).unwrap();
     [220, 226, 331].iter().for_each(|&code| drop(client.expect_reply(code)));
-    // Whoever goes before the answer is gone.
+    // A client that leaves before the answer is gone.
     let client = Client::connect(served.address);
     at_it.recv_timeout(PATIENCE).unwrap();
     drop(client);
@@ -143,7 +143,7 @@ fn abor_ends_the_wait_for_a_login() {
     client.expect_reply(530);
     client.expect_reply(226);
     client.expect("PWD", 530);
-    // What the hook says then is nobody's.
+    // The hook's late verdict is ignored.
     go.send(()).unwrap();
     client.expect("USER u", 331);
     client.send("PASS p\r\n");
@@ -169,7 +169,7 @@ fn abor_of_an_upload_has_it_refused_and_its_program_killed() {
     client.expect("SIZE f", 550);
 }
 
-/// What was there before is not lost to somebody's impatience, and what nobody has looked at does not stay.
+/// The old file survives an abort, and an unchecked file does not stay.
 #[test]
 fn abor_of_an_upload_in_place_waits_for_the_hooks_word() {
     let (rule, at_it, go) = waiting(Event::Upload);
@@ -266,7 +266,7 @@ fn a_client_that_goes_away_gives_back_its_place() {
         let mut client = served.login();
         client.send("MKD d\r\n");
         let processes = programs(&scratch, number + 1);
-        // One that nobody hears of again, and one that says goodbye to the socket only.
+        // A client that vanishes, and one that closes its socket.
         if is_cut {
             stream::reset_on_close(&client.stream);
         }

@@ -139,7 +139,7 @@ fn a_command_is_refused_or_rewritten_before_it_runs() {
     client.expect("RNTO x", 552);
     client.send("DELE there\r\nNOOP\r\nDELE there\r\nSIZE there\r\n");
     assert_eq!([552, 200, 552, 213].map(|_| client.reply().code), [552, 200, 552, 213], "pipelined");
-    // Who may not do it anyway is not asked about.
+    // A user without the permission is refused before hooks are asked.
     let asked = told.heard().len();
     let mut reader = served.connect();
     reader.expect("DELE there", 530);
@@ -195,7 +195,7 @@ fn replies_wait_until_the_hooks_have_heard_of_what_they_tell() {
 }
 
 #[test]
-fn a_hook_that_hangs_delays_nobody_else() {
+fn a_hook_that_hangs_delays_no_other_session() {
     let (rule, at_it, go) = waiting(Event::Command);
     let (served, _) = serve(|event, verb| event == Event::Command && verb == "MKD", rule);
     let mut held_up = served.login();
@@ -262,7 +262,7 @@ fn a_ban_and_a_failed_transfer_are_told() {
 }
 
 #[test]
-fn programs_that_hang_keep_nobody_waiting_who_runs_none() {
+fn programs_that_hang_delay_no_session_without_programs() {
     use millrace_server::hooks::{Action, PathPattern, Rule, Rules, Template};
     let scratch = Scratch::new();
     let rule = |path: &str, action: Action| Rule {

@@ -161,7 +161,7 @@ fn the_descriptors_run_out() {
         }
     }
     assert!(waiting.contains(&150));
-    // Everybody else is still told, and nothing spins meanwhile.
+    // All other clients still get a reply, and nothing spins meanwhile.
     let more: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(process.address).unwrap()).collect();
     let before = process.ticks();
     std::thread::sleep(Duration::from_secs(1));
@@ -208,7 +208,7 @@ fn without_a_single_descriptor_the_next_client_is_told() {
 }
 
 #[test]
-fn connections_without_a_word_hold_up_nobody() {
+fn silent_connections_block_no_other_client() {
     let served = serve(Arc::new(MemoryStorage::new()));
     let silent: Vec<_> = (0..200).map(|_| TcpStream::connect(served.address).unwrap()).collect();
     let mut client = served.login();

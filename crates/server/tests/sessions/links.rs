@@ -50,7 +50,7 @@ fn links_are_one_story_in_every_listing() {
         facts.to_owned()
     };
     let unique = |facts: &str| facts.split(';').find(|fact| fact.starts_with("unique=")).unwrap().to_owned();
-    // Who does not say who it is gets what links lead to, which is the same object.
+    // A client that does not identify itself sees the targets of links, which are the same object.
     for (link, target, kind) in [("lf", "f", "type=file;"), ("ld", "d", "type=dir;")] {
         let (link, target) = (facts(&mut client, link), facts(&mut client, target));
         assert!(link.starts_with(kind) && unique(&link) == unique(&target), "{link} {target}");

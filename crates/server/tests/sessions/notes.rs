@@ -50,7 +50,7 @@ fn a_message_is_cut_at_a_line_and_costs_no_login() {
 }
 
 #[test]
-fn nothing_is_said_where_nobody_asked_for_it() {
+fn no_message_is_sent_where_none_is_configured() {
     let storage = Arc::new(MemoryStorage::new());
     storage.insert("/d/.message", "not told");
     let served = serve(storage);

@@ -10,7 +10,7 @@ use millrace_storage::MemoryStorage;
 
 use crate::kit::{AtLogin, Gate, PATIENCE, Served, config, eventually, serve_with};
 
-/// Everybody is somebody, or nobody is.
+/// All users are known, or none is.
 #[derive(Debug)]
 struct Everybody {
     storage: Arc<MemoryStorage>,

@@ -20,8 +20,8 @@ fn storage() -> Arc<MemoryStorage> {
     Arc::new(storage)
 }
 
-/// A server with that many data ports, where nobody waits for one longer than half a second.
-/// Long enough that no port is given back for want of use while a loaded machine is about it.
+/// A server with that many data ports, where no session waits for one longer than half a second. That is long enough
+/// for a loaded machine to use a port before it is given back.
 fn serve_ports(count: u16) -> Served {
     serve_ports_for(count, Duration::from_secs(5))
 }
@@ -34,7 +34,7 @@ fn serve_ports_for(count: u16, wait: Duration) -> Served {
     serve_with(config)
 }
 
-/// Nobody keeps a port that is not used; but whoever asks again may have it for longer.
+/// Unused ports are given back; but a session that asks again may have its port for longer.
 fn keep_until_answered(holder: &mut Client, other: &Client) {
     while rustix::io::ioctl_fionread(&other.stream).unwrap() == 0 {
         holder.expect("PASV", 227);
@@ -158,7 +158,7 @@ fn a_port_is_shared_by_clients_of_other_addresses() {
             format!("of {last}").as_bytes(),
         );
     }
-    // All at once: everybody has the port, connects in the order that fits worst, and gets its own.
+    // All at once: all sessions have the port, connect in the worst order, and each gets its own connection.
     let addresses: Vec<_> = clients.iter_mut().map(Client::passive_address).collect();
     for (client, last) in clients.iter_mut().zip(1..) {
         client.expect(format!("RETR of{last}"), 150);
@@ -254,7 +254,7 @@ fn a_late_connection_never_reaches_the_next_session() {
     let address = first.passive_address();
     let early = TcpStream::connect(address).unwrap();
     drop(first);
-    // What waited at the port when it was given back is closed, and nobody listens there for now.
+    // A connection that waited at the port when it was given back is closed, and for now no listener is there.
     assert_eq!(all_of(early), "");
     let mut second = served.login();
     let other = second.passive_address();
@@ -346,7 +346,7 @@ fn the_public_address_is_named_and_our_own_is_listened_on() {
 fn all_addresses_of_ipv4_and_of_ipv6_share_a_port() {
     let scratch = Scratch::new();
     for is_six_first in [false, true] {
-        // Somebody else may have the port at another address, or take it meanwhile.
+        // Another process may have the port at another address, or take it meanwhile.
         let (port, running) = loop {
             let port = *free_ports(1).start();
             let mut ftp = vec![SocketAddr::from(([0; 4], port)), SocketAddr::from(([0; 16], port))];

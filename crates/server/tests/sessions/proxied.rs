@@ -1,4 +1,4 @@
-//! Clients behind a proxy that says whom it connects for (PROXY protocol).
+//! Clients behind a proxy that names them (PROXY protocol).
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -73,7 +73,7 @@ fn a_session_and_its_data_connections_are_of_whom_the_header_names() {
         let passive = client.passive_address();
         assert_eq!(passive.ip(), FACE.parse::<Ipv4Addr>().unwrap());
         let real = SocketAddr::new(served.address.ip(), passive.port());
-        // Somebody else's, and one without a header, are turned away, and the wait goes on.
+        // A connection of another client, and one without a header, are closed, and the wait goes on.
         let mut others = [by_proxy(real, &header("192.0.2.8")), by_proxy(real, b"some content")];
         client.expect("STOR f", 150);
         for other in &mut others {
@@ -209,7 +209,7 @@ fn a_header_that_does_not_come_is_not_waited_for() {
         client = greeted.then_some(new);
         greeted
     });
-    // A data connection has to say so in time, too.
+    // A data connection must send its header in time, too.
     let mut client = client.unwrap();
     client.log_in("u", "p");
     let real = SocketAddr::new(served.address.ip(), client.passive_address().port());

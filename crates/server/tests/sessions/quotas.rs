@@ -158,7 +158,7 @@ fn uploads_at_once_are_never_over_together() {
         eventually("what is counted is what is there", || held(&mut client) == on_disk());
         let (bytes, _) = on_disk();
         assert!(bytes <= QUOTA, "{bytes}");
-        // All of what is left can be had, and not a byte more.
+        // All of the rest can be used, and not a byte more.
         if bytes < QUOTA {
             client.store("STOR rest", &vec![b'x'; (QUOTA - bytes) as usize]);
         }
@@ -212,7 +212,7 @@ fn transfers_end_at_the_quota_of_the_day_by_ftp_and_http_together() {
     client.passive();
     client.expect("RETR f", 552);
     assert_eq!(http(&served, "GET /f", "", b""), 403);
-    // The other way is another quota; it ends exactly where it should, and what is cut leaves nothing.
+    // The other direction has another quota; it ends exactly at its limit, and a cut upload leaves nothing.
     client.store("STOR a", &[b'x'; 300_000]);
     assert_eq!(http(&served, "PUT /b", "", &[b'x'; 200_001]), 403);
     assert_eq!(scratch.read("b"), None);
@@ -335,7 +335,7 @@ fn what_stays_of_an_upload_in_place_that_is_cut_earns_something() {
     assert_eq!(client.fetch("RETR f").len(), 1000);
 }
 
-/// A folder whose listing is longer than what is made of one at a time.
+/// A folder whose listing is longer than one buffer.
 fn crowded(scratch: &Scratch) {
     std::fs::create_dir(scratch.file("many")).unwrap();
     for number in 0..1000 {

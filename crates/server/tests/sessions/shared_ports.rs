@@ -14,7 +14,7 @@ use super::kit::{
 /// So long that no port is given back while a loaded machine is about it.
 const LONG: Duration = Duration::from_secs(120);
 
-/// A server with a single passive port, for which nobody waits longer than this.
+/// A server with a single passive port, for which no session waits longer than this.
 fn serve(files: &Scratch, resumption: Resumption, wait: Duration) -> Served {
     let tls = Tls { resumption, ..policy(files) };
     serve_with(millrace_server::Config {
@@ -72,7 +72,7 @@ fn all_at_once(served: &Served, clients: &mut [TlsClient]) {
         };
     }
     let sockets: Vec<_> = ports.iter().map(|port| TcpStream::connect(port).unwrap()).collect();
-    // The last to connect is the first to say whose it is.
+    // The last to connect is the first to show its ticket.
     let mut shaken: Vec<_> = sockets.into_iter().enumerate().collect();
     shaken.reverse();
     for (number, socket) in shaken {
@@ -114,7 +114,7 @@ fn two_sessions_of_one_address_share_the_only_port() {
 }
 
 #[test]
-fn so_do_those_that_have_resumed_where_nobody_has_to() {
+fn so_do_those_that_have_resumed_where_it_is_not_required() {
     share(3, Versions::All, Resumption::Prefer);
 }
 
@@ -192,7 +192,7 @@ fn who_does_not_resume_is_told_so_and_the_others_are_served() {
     let mut sockets = connect_all(&mut [&mut one, &mut other]);
     let (second, first) = (sockets.pop().unwrap(), sockets.pop().unwrap());
     other.expect("RETR f", 150);
-    // Nobody can say whose this is: it is closed, and reaches neither of them.
+    // This one cannot be attributed: it is closed, and reaches neither of them.
     let lost = Secured::over(second, &without);
     assert!(lost.is_err(), "a connection without a ticket was served");
     one.expect("RETR f", 150);
@@ -201,7 +201,7 @@ fn who_does_not_resume_is_told_so_and_the_others_are_served() {
     one.expect_reply(226);
     let reply = other.expect_reply(425);
     assert!(reply.text.contains("resumes the TLS session"), "{reply:?}");
-    // The port is everybody's again.
+    // The port is free for all again.
     assert_eq!(other.fetch("RETR f"), b"content");
 }
 
@@ -213,7 +213,7 @@ fn sessions_whose_client_shows_one_in_the_other_do_not_share() {
         let served = serve(&files, Resumption::Prefer, LONG);
         let mut one = log_in(&served, versions);
         assert_eq!(one.store("STOR warm", b"of one").code, 226);
-        // It has resumed, and would share a port with others of whom that is known.
+        // It has resumed, and would share a port with others that are known to.
         let mut other = TlsClient::explicit(served.address, one.connector.clone()).ready();
         assert_eq!(other.store("STOR warm", b"of the other").code, 226);
         for name in ["a", "b", "c"] {
@@ -273,8 +273,8 @@ fn sessions_whose_client_shows_the_last_ticket_on_data_connections_alone_do_not_
     }
 }
 
-/// Its commands come before it has read the tickets that stand before the replies, so they tell nothing of what is in its
-/// cache, which is one for both sessions.
+/// Its commands come before it has read the tickets before the replies, so they do not show which tickets its cache
+/// has, which both sessions share.
 #[test]
 fn sessions_whose_client_says_more_than_it_has_heard_do_not_share() {
     let files = Scratch::new();
@@ -332,7 +332,7 @@ fn a_client_that_shows_its_former_sessions_ticket_spoils_nothing_for_others_of_i
 }
 
 #[test]
-fn what_is_no_hello_reaches_nobody() {
+fn a_connection_without_a_hello_reaches_no_session() {
     use std::io::{Read, Write};
     let files = Scratch::new();
     files.write("f", b"content");

@@ -1,4 +1,4 @@
-//! The server's end: who is told what, and what becomes of transfers.
+//! The server's shutdown: the replies to sessions, and the end of transfers.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use millrace_server::Config;
 use crate::kit::{PATIENCE, Scratch, Sink, config, eventually, pattern, serve_with, within};
 
 #[test]
-fn idle_sessions_are_told_421_and_nobody_else_is_let_in() {
+fn idle_sessions_get_421_and_no_other_is_accepted() {
     let scratch = Scratch::new();
     let grace = Duration::from_secs(120);
     let served = serve_with(Config { grace, ..config(scratch.storage()) });
@@ -22,7 +22,7 @@ fn idle_sessions_are_told_421_and_nobody_else_is_let_in() {
     }
     let begin = Instant::now();
     served.running.wait();
-    assert!(begin.elapsed() < grace / 2, "nobody is left to wait for");
+    assert!(begin.elapsed() < grace / 2, "no session is left to wait for");
     assert!(TcpStream::connect(served.address).is_err());
 }
 
@@ -40,7 +40,7 @@ fn running_transfers_end_well_within_the_grace() {
     up.expect("STOR new", 150);
     upload.write_all(&pattern(100_000)).unwrap();
     served.running.request_shutdown();
-    eventually("the server takes nobody", || TcpStream::connect(served.address).is_err());
+    eventually("the server accepts no connections", || TcpStream::connect(served.address).is_err());
     down.expect("NOOP", 200);
     let mut content = Vec::new();
     download.0.read_to_end(&mut content).unwrap();
@@ -86,7 +86,7 @@ fn what_outlasts_the_grace_is_aborted_and_leaves_nothing() {
 
 /// What a second signal asks for.
 #[test]
-fn stopping_at_once_waits_for_nobody() {
+fn stopping_at_once_waits_for_no_session() {
     let scratch = Scratch::new();
     scratch.write("large", &pattern(32 << 20));
     scratch.write("f", b"old");

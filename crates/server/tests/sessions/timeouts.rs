@@ -1,4 +1,4 @@
-//! Deadlines: each says so in its own words, and none ends what is alive.
+//! Deadlines: each has its own message, and none ends an active session.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -166,8 +166,8 @@ fn a_slow_transfer_is_not_a_stalled_one() {
     assert_eq!(client.fetch("RETR slow"), b"slowest");
 }
 
-/// The kernel takes megabytes of a download at once, and asks for more when a third of them has left: whoever reads some
-/// kilobytes a second is silent to the server for minutes, and reads all the time.
+/// The kernel takes megabytes of a download at once, and asks for more when a third of them has left: a client that
+/// reads some kilobytes a second looks silent to the server for minutes, though it reads all the time.
 #[test]
 fn a_client_that_reads_slowly_is_not_a_stalled_one() {
     const STALL: Duration = Duration::from_secs(4);
@@ -223,9 +223,9 @@ fn unknown_names_are_counted_and_delayed_like_wrong_passwords() {
         config.login_attempts = 2;
     });
     let mut client = served.connect();
-    client.expect("USER nobody", 331);
+    client.expect("USER mallory", 331);
     timed(Instant::now(), Duration::from_millis(100), || _ = client.expect("PASS p", 530));
-    client.expect("USER nobody", 331);
+    client.expect("USER mallory", 331);
     client.expect("PASS p", 421);
     client.expect_end();
 }
@@ -255,7 +255,7 @@ fn a_client_that_takes_no_farewell_is_closed_all_the_same() {
 }
 
 #[test]
-fn a_port_that_nothing_uses_in_time_is_somebody_elses() {
+fn a_port_that_is_not_used_in_time_is_given_to_another() {
     let served = served(|config| {
         let first = *config.passive_ports.start();
         config.passive_ports = first..=first;

@@ -204,7 +204,7 @@ fn an_account_may_have_policies_of_its_own() {
     }
 }
 
-/// Whoever has one of these names has its account.
+/// A user with one of these names has its account.
 #[derive(Debug)]
 struct ByName(Vec<(&'static [u8], Account)>);
 
@@ -251,7 +251,7 @@ fn plain_text_behind_auth_ends_the_connection() {
 
 /// Whatever comes where the handshake belongs, nothing in clear is ever answered to it, and others are served.
 #[test]
-fn noise_where_the_handshake_belongs_reaches_nobody() {
+fn noise_in_place_of_the_handshake_reaches_no_session() {
     let site = Site::new();
     let mut hello = Wire::default();
     let mut tls = connector(Versions::All).connect("localhost").unwrap();
@@ -345,7 +345,7 @@ fn a_name_that_is_said_in_clear_does_not_stand_against_the_handshakes() {
         config.accounts = Arc::new(ByHost);
     });
     let mut plain = site.served.connect();
-    // Anybody may have said it: there is a certificate for it, and a folder of its own.
+    // The name is not authenticated: there is a certificate for it, and a folder of its own.
     plain.expect("HOST 127.0.0.1", 220);
     plain.expect("AUTH TLS", 234);
     let mut client = TlsClient::over(plain.into_stream(), connector(Versions::All)).unwrap();

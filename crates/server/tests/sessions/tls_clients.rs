@@ -1,4 +1,4 @@
-//! Client certificates: who is refused, whose name is in them, and what they are worth for a login.
+//! Client certificates: which are refused, which users they name, and what they prove at a login.
 
 use std::fs;
 use std::net::TcpStream;
@@ -120,7 +120,7 @@ impl Site {
         self.certificate(1, |params| params.distinguished_name.push(DnType::CommonName, name))
     }
 
-    /// The status of a request at the HTTPS port, which may say who asks.
+    /// The status of a request at the HTTPS port, with or without a login.
     fn ask(&self, connector: &Connector, login: Option<&str>) -> u16 {
         let socket = TcpStream::connect(self.served.running.https_addresses()[0]).unwrap();
         let mut client = Secured::over(socket, connector).unwrap();
@@ -156,7 +156,7 @@ fn revoked(authority: &CertifiedIssuer<'_, rcgen::KeyPair>, number: u64) -> Stri
     list.signed_by(authority).unwrap().pem().unwrap()
 }
 
-fn nobody() -> Connector {
+fn without_certificate() -> Connector {
     Connector::new(Trust::Anybody, Versions::All, None).unwrap()
 }
 
@@ -172,7 +172,7 @@ fn a_certificate_with_the_users_name_is_worth_what_the_account_says() {
             client.expect("PASS secret", 230);
         }
         client.expect("PWD", 257);
-        for connector in [nobody(), site.named("somebody-else")] {
+        for connector in [without_certificate(), site.named("another-user")] {
             let mut client = site.connect(connector);
             client.expect(&format!("USER {user}"), 331);
             client.expect("PASS secret", without);
@@ -192,7 +192,7 @@ fn by_https_it_is_worth_the_same() {
         let own = site.named(user);
         assert_eq!(site.ask(&own, None), alone, "{user}, who says nothing");
         assert_eq!(site.ask(&own, Some(basic)), with_password, "{user}, who says the password");
-        for other in [nobody(), site.named("somebody-else")] {
+        for other in [without_certificate(), site.named("another-user")] {
             assert_eq!(site.ask(&other, None), 401, "{user} without the certificate");
             assert_eq!(site.ask(&other, Some(basic)), without, "{user} without the certificate");
         }
@@ -205,8 +205,8 @@ fn a_certificate_is_no_password_of_its_own() {
     let mut client = site.connect(site.named("and-password"));
     client.expect("USER and-password", 331);
     client.expect("PASS wrong", 530);
-    // A name that nobody has, and one that nobody certified.
-    client.expect("USER nobody", 331);
+    // An unknown name, and one without a certificate.
+    client.expect("USER mallory", 331);
     client.expect("USER alone", 331);
     client.expect("PASS secret", 530);
     client.expect("USER and-password", 331);
@@ -224,7 +224,7 @@ fn a_source_that_would_count_a_failure_is_not_asked_with_a_certificate_alone() {
     client.expect("USER or-password", 331);
     client.expect("PASS secret", 230);
     assert_eq!(users.0.load(Ordering::Relaxed), 0);
-    // Nor does it send away who is in when they are looked at again.
+    // Nor does it end a session when it is checked again.
     let homes = Homes::new(site.folder.path().canonicalize().unwrap(), LocalOptions::default());
     let chain = Chain::new(Arc::new(homes)).source(users.clone());
     let attempt = Attempt { certified: true, encrypted: true, ..Attempt::new(b"or-password", b"") };
@@ -277,7 +277,7 @@ fn who_begins_anew_is_recognized_but_not_in_clear() {
     client.expect("USER alone", 232);
     client.expect("REIN", 220);
     client.expect("USER alone", 232);
-    // From here on anybody may say it.
+    // From here on an attacker may send it.
     client.expect("CCC", 200);
     assert_eq!(client.control.read(&mut Vec::new()).unwrap(), Heard::End);
     client.control.channel.close(&client.control.socket).unwrap();
@@ -294,7 +294,7 @@ fn who_has_none_or_one_that_was_taken_back_is_refused_where_they_are_required() 
     let taken_back =
         site.certificate(666, |params| params.distinguished_name.push(DnType::CommonName, "alone"));
     let other = Site::new(Clients::Require);
-    for connector in [nobody(), taken_back, other.named("alone")] {
+    for connector in [without_certificate(), taken_back, other.named("alone")] {
         expect_refused(&site, connector);
     }
 }
@@ -329,7 +329,7 @@ fn a_list_of_what_was_taken_back_that_is_cut_short_changes_nothing() {
 
 #[test]
 fn a_program_that_knows_accounts_is_told_of_the_certificate() {
-    // Whoever is certified needs no password; whoever is not needs the right one, and of carol it knows nothing.
+    // A user with a certificate needs no password; one without needs the right password, and carol's is unknown.
     let script = r#"
         read -r question
         case "$question" in
@@ -349,7 +349,7 @@ fn a_program_that_knows_accounts_is_told_of_the_certificate() {
         client.expect(&format!("USER {user}"), reply);
     }
     for (password, reply) in [("wrong", 530), ("secret", 230)] {
-        let mut client = site.connect(nobody());
+        let mut client = site.connect(without_certificate());
         client.expect("USER alice", 331);
         client.expect(&format!("PASS {password}"), reply);
     }

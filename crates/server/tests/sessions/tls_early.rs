@@ -102,7 +102,7 @@ fn another_port_and_another_protection_give_it_up() {
     assert_eq!(client.fetch("RETR f"), b"content");
 }
 
-/// As in clear: nothing that was sent is lost to a reset by what nobody wants to read.
+/// As in clear: unread input causes no reset that loses sent data.
 #[test]
 fn a_client_that_sends_on_an_encrypted_download_gets_all_of_it() {
     let files = Scratch::new();
@@ -164,7 +164,7 @@ fn a_client_that_never_stops_sending_on_an_encrypted_download_is_told_426() {
     assert_eq!(client.fetch("RETR f"), pattern(1_000), "the session goes on");
 }
 
-/// What is there before ours is read: a client's goodbye is its end, and no reason to wait for more.
+/// Earlier input is read first: a client's close_notify is its end, and no reason to wait for more.
 #[test]
 fn a_client_that_says_goodbye_first_is_told_226_though_it_stays() {
     let files = Scratch::new();

@@ -43,7 +43,7 @@ fn files_of_every_size_arrive_whole_both_ways_and_in_both_modes() {
     }
 }
 
-/// It does not know `RWF_NOWAIT`: nobody can be asked whether a file is in the cache.
+/// It does not support `RWF_NOWAIT`, so whether a file is in the cache is unknown.
 #[test]
 fn files_on_tmpfs_arrive_whole_both_ways() {
     let scratch = Scratch::in_memory();
@@ -290,7 +290,7 @@ fn in_place_an_upload_that_another_took_over_is_told_450() {
         let _ = one.write_all(&vec![b'1'; more]);
         drop(one);
         let reply = first.expect_reply(450);
-        assert!(reply.text.contains("in use by somebody else"), "{reply:?}");
+        assert!(reply.text.contains("in use; try again later"), "{reply:?}");
         drop(other);
         second.expect_reply(226);
         assert_eq!(scratch.read("f").unwrap(), b"of the second");

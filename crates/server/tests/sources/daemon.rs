@@ -1,4 +1,4 @@
-//! Somebody else's server for one test: run from a folder of its own, not by root, and never longer than the test.
+//! An external server for one test: run from a folder of its own, not by root, and never longer than the test.
 //!
 //! Tests of other crates include this file, too.
 
@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 /// When a test gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Whom it runs as where the tests run as root, which databases refuse.
-const NOBODY: u32 = 65534;
+/// The user that it runs as where the tests run as root, which databases refuse.
+const UNPRIVILEGED_ID: u32 = 65534;
 
 /// The folders in which programs are that no user's path has.
 const FOLDERS: [&str; 2] = ["/usr/sbin", "/usr/libexec"];
 
-/// A server of somebody else.
+/// An external server.
 pub(crate) struct Daemon {
     folder: PathBuf,
     running: Option<Child>,
@@ -63,7 +63,7 @@ impl Daemon {
         let folder = std::env::temp_dir().join(format!("millrace-daemon-{}-{number}", std::process::id()));
         fs::create_dir(&folder).unwrap();
         if is_root() {
-            chown(&folder, Some(NOBODY), Some(NOBODY)).unwrap();
+            chown(&folder, Some(UNPRIVILEGED_ID), Some(UNPRIVILEGED_ID)).unwrap();
         }
         fs::set_permissions(&folder, Permissions::from_mode(0o700)).unwrap();
         Self { folder, running: None }
@@ -79,7 +79,7 @@ impl Daemon {
         fs::write(&path, text).unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
         if is_root() {
-            chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
+            chown(&path, Some(UNPRIVILEGED_ID), Some(UNPRIVILEGED_ID)).unwrap();
         }
         path
     }
@@ -91,7 +91,7 @@ impl Daemon {
         command.env("TMPDIR", self.path()).env("HOME", self.path()).env("LC_ALL", "C");
         command.current_dir(self.path()).stdin(Stdio::null());
         if is_root() {
-            command.uid(NOBODY).gid(NOBODY);
+            command.uid(UNPRIVILEGED_ID).gid(UNPRIVILEGED_ID);
         }
         command
     }
@@ -148,7 +148,7 @@ impl Daemon {
         }
     }
 
-    /// Has it answer nobody, or go on.
+    /// Stops it from answering, or resumes it.
     pub(crate) fn freeze(&self, is_frozen: bool) {
         let signal = if is_frozen { "-STOP" } else { "-CONT" };
         let child = self.running.as_ref().expect("it runs").id().to_string();

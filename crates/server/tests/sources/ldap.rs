@@ -9,7 +9,7 @@ use super::kit::{Scratch, eventually, free_ports, pair};
 use super::slapd::Slapd;
 use super::{PATIENT, known, login, serve, try_login};
 
-/// People, their groups, and somebody who may look for them.
+/// Users, their groups, and the search user.
 const ENTRIES: &str = "\
 dn: dc=example,dc=org
 objectClass: domain
@@ -146,7 +146,7 @@ fn an_entry_says_what_a_user_is_and_groups_are_found() {
     assert_eq!(known(&source, "alice", "Password"), format!("{alice} Wrong"));
     assert_eq!(known(&source, "alice", ""), format!("{alice} Wrong"));
     for name in ["bob", "ALICE", "*", "a*", "alice)(uid=*", "\\61lice", "carol"] {
-        assert_eq!(known(&source, name, "password"), "nobody", "{name}");
+        assert_eq!(known(&source, name, "password"), "unknown", "{name}");
     }
     assert_eq!(known(&source, "twin", "password"), "error: there is more than one entry of twin");
     let of =
@@ -191,9 +191,9 @@ fn a_password_that_was_right_is_not_tried_again_for_a_while() {
     assert_eq!(proof(&cached, "password"), "Right", "it is remembered");
     assert_eq!(proof(&cached, "other"), "Right", "and another is asked about");
     assert_eq!(proof(&cached, "neither"), "Wrong");
-    // What is said of the user, and that there is one, is never remembered.
+    // The user's entry is never cached, nor its existence.
     server.modify(&change("replace: employeeType\nemployeeType: gone"));
-    assert_eq!(known(&cached, "alice", "password"), "nobody");
+    assert_eq!(known(&cached, "alice", "password"), "unknown");
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn a_directory_is_asked_over_tls_that_is_verified() {
 }
 
 #[test]
-fn a_slow_directory_holds_nobody_up_for_longer_than_its_time() {
+fn a_slow_directory_blocks_a_login_for_its_time_limit_at_most() {
     const SHORT: Duration = Duration::from_secs(1);
     const LATE: &str = "error: it has not answered within 1s";
     // One that accepts and never says anything.

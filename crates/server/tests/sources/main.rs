@@ -49,10 +49,10 @@ fn login(served: &Served, user: &str) -> Client {
     client
 }
 
-/// What a source knows of a name, in a word.
+/// What a source has of a name, in a word.
 fn known(source: &impl Source, name: &str, password: &str) -> String {
     match source.find(&Attempt::new(name.as_bytes(), password.as_bytes())) {
-        Ok(Found::Unknown) => "nobody".to_owned(),
+        Ok(Found::Unknown) => "unknown".to_owned(),
         Ok(Found::User(user, proof)) => {
             let profile = serde_json::to_string(&user.profile).unwrap();
             let proof = format!("{proof:?}");

@@ -64,12 +64,12 @@ fn a_mysql_that_hangs_is_given_up_and_found_again() {
     const SHORT: Duration = Duration::from_secs(1);
     let Some(server) = Mariadb::new() else { return };
     let source = open(&server, None, SHORT);
-    eventually("the schema is made", || known(&source, "alice", "") == "nobody");
+    eventually("the schema is made", || known(&source, "alice", "") == "unknown");
     server.daemon.freeze(true);
     let late = "error: it has not answered within 1s";
     eventually("it is given up", || known(&source, "alice", "") == late);
     server.daemon.freeze(false);
-    eventually("it is found again", || known(&source, "alice", "") == "nobody");
+    eventually("it is found again", || known(&source, "alice", "") == "unknown");
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_query_makes_users_of_any_table_of_mysql() {
         r#"ann ["a", "b"] {"directory":"home/ann","access":"ro","from":["10.0.0.0/8","::1"],"require-tls":true,"expires":"2999-01-01T00:00:00Z","disabled":false,"sessions":"4"} Password"#
     );
     for name in ["ANN", "ann ", "x' OR 1=1 -- "] {
-        assert_eq!(find(query, name), "nobody", "{name}");
+        assert_eq!(find(query, name), "unknown", "{name}");
     }
     for (query, name, told) in [
         (query, "ben", "the password of ben: this is not a password hash"),

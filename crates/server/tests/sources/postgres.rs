@@ -56,7 +56,7 @@ fn users_of_postgresql_come_and_go_with_it() {
 
     server.daemon.kill();
     assert_eq!(try_login(&served, "alice", "password"), 421);
-    assert_eq!(try_login(&served, "nobody", "password"), 421);
+    assert_eq!(try_login(&served, "mallory", "password"), 421);
     alice.expect("NOOP", 200);
     server.start();
     eventually("logins work again", || try_login(&served, "alice", "password") == 230);
@@ -70,7 +70,7 @@ fn a_postgresql_that_hangs_is_given_up_and_found_again() {
     const SHORT: Duration = Duration::from_secs(1);
     let Some(server) = Postgres::new() else { return };
     let source = open(&server, None, SHORT);
-    eventually("the schema is made", || known(&source, "alice", "") == "nobody");
+    eventually("the schema is made", || known(&source, "alice", "") == "unknown");
     // Statements from standard input, and nothing else.
     let mut psql = server.daemon.command(&server.psql);
     let mut psql = psql.args(server.to_reach()).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
@@ -81,7 +81,7 @@ fn a_postgresql_that_hangs_is_given_up_and_found_again() {
     eventually("a question waits for the table", || known(&source, "alice", "") == late);
     drop(input);
     psql.wait().unwrap();
-    eventually("it answers again", || known(&source, "alice", "") == "nobody");
+    eventually("it answers again", || known(&source, "alice", "") == "unknown");
 
     server.daemon.freeze(true);
     // Questions on connections that are there are answered by processes that go on.
@@ -89,7 +89,7 @@ fn a_postgresql_that_hangs_is_given_up_and_found_again() {
     assert_eq!(fresh.begin(), Err("it has not answered within 1s".to_owned()));
     assert_eq!(known(&fresh, "alice", ""), late);
     server.daemon.freeze(false);
-    eventually("it is found again", || known(&fresh, "alice", "") == "nobody");
+    eventually("it is found again", || known(&fresh, "alice", "") == "unknown");
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn a_query_makes_users_of_any_table_of_postgresql() {
         find(query, "ann"),
         r#"ann ["a", "b"] {"directory":"home/ann","access":"ro","from":["10.0.0.0/8","::1"],"require-tls":true,"expires":"2999-01-01T00:00:00Z","sessions":"4"} Password"#
     );
-    assert_eq!(find(query, "x' OR true --"), "nobody");
+    assert_eq!(find(query, "x' OR true --"), "unknown");
     for (query, name, told) in [
         (query, "ben", "the password of ben: this is not a password hash"),
         (query, "twins", "there is more than one row of twins"),
@@ -176,7 +176,7 @@ fn postgresql_is_asked_over_tls_that_is_verified() {
 }
 
 #[test]
-fn a_database_that_is_not_there_lets_nobody_in_and_nobody_wait() {
+fn an_unreachable_database_refuses_logins_at_once() {
     let source = postgres(&settings("host=/nowhere/at/all user=millrace", None, PATIENT)).unwrap();
     assert!(source.begin().unwrap_err().contains("No such file"));
     let (served, _scratch) = serve(source);

@@ -1,4 +1,4 @@
-//! A server with something of everything, and clients whom it keeps busy.
+//! A server with every kind of work, and clients that keep it busy.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -27,7 +27,7 @@ pub(super) struct Site {
     slow: Arc<Slow>,
 }
 
-/// A client in some state, and others without whom it would not be.
+/// A client in some state, and the others that it depends on.
 pub(super) struct Victim {
     socket: TcpStream,
     beside: Vec<TcpStream>,
@@ -178,7 +178,7 @@ impl Site {
         Victim::of(socket)
     }
 
-    /// A client for whom a disk does not answer.
+    /// A client whose request waits for a stuck disk.
     pub(super) fn stuck<V>(&self, ask: impl FnOnce() -> V) -> V {
         self.faults.reset();
         self.faults.from(1, Fault::Stuck);
@@ -262,7 +262,7 @@ fn silent(mut socket: TcpStream) {
     while socket.read(&mut buffer).is_ok_and(|count| count > 0) {}
 }
 
-/// Answers without end, as long as somebody listens.
+/// Sends an endless answer, as long as the connection is open.
 fn endless(mut socket: TcpStream) {
     let mut head = [0; 4096];
     let _ = socket.read(&mut head);

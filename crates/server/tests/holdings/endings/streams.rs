@@ -14,7 +14,7 @@ use crate::kit::{descriptors, reset, within};
 /// `u:p`.
 const USER: (&str, &str) = ("authorization", "Basic dTpw");
 
-/// Files that may be kept open for the next who asks: `small`, `medium`, `large` and `stuck`.
+/// Files that may be kept open for the next request: `small`, `medium`, `large` and `stuck`.
 const KEPT: usize = 4;
 
 /// How a client ends.
@@ -146,7 +146,7 @@ fn states() -> impl Iterator<Item = (&'static str, fn(&Site) -> Http2Client, boo
 }
 
 #[test]
-fn whoever_goes_leaves_nothing_and_keeps_nobody() {
+fn clients_that_leave_leave_nothing_and_block_no_other() {
     let _alone = alone();
     let before_all = descriptors();
     let site = Site::with_sessions(64);
@@ -173,11 +173,11 @@ fn whoever_goes_leaves_nothing_and_keeps_nobody() {
 }
 
 #[test]
-fn whoever_stalls_leaves_nothing_and_keeps_nobody() {
+fn clients_that_stall_leave_nothing_and_block_no_other() {
     let _alone = alone();
     let site = Site::with_sessions(64);
     let base = base(&site);
-    // All at a time, for it takes each as long as the others; a stuck disk is in nobody's way but its own clients'.
+    // All at the same time, since each takes as long as the others; a stuck disk only affects its own clients.
     let (stuck, free): (Vec<_>, Vec<_>) = states().partition(|(about, ..)| about.ends_with("waited for"));
     let mut clients: Vec<_> = free.iter().chain(&stuck).map(|(_, begin, _)| begin(&site)).collect();
     site.expect_others_served("they stall");
@@ -193,7 +193,7 @@ fn whoever_stalls_leaves_nothing_and_keeps_nobody() {
     site.expect_others_served("they have stalled");
 }
 
-/// What is made once and kept, and files that are kept open while they are asked for.
+/// Memory that is allocated once and kept, and files that are kept open while in use.
 fn base(site: &Site) -> usize {
     for (_, begin, has_stream) in states() {
         end(begin(site), Ending::Reset, has_stream);

@@ -247,7 +247,7 @@ fn an_answer_that_was_cut_is_cut_to_the_client() {
     }
 }
 
-/// As everybody who serves PHP writes it: `index.php` in front of `index.html`.
+/// As PHP is usually served: `index.php` before `index.html`.
 #[test]
 fn a_folder_whose_index_is_a_script_is_answered_by_the_application() {
     let scratch = Scratch::new();
@@ -291,8 +291,8 @@ fn a_folder_whose_index_is_a_script_is_answered_by_the_application() {
 fn the_text_of_a_script_is_shown_by_no_other_name() {
     let scratch = Scratch::new();
     let folder = scratch.path().canonicalize().unwrap();
-    let nobody = Upstream::FastCgi(Peer::Unix(scratch.file("none")));
-    let pass = Pass { suffix: Some(".php".to_owned()), root: Some(folder), ..beneath("/app", nobody) };
+    let unreachable = Upstream::FastCgi(Peer::Unix(scratch.file("none")));
+    let pass = Pass { suffix: Some(".php".to_owned()), root: Some(folder), ..beneath("/app", unreachable) };
     std::fs::create_dir(scratch.file("app")).unwrap();
     scratch.write("app/a.php", b"<?php secret");
     scratch.write("style.css", b"large enough to be worth a coding");

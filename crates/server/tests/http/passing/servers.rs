@@ -109,7 +109,7 @@ fn a_server_that_is_down_is_502_and_is_asked_again_when_it_is_back() {
 }
 
 #[test]
-fn an_answer_may_have_many_fields_but_no_coding_that_nobody_undoes() {
+fn an_answer_may_have_many_fields_but_no_unknown_coding() {
     let peer = http_at(|mut socket| {
         let Some((head, _)) = read_head(&mut socket) else { return };
         let cookies: String = (0..200).map(|number| format!("Set-Cookie: c{number}=1\r\n")).collect();
@@ -133,7 +133,7 @@ fn an_answer_may_have_many_fields_but_no_coding_that_nobody_undoes() {
 }
 
 #[test]
-fn what_cannot_be_passed_on_is_refused_and_takes_nobodys_place() {
+fn a_request_that_cannot_be_forwarded_is_refused_and_takes_no_slot() {
     let connections = Arc::new(AtomicUsize::new(0));
     let app = Pass { most: 1, ..beneath("/app", http_at(echo(Arc::clone(&connections)))) };
     let (_scratch, served) = site(vec![app]);

@@ -32,7 +32,7 @@ fn a_client_that_ends_its_side_is_answered_by_others_too() {
     }
 }
 
-/// Whoever stores it would have a part for the whole.
+/// A cache would store a part as the whole.
 #[test]
 fn a_body_that_was_cut_short_does_not_look_whole_to_others() {
     let (tell, told) = mpsc::channel();
@@ -58,7 +58,7 @@ fn a_body_that_was_cut_short_does_not_look_whole_to_others() {
     ] {
         let mut client = served.connect();
         client.send(format!("POST {target} HTTP/1.1\r\nHost: h\r\n{body}"));
-        // Who has gone before is nobody's request.
+        // A client that has left before has no request.
         begun.recv_timeout(PATIENCE).unwrap().unwrap();
         client.end_writing();
         assert_eq!(client.response().status, 400, "{target}");
@@ -126,7 +126,7 @@ fn as_many_requests_are_under_way_as_may_be() {
     assert!(most.load(Ordering::SeqCst) <= 2);
 }
 
-/// The connection of whoever waited too long at one of them goes on with the other.
+/// The connection of a request that waited too long at one server continues with the other.
 #[test]
 fn a_place_at_one_is_none_at_another() {
     let is_over = Arc::new(AtomicBool::new(false));

@@ -59,7 +59,7 @@ fn parts_become_one_file_in_the_order_that_is_said() {
         assert_eq!((told.field("upload-offset"), told.field("upload-length")), (Some(length), Some(length)));
         assert_eq!(told.field("upload-concat"), Some("partial"));
     }
-    assert_eq!(std::fs::read_dir(scratch.file("d")).unwrap().count(), 1, "nobody sees parts");
+    assert_eq!(std::fs::read_dir(scratch.file("d")).unwrap().count(), 1, "parts are invisible");
 
     let with_host = format!("http://{}{second}", served.address);
     let parts = [first.as_str(), with_host.as_str(), none.as_str()];
@@ -77,7 +77,7 @@ fn parts_become_one_file_in_the_order_that_is_said() {
     assert_eq!(told.field("upload-metadata"), Some("filename Zg"));
     assert_eq!(piece(&served, whole, 900_000, "", b"more").status, 403);
     assert!(scratch.read("d/f").unwrap() == content);
-    // Whoever did not hear of that asks again, while it is so.
+    // A client that did not get the reply asks again, in this state.
     let again = join(&served, "POST /d/", &parts, &named("f"));
     assert_eq!((again.status, again.field("location")), (201, Some(whole)));
     scratch.write("d/f", b"another");
@@ -119,7 +119,7 @@ fn what_cannot_be_joined_changes_nothing() {
     let body = ask(&served, "POST /d/f", &format!("Upload-Concat: final;{one}\r\n"), b"bytes");
     for (name, status, answer) in [
         ("a part that has not come in full", 409, to("POST /d/f", &[&one, &begun], "")),
-        ("one whose length nobody knows", 409, to("POST /d/f", &[&one, later], "")),
+        ("one of unknown length", 409, to("POST /d/f", &[&one, later], "")),
         ("an upload that is no part", 400, to("POST /d/f", &[&one, &file], "")),
         ("none", 400, to("POST /d/f", &[], "")),
         ("an address that is none", 400, to("POST /d/f", &[&one, other], "")),
@@ -169,7 +169,7 @@ fn parts_are_their_users_and_wait_behind_a_restart() {
          Upload-Concat: final;{one} {two}\r\n\r\n"
     );
     assert_eq!(served.ask(other).status, 400, "another's");
-    // What came under that name meanwhile is not replaced by who may not.
+    // A file created under that name meanwhile is not replaced by a user that may not.
     scratch.write("d/f", b"meanwhile");
     assert_eq!(join(&served, "POST /d/f", &[&one, &two], "").status, 403);
     assert_eq!(join(&served, "POST /d/g", &[&one, &two], "").status, 201);

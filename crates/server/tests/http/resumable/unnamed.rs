@@ -67,7 +67,7 @@ fn a_refused_upload_leaves_the_file_that_was_there_and_is_over() {
     assert_eq!(join(&served, "POST /d/f", &[&one, &two], "").status, 507);
     assert_eq!((offset(&served, &one), offset(&served, &two)), (Err(410), Err(410)));
     assert_eq!((scratch.read("d/f").unwrap(), staged(&scratch)), (b"old".to_vec(), 0));
-    // What is passed has the name.
+    // An accepted upload has the name.
     let (one, two) = (part(&served, b"one"), part(&served, b"two"));
     let joined = join(&served, "POST /d/f", &[&one, &two], "");
     let address = joined.field("location").unwrap();
@@ -76,7 +76,7 @@ fn a_refused_upload_leaves_the_file_that_was_there_and_is_over() {
 }
 
 #[test]
-fn an_upload_has_its_name_when_hooks_have_passed_it_and_nobody_goes_on_with_it_before() {
+fn an_upload_has_its_name_when_hooks_have_accepted_it_and_cannot_be_continued_before() {
     let (asked, is_asked) = mpsc::channel();
     let (answer, answered) = mpsc::channel::<()>();
     let answered = Mutex::new(answered);
