@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use instant_acme::AccountCredentials;
-use millrace_net::tls::{KeyPair, LoadError, Standing, placeholder};
+use millrace_net::tls::{CertificateInfo, KeyPair, LoadError, placeholder};
 
 use super::settings::Acme;
 
@@ -34,7 +34,7 @@ impl Acme {
     pub fn prepare(&self) -> io::Result<Option<String>> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let path = self.identity().certificate;
-        let warning = match self.identity().standing(&[]) {
+        let warning = match self.identity().info(&[]) {
             Ok(_) => return Ok(None),
             Err(LoadError::Unread(_, error)) if error.kind() == io::ErrorKind::NotFound => None,
             Err(LoadError::Unread(_, error)) => {
@@ -48,9 +48,9 @@ impl Acme {
     }
 
     /// The certificate that is kept, if a CA has issued it for all of these names; an error where that cannot be told now.
-    pub(super) fn standing(&self) -> Result<Option<Standing>, LoadError> {
-        match self.identity().standing(&self.domains) {
-            Ok(standing) => Ok((standing.covers && !standing.is_self_signed).then_some(standing)),
+    pub(super) fn info(&self) -> Result<Option<CertificateInfo>, LoadError> {
+        match self.identity().info(&self.domains) {
+            Ok(info) => Ok((info.covers && !info.is_self_signed).then_some(info)),
             Err(LoadError::Unread(path, error)) if error.kind() != io::ErrorKind::NotFound => {
                 Err(LoadError::Unread(path, error))
             }
@@ -59,19 +59,19 @@ impl Acme {
     }
 
     /// Keeps a certificate in place of the other, if it is one that can be used.
-    pub(super) fn keep_certificate(&self, chain: &str, key: &str) -> Result<Standing, String> {
+    pub(super) fn keep_certificate(&self, chain: &str, key: &str) -> Result<CertificateInfo, String> {
         let path = self.identity().certificate;
         let failed = |error: io::Error| format!("{} cannot be written: {error}", path.display());
         let _alone = alone();
         let staged = stage(&path, &[key, chain].concat()).map_err(failed)?;
-        let standing = one_file(staged.clone()).standing(&self.domains);
-        let usable = match standing {
-            Ok(standing) if standing.covers => Ok(standing),
+        let info = one_file(staged.clone()).info(&self.domains);
+        let usable = match info {
+            Ok(info) if info.covers => Ok(info),
             Ok(_) => Err("the certificate that came is not for these names".to_owned()),
             Err(error) => Err(format!("the certificate that came cannot be used: {error}")),
         };
         match usable {
-            Ok(standing) => settle(&staged, &path).map(|()| standing).map_err(failed),
+            Ok(info) => settle(&staged, &path).map(|()| info).map_err(failed),
             Err(why) => {
                 let _ = fs::remove_file(staged);
                 Err(why)
@@ -194,9 +194,9 @@ mod tests {
         let (settings, folder) = settings("placeholder", "a.example");
         settings.prepare().unwrap();
         let made = fs::read(settings.identity().certificate).unwrap();
-        let standing = settings.identity().standing(&settings.domains).unwrap();
-        assert!(standing.covers && standing.is_self_signed);
-        assert_eq!(settings.standing().unwrap(), None);
+        let info = settings.identity().info(&settings.domains).unwrap();
+        assert!(info.covers && info.is_self_signed);
+        assert_eq!(settings.info().unwrap(), None);
         settings.prepare().unwrap();
         assert_eq!(fs::read(settings.identity().certificate).unwrap(), made, "it is kept");
         assert_eq!(names(&folder.0), ["certificate.pem"]);
@@ -210,7 +210,7 @@ mod tests {
             fs::write(settings.identity().certificate, text).unwrap();
             fs::write(settings.account_path(), text).unwrap();
             let told = settings.prepare().unwrap().unwrap();
-            assert!(settings.identity().standing(&[]).is_ok() && settings.account().unwrap().is_none());
+            assert!(settings.identity().info(&[]).is_ok() && settings.account().unwrap().is_none());
             let aside = |name: &str, kind: &str| format!("{name}.unusable-{}.{kind}", round + 1);
             assert!(told.contains(&aside("certificate", "pem")), "{told}");
             for name in [aside("certificate", "pem"), aside("account", "json")] {
@@ -225,7 +225,7 @@ mod tests {
         let (settings, folder) = settings("unread", "a.example");
         settings.prepare().unwrap();
         let (chain, key) = issued("a.example");
-        let standing = settings.keep_certificate(&chain, &key).unwrap();
+        let info = settings.keep_certificate(&chain, &key).unwrap();
         let (name, good) = (settings.identity().certificate, folder.0.join("good"));
         fs::rename(&name, &good).unwrap();
         std::os::unix::fs::symlink("certificate.pem", &name).unwrap();
@@ -233,11 +233,11 @@ mod tests {
         let before = names(&folder.0);
         let error = settings.prepare().unwrap_err().to_string();
         assert!(error.contains("certificate.pem"), "{error}");
-        assert!(settings.standing().is_err() && settings.account().is_err());
+        assert!(settings.info().is_err() && settings.account().is_err());
         assert_eq!(names(&folder.0), before);
         fs::rename(&good, &name).unwrap();
         settings.prepare().unwrap();
-        assert_eq!(settings.standing().unwrap(), Some(standing));
+        assert_eq!(settings.info().unwrap(), Some(info));
     }
 
     #[test]
@@ -245,15 +245,15 @@ mod tests {
         let (mut settings, folder) = settings("issued", "a.example");
         settings.prepare().unwrap();
         let (chain, key) = issued("a.example");
-        let standing = settings.keep_certificate(&chain, &key).unwrap();
-        assert_eq!(settings.standing().unwrap(), Some(standing));
+        let info = settings.keep_certificate(&chain, &key).unwrap();
+        assert_eq!(settings.info().unwrap(), Some(info));
         let mode = fs::metadata(settings.identity().certificate).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         assert_eq!(fs::metadata(&folder.0).unwrap().permissions().mode() & 0o777, 0o700);
         settings.prepare().unwrap();
-        assert_eq!(settings.standing().unwrap(), Some(standing), "a start leaves it there");
+        assert_eq!(settings.info().unwrap(), Some(info), "a start leaves it there");
         settings.domains.push("b.example".to_owned());
-        assert_eq!(settings.standing().unwrap(), None, "it is not for all names");
+        assert_eq!(settings.info().unwrap(), None, "it is not for all names");
     }
 
     #[test]
@@ -261,7 +261,7 @@ mod tests {
         let (settings, folder) = settings("useless", "a.example");
         settings.prepare().unwrap();
         let (chain, key) = issued("a.example");
-        let standing = settings.keep_certificate(&chain, &key).unwrap();
+        let info = settings.keep_certificate(&chain, &key).unwrap();
         let (of_other, key_of_other) = issued("b.example");
         for (chain, key, why) in [
             (&of_other, &key_of_other, "not for these names"),
@@ -271,7 +271,7 @@ mod tests {
         ] {
             let error = settings.keep_certificate(chain, key).unwrap_err();
             assert!(error.contains(why), "{error}");
-            assert_eq!(settings.standing().unwrap(), Some(standing));
+            assert_eq!(settings.info().unwrap(), Some(info));
         }
         assert_eq!(names(&folder.0), ["certificate.pem"]);
     }

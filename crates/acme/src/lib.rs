@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use instant_acme::CertificateIdentifier;
-use millrace_net::tls::{Acceptor, LoadError, Standing};
+use millrace_net::tls::{Acceptor, CertificateInfo, LoadError};
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::sync::{Notify, watch};
 
@@ -119,12 +119,12 @@ pub async fn renew<H: Host>(host: Arc<H>) {
 /// Has a certificate there, for as long as the settings are these.
 async fn keep<H: Host>(host: &Arc<H>, settings: Option<Arc<Acme>>) {
     let Some(settings) = settings else { return std::future::pending().await };
-    let (mut schedule, mut standing) = (Schedule::default(), kept(host, &settings).await);
+    let (mut schedule, mut info) = (Schedule::default(), kept(host, &settings).await);
     // What the CA knows the certificate by, if it wants to know it.
     let mut known = None;
     loop {
         let now = settings.clock.now();
-        if let Some(held) = &standing
+        if let Some(held) = &info
             && schedule.wants_advice(held, now)
         {
             let advice = advise(&settings).await;
@@ -135,11 +135,11 @@ async fn keep<H: Host>(host: &Arc<H>, settings: Option<Arc<Acme>>) {
             known = advice.certificate.or(known);
             continue;
         }
-        if !schedule.is_due(standing.as_ref(), now) {
+        if !schedule.is_due(info.as_ref(), now) {
             tokio::select! {
                 () = tokio::time::sleep(LOOK) => {}
                 () = host.renewal().again.notified() => {
-                    (standing, known) = (kept(host, &settings).await, None);
+                    (info, known) = (kept(host, &settings).await, None);
                 }
             }
             continue;
@@ -147,25 +147,25 @@ async fn keep<H: Host>(host: &Arc<H>, settings: Option<Arc<Acme>>) {
         match fetch(&**host, &settings, known.clone()).await {
             Ok(issued) => {
                 schedule.succeeded(settings.clock.now());
-                (standing, known) = (Some(issued), None);
+                (info, known) = (Some(issued), None);
                 host.warn(&arrived(&settings, &issued));
                 take_over(host).await;
             }
             Err(trouble) => {
                 let pause = schedule.failed(&trouble, settings.clock.now(), luck());
-                host.warn(&missed(&settings, &trouble, pause, standing.as_ref()));
+                host.warn(&missed(&settings, &trouble, pause, info.as_ref()));
             }
         }
     }
 }
 
 /// The stored certificate, if the CA issued it for these names. While that cannot be determined, nothing is ordered.
-async fn kept<H: Host>(host: &Arc<H>, settings: &Arc<Acme>) -> Option<Standing> {
+async fn kept<H: Host>(host: &Arc<H>, settings: &Arc<Acme>) -> Option<CertificateInfo> {
     let mut is_told = false;
     loop {
         let settings = Arc::clone(settings);
-        match elsewhere(move || settings.standing()).await {
-            Ok(standing) => return standing,
+        match elsewhere(move || settings.info()).await {
+            Ok(info) => return info,
             Err(error) if !is_told => {
                 host.warn(&format!("ACME: {error}; nothing is ordered before it can be read"));
                 is_told = true;
@@ -190,7 +190,7 @@ async fn fetch<H: Host>(
     host: &H,
     settings: &Arc<Acme>,
     replaces: Option<CertificateIdentifier<'static>>,
-) -> Result<Standing, Trouble> {
+) -> Result<CertificateInfo, Trouble> {
     let acceptor = host.acceptor().ok_or_else(|| Trouble::of("there is no TLS"))?;
     let own = Arc::clone(settings);
     let directory = elsewhere(move || Directory::new(&own)).await.map_err(Trouble::of)?;
@@ -220,7 +220,7 @@ async fn elsewhere<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static)
     }
 }
 
-fn arrived(settings: &Acme, issued: &Standing) -> String {
+fn arrived(settings: &Acme, issued: &CertificateInfo) -> String {
     let Acme { directory, .. } = settings;
     format!(
         "ACME: {directory} has issued a certificate for {}, good until {}",
@@ -239,9 +239,9 @@ fn hurried(settings: &Acme, advice: &Advice) -> String {
     )
 }
 
-fn missed(settings: &Acme, trouble: &Trouble, pause: Duration, standing: Option<&Standing>) -> String {
-    let meanwhile = match standing {
-        Some(standing) => format!("the old one, which is good until {}", date(standing.until)),
+fn missed(settings: &Acme, trouble: &Trouble, pause: Duration, info: Option<&CertificateInfo>) -> String {
+    let meanwhile = match info {
+        Some(info) => format!("the old one, which is good until {}", date(info.until)),
         None => "a self-signed one".to_owned(),
     };
     format!(

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use millrace_net::tls::Standing;
+use millrace_net::tls::CertificateInfo;
 
 use super::advice::Advice;
 use super::order::Trouble;
@@ -29,7 +29,7 @@ pub(super) struct Schedule {
     /// Since when, and for how long, nothing is to be done.
     pause: Option<(SystemTime, Duration)>,
     /// Which certificate the CA was asked about last. It may have been replaced since.
-    about: Option<Standing>,
+    about: Option<CertificateInfo>,
     /// When the CA would have that one renewed.
     advised: Option<SystemTime>,
     /// Since when, and for how long, it is not asked about that.
@@ -39,19 +39,19 @@ pub(super) struct Schedule {
 impl Schedule {
     /// Returns true if a certificate is to be fetched now: there is none, the CA's time for it has come, or, if it has said
     /// nothing of that, two thirds of its time are over.
-    pub(super) fn is_due(&self, held: Option<&Standing>, now: SystemTime) -> bool {
+    pub(super) fn is_due(&self, held: Option<&CertificateInfo>, now: SystemTime) -> bool {
         !is_on(self.pause, now) && held.is_none_or(|held| now >= self.renewal(held))
     }
 
     /// Returns true if the CA is to be asked when it would have a certificate renewed.
-    pub(super) fn wants_advice(&self, held: &Standing, now: SystemTime) -> bool {
+    pub(super) fn wants_advice(&self, held: &CertificateInfo, now: SystemTime) -> bool {
         let has_said = self.about.as_ref() == Some(held) && is_on(self.content, now);
         !(is_on(self.pause, now) || has_said)
     }
 
     /// The CA was asked about this one, and has said this or nothing. Of a window some moment is chosen, so that not all
     /// come at its beginning, and kept for as long as it is within. `luck` is from 0 to 1.
-    pub(super) fn advised(&mut self, held: &Standing, advice: &Advice, now: SystemTime, luck: f64) {
+    pub(super) fn advised(&mut self, held: &CertificateInfo, advice: &Advice, now: SystemTime, luck: f64) {
         if self.about.replace(*held).as_ref() != Some(held) {
             self.advised = None;
         }
@@ -64,11 +64,11 @@ impl Schedule {
     }
 
     /// Returns true if a certificate is due only on the CA's advice.
-    pub(super) fn is_early(&self, held: &Standing, now: SystemTime) -> bool {
+    pub(super) fn is_early(&self, held: &CertificateInfo, now: SystemTime) -> bool {
         self.is_due(Some(held), now) && now < by_age(held)
     }
 
-    fn renewal(&self, held: &Standing) -> SystemTime {
+    fn renewal(&self, held: &CertificateInfo) -> SystemTime {
         match self.advised.filter(|_| self.about.as_ref() == Some(held)) {
             Some(advised) => advised.min(at_last(held)),
             None => by_age(held),
@@ -99,16 +99,16 @@ fn is_on(pause: Option<(SystemTime, Duration)>, now: SystemTime) -> bool {
 }
 
 /// When a third of the time is left.
-fn by_age(held: &Standing) -> SystemTime {
+fn by_age(held: &CertificateInfo) -> SystemTime {
     before_its_end(held, 3)
 }
 
 /// Whatever a CA advises, so much has to be left for tries that fail.
-fn at_last(held: &Standing) -> SystemTime {
+fn at_last(held: &CertificateInfo) -> SystemTime {
     before_its_end(held, 10)
 }
 
-fn before_its_end(held: &Standing, part: u32) -> SystemTime {
+fn before_its_end(held: &CertificateInfo, part: u32) -> SystemTime {
     let life = held.until.duration_since(held.from).unwrap_or_default();
     held.until.checked_sub(life / part).unwrap_or(held.from)
 }
@@ -124,8 +124,8 @@ mod tests {
         SystemTime::UNIX_EPOCH + DAY * 20_000 + DAY * number
     }
 
-    fn held(from: u32, until: u32) -> Standing {
-        Standing { from: day(from), until: day(until), covers: true, is_self_signed: false }
+    fn held(from: u32, until: u32) -> CertificateInfo {
+        CertificateInfo { from: day(from), until: day(until), covers: true, is_self_signed: false }
     }
 
     fn refusal(retry_after: Option<Duration>) -> Trouble {

@@ -12,7 +12,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use millrace_accounts::Resumption;
 use millrace_ftp::session::TlsPolicy;
-use millrace_net::tls::{Acceptor, Clients, Connector, LoadError, Outlook, Plan, Trust, Versions};
+use millrace_net::tls::{
+    Acceptor, CertificateDiagnostics, Clients, Connector, LoadError, Plan, Trust, Versions,
+};
 
 /// TLS, and what has to use it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -148,7 +150,7 @@ struct Seen {
     /// Those of the last check: files that are being written now wait for the next one.
     last: Vec<Stamp>,
     /// The problems expected with the current certificates.
-    outlook: Outlook,
+    outlook: CertificateDiagnostics,
     /// What the log has been told of it.
     told: Vec<String>,
 }
@@ -349,7 +351,7 @@ mod tests {
         const DAY: Duration = Duration::from_secs(86_400);
         let folder = Folder::new();
         let security = security(&folder.make(1));
-        let until = KeyPair::self_signed(&folder.0).standing(&[]).unwrap().until;
+        let until = KeyPair::self_signed(&folder.0).info(&[]).unwrap().until;
         for (now, word) in [
             (until - 8 * DAY, None),
             (until - 4 * DAY, Some("expires in 4 days")),

@@ -20,11 +20,11 @@ use super::fault::Fault;
 use super::identity::{self, Identities};
 use super::key_pair::KeyPair;
 use super::load_error::LoadError;
-use super::replenish;
-use super::tickets::{Badge, Binding};
+use super::ticket_resend;
+use super::tickets::{Binding, TicketId};
 
 /// Tickets that a control connection gives out when it begins (TLS 1.3), as many as OpenSSL gives. Each that is
-/// used is replaced: see `replenish.rs`.
+/// used is replaced: see `ticket_resend.rs`.
 const TICKETS: usize = 2;
 
 /// A control connection's protocol, by its registered name; also what clients say of data connections.
@@ -192,7 +192,7 @@ impl Base {
         let clients = clients.map_err(LoadError::verifier)?;
         let build = |versions| -> Result<ServerConfig, LoadError> {
             let chosen = Chosen { identities: Arc::clone(&identities), host: None };
-            Ok(ServerConfig::builder_with_provider(replenish::provider())
+            Ok(ServerConfig::builder_with_provider(ticket_resend::provider())
                 .with_protocol_versions(versions)
                 .map_err(LoadError::Tls)?
                 .with_client_cert_verifier(Arc::clone(&clients))
@@ -282,8 +282,8 @@ impl Host {
     }
 
     /// What its data connections are known by.
-    pub fn badge(&self) -> Badge {
-        Badge(Arc::clone(&self.binding))
+    pub fn badge(&self) -> TicketId {
+        TicketId(Arc::clone(&self.binding))
     }
 
     /// Returns true if the last data connection showed the ticket of another control connection.

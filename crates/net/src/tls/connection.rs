@@ -25,7 +25,7 @@ use super::challenge::Challenges;
 use super::fault::Fault;
 use super::hello::Hello;
 use super::records::{Opened, Read, Records};
-use super::replenish::{self, Renewal};
+use super::ticket_resend::{self, Renewal};
 use super::tickets::Binding;
 use super::wire::{Unwritten, Wire};
 
@@ -197,7 +197,7 @@ impl Tls {
         let keeps_tickets = self.renewal.is_some() && self.is_handshaking();
         if keeps_tickets {
             // Another connection's ticket.
-            replenish::sealed();
+            ticket_resend::sealed();
         }
         let goes_by_records = self.is_to_settle && self.is_handshaking();
         let mut end = if goes_by_records { record_end(wire, 0) } else { wire.len() };
@@ -211,7 +211,8 @@ impl Tls {
                 Err(error) => break Err(error),
             }
         };
-        if keeps_tickets && let (Some(renewal), Some(messages)) = (&mut self.renewal, replenish::sealed()) {
+        if keeps_tickets && let (Some(renewal), Some(messages)) = (&mut self.renewal, ticket_resend::sealed())
+        {
             renewal.keep(&messages);
         }
         self.keep(&wire[used.min(wire.len())..]);
@@ -351,10 +352,10 @@ impl Tls {
         })
     }
 
-    /// Sends another ticket, where tickets may run out: see `replenish.rs`.
+    /// Sends another ticket, where tickets may run out: see `ticket_resend.rs`.
     pub fn replenish(&mut self, out: &mut Wire) -> Result<(), Fault> {
         match self.renewal.as_ref().and_then(|renewal| renewal.message()) {
-            Some(message) => replenish::as_handshake(|| self.seal(&message, out)),
+            Some(message) => ticket_resend::as_handshake(|| self.seal(&message, out)),
             None => Ok(()),
         }
     }

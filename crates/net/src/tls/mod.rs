@@ -2,16 +2,18 @@
 //!
 //! - [`Acceptor`] and [`Connector`] are the two sides' settings; [`Host`] is one FTP control connection's
 //!   part, whose data connections resume with its own tickets only.
-//! - [`Badge`] tells by a ClientHello which control connection a data connection belongs to.
+//! - [`TicketId`] tells by a ClientHello which control connection a data connection belongs to.
 //! - [`Tls`] is a connection without a socket; [`Channel`] has the copy loop over one.
 //! - [`self_signed`] makes a certificate for a first try, [`Hello`] says what a client offered.
-//! - [`Standing`] is the information in a certificate, [`Outlook`] the errors that clients will find in it;
+//! - [`CertificateInfo`] is the information in a certificate, [`CertificateDiagnostics`] the errors that clients will find in it;
 //!   [`ACME_TLS`] is the protocol of an ACME challenge.
 //!
 //! The algorithms are ring's. aws-lc-rs is about as fast for AES-GCM, but its build takes minutes and
 //! cmake where ring's takes seconds.
 
 mod acceptor;
+mod certificate_diagnostics;
+mod certificate_info;
 mod challenge;
 mod channel;
 mod client;
@@ -23,13 +25,11 @@ mod identity;
 mod key_pair;
 mod load_error;
 mod names;
-mod outlook;
 mod pem;
 mod records;
-mod replenish;
 mod roots;
 mod self_signed;
-mod standing;
+mod ticket_resend;
 mod tickets;
 mod wire;
 
@@ -37,6 +37,8 @@ mod wire;
 mod tests;
 
 pub use acceptor::{Acceptor, Authorities, Clients, Host, Plan};
+pub use certificate_diagnostics::CertificateDiagnostics;
+pub use certificate_info::CertificateInfo;
 pub use challenge::ACME_TLS;
 pub use channel::{BUFFER, Channel, Heard};
 pub use client::{Connector, Trust, Versions};
@@ -47,9 +49,7 @@ pub use identity::fingerprint;
 pub use key_pair::KeyPair;
 pub use load_error::LoadError;
 pub use names::client_names;
-pub use outlook::Outlook;
 pub use roots::{RootsError, client_config};
 pub use self_signed::{placeholder, self_signed};
-pub use standing::Standing;
-pub use tickets::Badge;
+pub use tickets::TicketId;
 pub use wire::{Unwritten, Wire};

@@ -103,9 +103,9 @@ impl ProducesTickets for Binding {
 /// Tells by the ClientHello of a data connection whether it belongs to a control connection. The handshake may still
 /// fail: a client that shows a ticket has yet to prove that it has the keys.
 #[derive(Debug, Clone)]
-pub struct Badge(pub(super) Arc<Binding>);
+pub struct TicketId(pub(super) Arc<Binding>);
 
-impl Badge {
+impl TicketId {
     /// Returns true if the client shows a ticket, or a session id, that this control connection has given out.
     pub fn is_shown_by(&self, hello: &Hello) -> bool {
         let is_own =
@@ -163,9 +163,9 @@ mod tests {
     fn a_badge_knows_its_own_tickets_and_sessions() {
         let keys = rustls::crypto::ring::Ticketer::new().unwrap();
         let one = Arc::new(Binding::new(Arc::clone(&keys)));
-        let (one, other) = (Badge(one), Badge(Arc::new(Binding::new(keys))));
+        let (one, other) = (TicketId(one), TicketId(Arc::new(Binding::new(keys))));
         one.0.put(b"\x02id".to_vec(), b"session".to_vec());
-        let ticket = |badge: &Badge| badge.0.encrypt(b"secret").unwrap();
+        let ticket = |badge: &TicketId| badge.0.encrypt(b"secret").unwrap();
         for (hello, is_ones, is_others) in [
             (Hello { tickets: vec![b"garbage".to_vec(), ticket(&one)], ..Hello::default() }, true, false),
             (Hello { tickets: vec![ticket(&other)], ..Hello::default() }, false, true),

@@ -25,7 +25,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use millrace_net::tls::{Badge, Hello};
+use millrace_net::tls::{Hello, TicketId};
 
 /// As many sessions of an address, the latest, are looked at when another begins.
 const MOST: usize = 128;
@@ -232,7 +232,7 @@ impl Companion {
     }
 
     /// What its data connections are known by.
-    pub fn mark(&self, badge: Badge) -> Mark {
+    pub fn mark(&self, badge: TicketId) -> Mark {
         let (by_control, by_data) = (Arc::clone(&self.by_control), Arc::clone(&self.by_data));
         Mark { badge, number: self.own.number, by_control, by_data }
     }
@@ -253,7 +253,7 @@ impl Drop for Companion {
 /// What a session's data connections are known by, beside those of sessions that are apart from it.
 #[derive(Debug, Clone)]
 pub struct Mark {
-    badge: Badge,
+    badge: TicketId,
     number: u64,
     by_control: Arc<[u64]>,
     by_data: Arc<[u64]>,

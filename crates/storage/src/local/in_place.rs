@@ -19,8 +19,8 @@ use millrace_vfs::{Committed, FileError, Metadata, Readiness, Upload, VirtualPat
 use rustix::fs::{AtFlags, RenameFlags};
 use rustix::io::Errno;
 
-use super::claims::Claim;
 use super::durability::Durable;
+use super::ownership::Ownership;
 use super::staging::{StagingArea, hidden_name};
 use super::tree::Tree;
 use super::upload::{truncate, write_all_at};
@@ -31,7 +31,7 @@ use super::{file_error, metadata};
 pub(super) struct InPlace {
     file: File,
     /// Without it nothing is overwritten or cut; appends do not need it.
-    claim: Claim,
+    ownership: Ownership,
     position: u64,
     size: u64,
     replaces: bool,
@@ -118,7 +118,7 @@ impl InPlace {
     /// do not belong to the new file.
     pub(super) fn new(
         file: File,
-        claim: Claim,
+        ownership: Ownership,
         position: u64,
         size: u64,
         replaces: bool,
@@ -126,7 +126,7 @@ impl InPlace {
         durable: Arc<Durable>,
     ) -> Self {
         let (appends, named_in, made) = (false, None, None);
-        Self { file, claim, position, size, replaces, appends, readiness, durable, named_in, made }
+        Self { file, ownership, position, size, replaces, appends, readiness, durable, named_in, made }
     }
 
     /// The same, of a file whose name in this directory is new.
@@ -157,7 +157,7 @@ impl InPlace {
     }
 
     fn check_claim(&self) -> Result<(), FileError> {
-        if self.appends { Ok(()) } else { self.claim.check() }
+        if self.appends { Ok(()) } else { self.ownership.check() }
     }
 
     /// Of a file that is empty nothing is cut, but its time says that it was uploaded.
@@ -167,7 +167,7 @@ impl InPlace {
 
     fn cut_old_tail(&mut self) -> Result<(), FileError> {
         if self.has_old_tail() {
-            self.claim.hold(|| truncate(&self.file, self.position))?;
+            self.ownership.hold(|| truncate(&self.file, self.position))?;
             self.size = self.position;
         }
         Ok(())
@@ -185,7 +185,7 @@ impl Upload for InPlace {
         if self.appends {
             return Ok(false);
         }
-        self.claim.hold(|| {
+        self.ownership.hold(|| {
             write(&self.file, self.position);
             Ok(true)
         })
@@ -201,11 +201,11 @@ impl Upload for InPlace {
             self.made = None;
         }
         self.check_claim()?;
-        let Self { file, claim, position, appends, .. } = self;
+        let Self { file, ownership, position, appends, .. } = self;
         match appends {
             // Linux appends whatever position it is told, where a file was opened for that.
             true => write_all_at(file, position, bytes),
-            false => claim.hold(|| write_all_at(file, position, bytes)),
+            false => ownership.hold(|| write_all_at(file, position, bytes)),
         }
     }
 
@@ -226,7 +226,7 @@ impl Upload for InPlace {
         // What others have appended meanwhile is not ours to cut off.
         let is_ours = !self.appends || self.end().is_ok_and(|end| end == self.position);
         let cut = || truncate(&self.file, self.size);
-        if is_ours && self.position > self.size && self.claim.hold(cut).is_ok() {
+        if is_ours && self.position > self.size && self.ownership.hold(cut).is_ok() {
             self.position = self.size;
         }
     }
@@ -247,7 +247,7 @@ impl Upload for InPlace {
 impl Drop for InPlace {
     fn drop(&mut self) {
         if let Some(made) = self.made.take() {
-            let _ = self.claim.hold(|| {
+            let _ = self.ownership.hold(|| {
                 made.remove();
                 Ok(())
             });

@@ -5,7 +5,6 @@
 //! answered, and only where the file system is a local one; a download costs `openat2` and `fstat` there, and an upload
 //! in place over an existing name the same.
 
-mod claims;
 mod copy;
 mod directory;
 mod durability;
@@ -13,6 +12,7 @@ mod errno;
 mod in_place;
 mod metadata;
 mod opening;
+mod ownership;
 mod partial;
 mod permissions;
 mod root;

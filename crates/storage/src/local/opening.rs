@@ -6,9 +6,9 @@ use std::sync::Arc;
 use millrace_vfs::{FileError, Readiness, Upload, VirtualPath, Wait, WriteMode};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 
-use super::claims::Claim;
 use super::errno::file_error;
 use super::in_place::{InPlace, Made};
+use super::ownership::Ownership;
 use super::staged::{self, Staged};
 use super::{LocalStorage, Uploads, metadata, target};
 
@@ -69,7 +69,7 @@ impl LocalStorage {
     ) -> Result<InPlace, FileError> {
         let Opened { file, stat, readiness, is_new, is_ours } = self.open_to_write(path, mode, bits, wait)?;
         let made = if is_ours { Made::new(&self.tree, &self.staging, path, &file) } else { None };
-        let claim = Claim::take((stat.st_dev, stat.st_ino), wait)?;
+        let ownership = Ownership::take((stat.st_dev, stat.st_ino), wait)?;
         // The previous owner may have cut it meanwhile; a replaced file is cut anyway.
         let stat = match mode {
             WriteMode::Replace | WriteMode::CreateNew => stat,
@@ -85,7 +85,7 @@ impl LocalStorage {
         let named_in = if is_new { Some(self.tree.parent(path, wait)?) } else { None };
         let durable = Arc::clone(&self.durable);
         let replaces = mode == WriteMode::Replace;
-        let upload = InPlace::new(file, claim, position, size, replaces, readiness, durable)
+        let upload = InPlace::new(file, ownership, position, size, replaces, readiness, durable)
             .of(made)
             .named_in(named_in);
         Ok(if mode == WriteMode::Append { upload.appending() } else { upload })

@@ -150,10 +150,10 @@ impl millrace_vfs::Layer for Quota {
 
     fn remove_file(&self, path: &VirtualPath) -> Result<(), FileError> {
         let charge = self.0.begin(Wait::Allowed)?;
-        let mut lane = self.0.tally.lane(path);
+        let mut shard = self.0.tally.shard(path);
         let size = self.0.own_size(path);
         self.0.inner.remove_file(path)?;
-        *lane += 1;
+        *shard += 1;
         if let Some(size) = size {
             charge.settle(Some(size), None);
         }
@@ -162,10 +162,10 @@ impl millrace_vfs::Layer for Quota {
 
     fn rename(&self, from: &VirtualPath, to: &VirtualPath) -> Result<(), FileError> {
         let charge = self.0.begin(Wait::Allowed)?;
-        let mut lane = self.0.tally.lane(to);
+        let mut shard = self.0.tally.shard(to);
         let replaced = if from == to { None } else { self.0.own_size(to) };
         self.0.inner.rename(from, to)?;
-        *lane += 1;
+        *shard += 1;
         if let Some(size) = replaced {
             charge.settle(Some(size), None);
         }
@@ -180,7 +180,7 @@ impl millrace_vfs::Layer for Quota {
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<u64, FileError> {
         let mut charge = self.0.begin(Wait::Allowed)?;
-        let turn = *self.0.tally.lane(to);
+        let turn = *self.0.tally.shard(to);
         let mut paid = self.0.inner.metadata(from, Wait::Allowed)?.size;
         let before = self.0.size(to, Wait::Allowed)?;
         self.0.pay(&mut charge, paid.saturating_sub(before.unwrap_or(0)), u64::from(before.is_none()))?;
@@ -197,10 +197,10 @@ impl millrace_vfs::Layer for Quota {
             progress(copied)
         });
         let copied = copied.map_err(|error| over.unwrap_or(error))?;
-        let mut lane = self.0.tally.lane(to);
+        let mut shard = self.0.tally.shard(to);
         // The size of the replaced file, unless another upload has replaced and counted it.
-        let replaced = before.filter(|_| *lane == turn);
-        *lane += 1;
+        let replaced = before.filter(|_| *shard == turn);
+        *shard += 1;
         charge.settle(replaced, Some(copied));
         Ok(copied)
     }

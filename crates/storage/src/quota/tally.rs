@@ -15,7 +15,7 @@ use super::ledger::Book;
 const BATCH: usize = 1000;
 
 /// Changes of names in one shard are counted one after the other.
-const LANES: usize = 16;
+const SHARDS: usize = 16;
 
 /// How often a tree that is being changed is counted before the count is taken as it is.
 const TRIES: usize = 3;
@@ -32,7 +32,7 @@ pub struct Tally {
     /// Held while the tree is counted, or the ledger written.
     counting: Mutex<()>,
     /// The number of name changes in each shard. Locked while a name is given to another file, or taken.
-    lanes: [Mutex<u64>; LANES],
+    shards: [Mutex<u64>; SHARDS],
 }
 
 #[derive(Debug, Default)]
@@ -84,8 +84,8 @@ impl Tally {
     }
 
     pub(super) fn kept(key: &str, storage: Arc<dyn Storage>, book: Option<Arc<Book>>) -> Self {
-        let (counts, counting, lanes) = (Mutex::default(), Mutex::default(), Default::default());
-        Self { key: key.to_owned(), storage, book, counts, counting, lanes }
+        let (counts, counting, shards) = (Mutex::default(), Mutex::default(), Default::default());
+        Self { key: key.to_owned(), storage, book, counts, counting, shards }
     }
 
     /// Bytes and files, with those that changes under way have reserved.
@@ -100,10 +100,10 @@ impl Tally {
     }
 
     /// Locks the shard of a name, for giving the name to another file or taking it.
-    pub(super) fn lane(&self, path: &VirtualPath) -> MutexGuard<'_, u64> {
+    pub(super) fn shard(&self, path: &VirtualPath) -> MutexGuard<'_, u64> {
         let mut hasher = DefaultHasher::new();
         path.as_bytes().hash(&mut hasher);
-        lock(&self.lanes[(hasher.finish() % LANES as u64) as usize])
+        lock(&self.shards[(hasher.finish() % SHARDS as u64) as usize])
     }
 
     /// Counts the tree anew, while it may be changed.

@@ -112,7 +112,7 @@ impl Metered {
     /// It takes its name now, and what has the name meanwhile is gone with that.
     fn commit_staged(&mut self, inner: Box<dyn Upload>) -> Result<Committed, FileError> {
         let Some(mut charge) = self.charge.take() else { return Err(FileError::Cancelled) };
-        let mut lane = self.terms.tally.lane(&self.path);
+        let mut shard = self.terms.tally.shard(&self.path);
         let replaced = self.terms.size(&self.path, Wait::Allowed)?;
         // More than was paid for, if what it was to replace has been removed.
         let (bytes, files) = charge.paid();
@@ -120,7 +120,7 @@ impl Metered {
         let missing = (longer.saturating_sub(bytes), u64::from(replaced.is_none()).saturating_sub(files));
         self.terms.pay(&mut charge, missing.0, missing.1)?;
         let committed = inner.commit()?;
-        *lane += 1;
+        *shard += 1;
         charge.settle(replaced, Some(committed.size));
         Ok(committed)
     }

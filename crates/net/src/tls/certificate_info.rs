@@ -18,7 +18,7 @@ const KEY_IDENTIFIER: u8 = 0x80;
 
 /// What a certificate says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Standing {
+pub struct CertificateInfo {
     /// From when it is good.
     pub from: SystemTime,
     /// Until when.
@@ -31,7 +31,7 @@ pub struct Standing {
 
 impl KeyPair {
     /// Reads the files as a server would that is to have these names, and answers what the certificate says of itself.
-    pub fn standing(&self, names: &[String]) -> Result<Standing, LoadError> {
+    pub fn info(&self, names: &[String]) -> Result<CertificateInfo, LoadError> {
         let wrong = |why: &str| LoadError::File(self.certificate.clone(), why.to_owned());
         let identity = Identity::load(self)?;
         let der = identity.key.end_entity_cert().map_err(LoadError::Tls)?;
@@ -42,7 +42,7 @@ impl KeyPair {
         };
         let covers = names.iter().all(is_for);
         let (from, until, is_self_signed) = read(der).ok_or_else(|| wrong("this is no certificate"))?;
-        Ok(Standing { from, until, covers, is_self_signed })
+        Ok(CertificateInfo { from, until, covers, is_self_signed })
     }
 
     /// The key by which the certificate was signed, as it names that, and its serial number, both as they are written (RFC

@@ -1,4 +1,4 @@
-//! Whose a file is that is written in place: of several uploads to it, the one that began last.
+//! Ownership of files that are written in place: of several uploads to a file, the last one to begin owns it.
 //!
 //! An aborted upload still has work to do: it writes the rest of its buffer, and cuts off the tail of the old file. By
 //! then the client may have begun the next upload, of which nothing may be overwritten or cut. So a new upload takes
@@ -15,47 +15,47 @@ use millrace_vfs::{FileError, Wait};
 /// A file system, and a file of it.
 pub(super) type Identity = (u64, u64);
 
-/// The files that are being written in place: in the whole process, for a file may lie in several trees.
-static FILES: Mutex<BTreeMap<Identity, Claimed>> = Mutex::new(BTreeMap::new());
+/// The files that are being written in place, for the whole process, because a file may lie in several trees.
+static FILES: Mutex<BTreeMap<Identity, Owners>> = Mutex::new(BTreeMap::new());
 
 #[derive(Debug)]
-struct Claimed {
-    file: Arc<Claimable>,
-    /// How many claims there are of it, lost ones too.
+struct Owners {
+    file: Arc<OwnedFile>,
+    /// How many uploads have owned it.
     count: usize,
 }
 
-/// A file that can be one's own.
+/// A file that is being written.
 #[derive(Debug, Default)]
-struct Claimable {
+struct OwnedFile {
     /// The owner: the last upload that began.
     owner: AtomicU64,
     /// Locked by the owner during a write.
     turn: Mutex<()>,
 }
 
-/// An upload's part in a file.
+/// An upload's ownership of a file, until it is dropped or a later upload takes over.
 #[derive(Debug)]
-pub(super) struct Claim {
+pub(super) struct Ownership {
     identity: Identity,
-    file: Arc<Claimable>,
+    file: Arc<OwnedFile>,
     number: u64,
 }
 
-impl Claim {
+impl Ownership {
     /// Takes a file over. Waits, where that is allowed, while its owner writes.
     pub(super) fn take(identity: Identity, wait: Wait) -> Result<Self, FileError> {
         let file = {
             let mut files = lock(&FILES);
-            let unknown = || Claimed { file: Arc::default(), count: 0 };
+            let unknown = || Owners { file: Arc::default(), count: 0 };
             let claimed = files.entry(identity).or_insert_with(unknown);
             claimed.count += 1;
             Arc::clone(&claimed.file)
         };
-        // From here on it is given back, also where it is not had.
-        let mut claim = Self { identity, file, number: 0 };
-        claim.number = claim.take_over(wait)?;
-        Ok(claim)
+        // From here on dropping it gives it back, also after a failed takeover.
+        let mut ownership = Self { identity, file, number: 0 };
+        ownership.number = ownership.take_over(wait)?;
+        Ok(ownership)
     }
 
     fn take_over(&self, wait: Wait) -> Result<u64, FileError> {
@@ -84,7 +84,7 @@ impl Claim {
     }
 }
 
-impl Drop for Claim {
+impl Drop for Ownership {
     fn drop(&mut self) {
         let mut files = lock(&FILES);
         if let Entry::Occupied(mut claimed) = files.entry(self.identity) {
@@ -114,10 +114,10 @@ mod tests {
     #[test]
     fn a_file_is_whose_who_came_last_and_forgotten_with_the_last() {
         let (this, other) = ((NOWHERE, 1), (NOWHERE, 2));
-        let first = Claim::take(this, Wait::Never).unwrap();
-        let elsewhere = Claim::take(other, Wait::Never).unwrap();
+        let first = Ownership::take(this, Wait::Never).unwrap();
+        let elsewhere = Ownership::take(other, Wait::Never).unwrap();
         assert!(first.check().is_ok());
-        let second = Claim::take(this, Wait::Never).unwrap();
+        let second = Ownership::take(this, Wait::Never).unwrap();
         assert!(matches!(first.hold(|| Ok(())), Err(FileError::Busy)));
         drop(first);
         assert!(second.hold(|| Ok(())).is_ok() && elsewhere.check().is_ok());
@@ -128,8 +128,8 @@ mod tests {
     #[test]
     fn a_takeover_waits_for_a_write() {
         let this = (NOWHERE - 1, 1);
-        let first = Claim::take(this, Wait::Never).unwrap();
-        let busy = first.hold(|| Claim::take(this, Wait::Never).map(drop));
+        let first = Ownership::take(this, Wait::Never).unwrap();
+        let busy = first.hold(|| Ownership::take(this, Wait::Never).map(drop));
         assert!(matches!(busy, Err(FileError::WouldWait)));
         assert!(first.check().is_ok(), "who did not get it has taken nothing");
         drop(first);

@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 use rustls::pki_types::CertificateDer;
 
 use super::acceptor::{Clients, Plan};
+use super::certificate_info::{self, CertificateInfo};
 use super::identity;
-use super::standing::{self, Standing};
 
 /// A certificate whose time is over so soon is worth a warning.
 const SOON: Duration = Duration::from_secs(7 * DAY);
@@ -19,8 +19,8 @@ const DAY: u64 = 86_400;
 
 /// The problems to expect with the files of a [`Plan`].
 #[derive(Debug, Clone, Default)]
-pub struct Outlook {
-    certificates: Vec<(PathBuf, Standing)>,
+pub struct CertificateDiagnostics {
+    certificates: Vec<(PathBuf, CertificateInfo)>,
     /// Files of lists of what was taken back, with the earliest time at which a list was to be replaced.
     lists: Vec<(PathBuf, SystemTime)>,
     /// Problems that do not depend on the time.
@@ -29,39 +29,39 @@ pub struct Outlook {
 
 impl Plan {
     /// Looks at the files; those that cannot be read are not spoken of.
-    pub fn outlook(&self) -> Outlook {
-        let mut outlook = Outlook::default();
+    pub fn outlook(&self) -> CertificateDiagnostics {
+        let mut diagnostics = CertificateDiagnostics::default();
         for pair in &self.identities {
             let file = &pair.certificate;
-            outlook.certificates.extend(pair.standing(&[]).ok().map(|standing| (file.clone(), standing)));
+            diagnostics.certificates.extend(pair.info(&[]).ok().map(|info| (file.clone(), info)));
             let chain = identity::certificates(file).unwrap_or_default();
-            outlook.always.extend(disorder(file, &chain));
+            diagnostics.always.extend(disorder(file, &chain));
         }
         if let Clients::Accept(authorities) | Clients::Require(authorities) = &self.clients {
             let until = |file: &Path| {
                 let lists = identity::revocations(file).unwrap_or_default();
-                lists.iter().filter_map(|list| standing::next_update(list)).min()
+                lists.iter().filter_map(|list| certificate_info::next_update(list)).min()
             };
             let dated = |file: &PathBuf| Some((file.clone(), until(file)?));
-            outlook.lists = authorities.revoked.iter().filter_map(dated).collect();
+            diagnostics.lists = authorities.revoked.iter().filter_map(dated).collect();
         }
-        outlook
+        diagnostics
     }
 }
 
-impl Outlook {
+impl CertificateDiagnostics {
     /// Sentences for an administrator.
     pub fn doubts(&self, now: SystemTime) -> Vec<String> {
-        let certificates = self.certificates.iter().filter_map(|(file, standing)| {
+        let certificates = self.certificates.iter().filter_map(|(file, info)| {
             let file = file.display();
             match () {
-                () if standing.until <= now => Some(format!(
+                () if info.until <= now => Some(format!(
                     "TLS: the certificate in {file} has expired, and clients refuse it: put a new one in its place, \
                      which is read within seconds"
                 )),
-                () if standing.from > now => Some(format!("TLS: the certificate in {file} is not good yet")),
-                () if standing.until < now + SOON => {
-                    let days = days(standing.until.duration_since(now));
+                () if info.from > now => Some(format!("TLS: the certificate in {file} is not good yet")),
+                () if info.until < now + SOON => {
+                    let days = days(info.until.duration_since(now));
                     Some(format!("TLS: the certificate in {file} expires in {days} days"))
                 }
                 () => None,
@@ -87,7 +87,7 @@ fn days<E>(time: Result<Duration, E>) -> u64 {
 /// section 4.4.2). Some clients sort a chain, and others give up.
 fn disorder(file: &Path, chain: &[CertificateDer<'_>]) -> Option<String> {
     let names: Vec<_> =
-        chain.iter().map(|certificate| standing::names(certificate)).collect::<Option<_>>()?;
+        chain.iter().map(|certificate| certificate_info::names(certificate)).collect::<Option<_>>()?;
     names.iter().enumerate().find_map(|(at, (issuer, subject))| {
         if issuer == subject {
             return None;
@@ -189,9 +189,9 @@ mod tests {
         let plan = Plan { identities: Vec::new(), clients: Clients::Require(authorities) };
         let outlook = plan.outlook();
         let until = SystemTime::UNIX_EPOCH + Duration::from_secs(DAY * 21_915);
-        assert!(outlook.doubts(until - Duration::from_secs(1)).is_empty());
+        assert!(diagnostics.doubts(until - Duration::from_secs(1)).is_empty());
         for (now, words) in [(until, "0 days ago"), (until + SOON, "7 days ago")] {
-            let doubts = outlook.doubts(now);
+            let doubts = diagnostics.doubts(now);
             assert!(doubts.len() == 1 && doubts[0].contains("crl.pem was to be replaced"), "{doubts:?}");
             assert!(doubts[0].contains(words), "{doubts:?}");
         }
