@@ -164,9 +164,7 @@ impl<'a> Lines<'a> {
             let told = match who::closed_to_names(door, &site.config) {
                 Some(who::SENT_ON) => who::SENT_ON.to_owned(),
                 Some(why) => format!("no logins: {why}"),
-                None if door == Door::Http => {
-                    "no logins over plain HTTP (use --https)".to_owned()
-                }
+                None if door == Door::Http => "no logins over plain HTTP (use --https)".to_owned(),
                 None => "no user is admitted here".to_owned(),
             };
             return self.urls.push((bare, told));

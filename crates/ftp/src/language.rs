@@ -84,10 +84,7 @@ const GERMAN: &[(&str, &str)] = &[
         "liegt an einem anderen Ort; bitte kopieren und löschen",
     ),
     ("not supported", "wird nicht unterstützt"),
-    (
-        "in use; try again later",
-        "wird gerade von jemand anderem benutzt; bitte später noch einmal",
-    ),
+    ("in use; try again later", "wird gerade von jemand anderem benutzt; bitte später noch einmal"),
     ("cancelled", "abgebrochen"),
     ("would wait for the device", "müsste auf den Datenträger warten"),
     (

@@ -1,7 +1,7 @@
-//! Bad users beside the ones that are measured: how many, what they do, and what they leave behind.
+//! Misbehaving users beside the measured ones: how many, what they do, and what they leak.
 //!
-//! A load with chaos is measured twice: without the bad users, and amid them. What they cost the others is the
-//! difference; what leaked is what the server still holds when everyone has gone and some time has passed.
+//! A load with chaos is measured twice: without the misbehaving users, and with them. The difference is their cost to
+//! the others; a leak is what the server still holds some time after all users have gone.
 
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -44,7 +44,7 @@ pub const MISCHIEFS: [(&str, Mischief); 7] = [
 ];
 
 impl Mischief {
-    /// As in flags.
+    /// The name in flags.
     pub fn name(self) -> &'static str {
         MISCHIEFS.iter().find(|row| row.1 == self).map_or("", |row| row.0)
     }
@@ -53,9 +53,9 @@ impl Mischief {
 /// The share of misbehaving users, and their misbehaviours: `10%`, or `10%:unread,abor`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chaos {
-    /// Bad users for a hundred good ones.
+    /// Misbehaving users for a hundred others.
     pub percent: u32,
-    /// What they do, in turn.
+    /// Their misbehaviours, in turn.
     pub kinds: Vec<Mischief>,
 }
 
@@ -85,34 +85,34 @@ impl FromStr for Chaos {
 }
 
 impl Chaos {
-    /// How many bad users there are beside so many good ones: at least one of each kind.
+    /// How many misbehaving users there are beside `good` others: at least one of each kind.
     pub fn users(&self, good: u32) -> u32 {
         let share = u64::from(good) * u64::from(self.percent) / 100;
         (share as u32).clamp(self.kinds.len() as u32, MOST_BAD)
     }
 
-    /// What the bad user of this number does.
+    /// The misbehaviour of the user of this number.
     pub fn kind(&self, number: u32) -> Mischief {
         self.kinds[number as usize % self.kinds.len()]
     }
 }
 
-/// What bad users have done, while they do it.
+/// The counts of misbehaviour, while it runs.
 #[derive(Debug, Default)]
 pub(crate) struct Deeds {
     is_over: AtomicBool,
-    /// Of each of [`MISCHIEFS`]: what was done, and what the server put an end to.
+    /// For each of [`MISCHIEFS`]: how often it was done, and how often the server ended it.
     done: [AtomicU64; MISCHIEFS.len()],
     ended: [AtomicU64; MISCHIEFS.len()],
 }
 
 impl Deeds {
-    /// Returns true if it is enough.
+    /// Returns true if misbehaviour is to end.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// Has every bad user leave.
+    /// Ends all misbehaviour.
     pub(crate) fn end(&self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
@@ -121,12 +121,12 @@ impl Deeds {
         self.done[kind as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The server has refused, or closed.
+    /// Counts a refusal or a close by the server.
     pub(crate) fn note_end(&self, kind: Mischief) {
         self.ended[kind as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Waits so long, or until it is over; answers whether it goes on.
+    /// Waits so long, or until the end; returns true if misbehaviour goes on.
     pub(crate) fn pause(&self, length: Duration) -> bool {
         const STEP: Duration = Duration::from_millis(50);
         let until = Instant::now() + length;
@@ -144,21 +144,20 @@ impl Deeds {
 /// What misbehaving users did, and what the server still holds of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChaosReport {
-    /// How many there were.
+    /// Misbehaving users.
     pub users: u32,
-    /// Each kind of them.
+    /// The counts of each kind.
     pub deeds: Vec<Deed>,
     /// The same load's p99 without them, in milliseconds.
     pub calm_p99_ms: Option<f64>,
-    /// What the server held before anyone had connected, where its process is known.
+    /// The server's resources before any user connected, where its process is known.
     pub before: Option<Holdings>,
-    /// And when everyone had gone.
+    /// And after all users had gone.
     pub after: Option<Holdings>,
-    /// So many of the descriptors that it then had more are ports that it keeps open for the next users: at most one for
-    /// each that there was.
+    /// How many of its additional descriptors are listening ports kept for later users: at most one for each user.
     #[serde(default)]
     pub kept_ports: u64,
-    /// So long after, at most [`SETTLING`].
+    /// How long the server took to release them, at most [`SETTLING`].
     pub settled_s: f64,
 }
 
@@ -173,14 +172,13 @@ pub struct Deed {
     pub ended_by_server: u64,
 }
 
-/// How long a server has to let go of what bad users had.
+/// How long a server has to release the resources of misbehaving users.
 pub const SETTLING: Duration = Duration::from_secs(10);
-/// How often it is looked at meanwhile.
+/// How often it is checked meanwhile.
 const LOOK: Duration = Duration::from_millis(100);
 
 impl ChaosReport {
-    /// Waits until the server of this process has let go of what the users had, so many good ones and so many bad, or its
-    /// time is over.
+    /// Waits until the server of this process has released the users' resources, or the time is over.
     pub(crate) fn settle(
         chaos: &Chaos,
         [good, bad]: [u32; 2],
@@ -250,13 +248,14 @@ mod tests {
         assert_eq!([all.users(1), all.users(100), all.users(1_000_000)], [7, 10, MOST_BAD]);
     }
 
-    /// A server that keeps the port of its last user open, and one whose every `PASV` of a flood leaves one behind.
+    /// A server that keeps the listening port of its last user open, and one that leaks one for every `PASV` of a
+    /// flood.
     #[test]
     fn a_port_for_each_user_may_be_kept_and_no_more() {
         let chaos = Chaos { percent: 10, kinds: vec![Mischief::PasvFlood] };
         let listening: Vec<_> =
             (0..12).map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        // Other tests of this process open and close descriptors meanwhile: only the two are held against one another.
+        // Other tests of this process open and close descriptors meanwhile: so only the two are compared.
         let pid = std::process::id() as i32;
         let report = |users: [u32; 2]| {
             let before = Holdings { listeners: 0, descriptors: u64::MAX, ..holdings(pid).unwrap() };

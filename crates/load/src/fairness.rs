@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::tally::UserTally;
 
-/// A user with less than this share of the median is starved.
+/// Below this share of the median a user is starved.
 const STARVED: f64 = 0.5;
-/// How many of these are named.
+/// How many starved users are named.
 const NAMED: usize = 10;
 
 /// How evenly the users were served: by bytes, or by operations where these move none.
@@ -15,7 +15,7 @@ pub struct Fairness {
     /// Jain's index: 1 where all got the same, 1/n where one got all. `None` where no user got anything, or where users
     /// were to get different amounts.
     pub jain: Option<f64>,
-    /// The least that a user got, against the median.
+    /// The share of the worst served user, as a part of the median.
     pub min_over_median: Option<f64>,
     /// How many got less than half of the median.
     pub starved: usize,
@@ -26,17 +26,17 @@ pub struct Fairness {
     pub goodput: Option<Goodput>,
     /// The longest operation of any user, in milliseconds.
     pub longest_wait_ms: f64,
-    /// And whose it was.
+    /// The user with that operation.
     pub longest_waiting_user: u32,
     /// The longest time in which a transfer moved nothing, between its first byte and its last, in milliseconds.
     #[serde(default)]
     pub longest_gap_ms: f64,
-    /// And whose it was.
+    /// The user with that gap.
     #[serde(default)]
     pub longest_gap_user: u32,
 }
 
-/// What each user got a second, over the whole time of a figure.
+/// Each user's rate, over the whole time of a figure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)] // The names are the documentation.
 pub struct Goodput {
@@ -47,18 +47,18 @@ pub struct Goodput {
     pub max: f64,
     #[serde(default)]
     pub mean: f64,
-    /// What the best of the worst served hundredth got.
+    /// The best rate among the worst served hundredth of users.
     #[serde(default)]
     pub slowest_hundredth: Option<f64>,
-    /// From who got least to who got most, at every twentieth of them: 21 numbers.
+    /// Rates at every twentieth of the users, in ascending order: 21 numbers.
     pub quantiles: Vec<f64>,
 }
 
-/// Parts of the users that [`Goodput::quantiles`] lie between.
+/// The number of parts between [`Goodput::quantiles`].
 const PARTS: usize = 20;
 
 impl Goodput {
-    /// `sorted` is what each user got in so many seconds.
+    /// `sorted` has each user's amount in so many seconds.
     fn of(sorted: &[f64], unit: &str, scale: f64, seconds: f64) -> Option<Self> {
         let last = sorted.len().checked_sub(1)? as f64;
         let whose = |part: usize| (part as f64 / PARTS as f64 * last).round() as usize;
@@ -75,11 +75,11 @@ impl Goodput {
 /// What the users of a figure were to get.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// As much as they can in the figure's time.
+    /// As much as possible in the figure's time.
     All,
-    /// Each so much, in whatever time that takes: what counts is how fast each got it.
+    /// The same amount each: what counts is its own time.
     SoMuch,
-    /// A log gives each user jobs of its own.
+    /// The jobs of a replayed log.
     Different,
 }
 

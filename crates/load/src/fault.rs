@@ -1,4 +1,4 @@
-//! What goes wrong in an operation: classified, counted, and the first of each kind kept in its own words.
+//! Failures of operations: classified and counted, with the messages of the first of each kind.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::payload::Flaw;
 
-/// How many of each kind are kept in words.
+/// How many messages of each kind are kept.
 const KEPT: usize = 3;
 
 /// A kind of failure.
@@ -50,7 +50,7 @@ pub enum Fault {
     Timeout,
     /// A download was slower than it had to be.
     TooSlow,
-    /// The server said what cannot be followed.
+    /// The server violated the protocol.
     Protocol,
     /// This machine could not: no port, no descriptor, no memory.
     Client,
@@ -69,7 +69,7 @@ impl Fault {
         }
     }
 
-    /// For people: `3 x truncated`.
+    /// A description: `3 x truncated`.
     pub fn words(self) -> &'static str {
         match self {
             Self::Connect => "no connection",
@@ -96,7 +96,7 @@ impl Fault {
         }
     }
 
-    /// Returns true if wrong bytes arrived, which no speed excuses.
+    /// Returns true if wrong bytes arrived: a failure at any speed.
     pub fn is_wrong_data(self) -> bool {
         use Fault::{Corrupt, CrossedOver, DataLost, Doubled, Skipped, TooLong, Truncated};
         matches!(self, DataLost | Truncated | TooLong | Doubled | Skipped | CrossedOver | Corrupt)
@@ -116,7 +116,7 @@ impl From<Flaw> for Fault {
     }
 }
 
-/// Returns true if of a fixed rate so much was missed that it was not the rate that was asked for.
+/// Returns true if so much of a fixed rate was missed that it was not reached.
 pub fn is_behind(missed: u64, ops: u64) -> bool {
     missed > (missed + ops) / 100
 }
@@ -156,7 +156,7 @@ impl Faults {
         }
     }
 
-    /// Adds many without words.
+    /// Adds many without messages.
     pub fn record_many(&mut self, fault: Fault, count: u64) {
         if count > 0 {
             self.kind(fault).count += count;

@@ -3,7 +3,7 @@
 /// A step of the work between figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FixtureStep {
-    /// The server is asked whether it is there, and lets the account in.
+    /// The first connection and login.
     Reaching,
     /// Test files are put on the server.
     Making,
@@ -14,7 +14,7 @@ pub enum FixtureStep {
 }
 
 impl FixtureStep {
-    /// How far it is, for a person: `removing test files: 3 of 40000`.
+    /// The progress for display: `removing test files: 3 of 40000`.
     pub fn words(self, done: usize, all: usize) -> String {
         let doing = match self {
             Self::Reaching => return "waiting for the server".to_owned(),

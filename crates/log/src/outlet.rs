@@ -33,9 +33,10 @@ pub(super) fn events(format: LogFormat) -> io::Result<Arc<Writer>> {
     // A descriptor of its own: the standard library's lock must not be held while a write is stuck.
     let stderr = File::from(io::stderr().as_fd().try_clone_to_owned()?);
     let notice = move |gap: Gap<'_>| match gap {
-        Gap::Dropped(lines) => {
-            warning(format, &format!("{lines} lines are missing from the log, because its reader is too slow"))
-        }
+        Gap::Dropped(lines) => warning(
+            format,
+            &format!("{lines} lines are missing from the log, because its reader is too slow"),
+        ),
         // The log itself has failed, so there is nowhere to report it.
         Gap::Failing(_) => Vec::new(),
         Gap::Lost(lines) => {

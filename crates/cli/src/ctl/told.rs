@@ -15,9 +15,10 @@ pub(super) fn told(action: &Action, answer: &Value) -> String {
     match action {
         Action::Sessions => match rows("sessions") {
             [] => "No client is connected.\n".to_owned(),
-            sessions => {
-                table(&["session", "user", "from", "to", "protocol", "transfer"], sessions.iter().map(session))
-            }
+            sessions => table(
+                &["session", "user", "from", "to", "protocol", "transfer"],
+                sessions.iter().map(session),
+            ),
         },
         Action::Kick { .. } => format!("{} ended.\n", counted(&answer["kicked"], "session")),
         Action::Limits { .. } => limits(answer, rows("limits")),
@@ -50,9 +51,14 @@ pub(super) fn told(action: &Action, answer: &Value) -> String {
             if answer["sessions"] == 1 { "its" } else { "their" },
         ),
         Action::Drain => {
-            format!("No more clients are accepted; the server ends when its transfers have ended.{}\n", left(answer))
+            format!(
+                "No more clients are accepted; the server ends when its transfers have ended.{}\n",
+                left(answer)
+            )
         }
-        Action::Stop => format!("The server stops; running transfers have the grace time to end.{}\n", left(answer)),
+        Action::Stop => {
+            format!("The server stops; running transfers have the grace time to end.{}\n", left(answer))
+        }
     }
 }
 

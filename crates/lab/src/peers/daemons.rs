@@ -243,7 +243,10 @@ fn vsftpd(at: &Setting<'_>) -> io::Result<Launch> {
 }
 
 fn pure_ftpd(at: &Setting<'_>) -> io::Result<Launch> {
-    let account = format!("bench:{BENCH_HASH}:{UNPRIVILEGED_ID}:{UNPRIVILEGED_ID}::{}::::::::::::\n", at.root.display());
+    let account = format!(
+        "bench:{BENCH_HASH}:{UNPRIVILEGED_ID}:{UNPRIVILEGED_ID}::{}::::::::::::\n",
+        at.root.display()
+    );
     let (account, database) = (write(at, "pure.passwd", &account)?, at.state.join("pure.pdb"));
     let program = &at.installed.program;
     // sbin/pure-ftpd and bin/pure-pw lie in the same prefix.
@@ -271,7 +274,8 @@ fn pure_ftpd(at: &Setting<'_>) -> io::Result<Launch> {
 }
 
 fn proftpd(at: &Setting<'_>) -> io::Result<Launch> {
-    let account = format!("bench:{BENCH_HASH}:{UNPRIVILEGED_ID}:{UNPRIVILEGED_ID}::{}:/bin/sh\n", at.root.display());
+    let account =
+        format!("bench:{BENCH_HASH}:{UNPRIVILEGED_ID}:{UNPRIVILEGED_ID}::{}:/bin/sh\n", at.root.display());
     let (account, state) = (write(at, "proftpd.passwd", &account)?, at.state.display());
     let tls = at.certificate()?.map_or_else(String::new, |KeyPair { certificate, key }| {
         let modules = at.beside("lib/proftpd").map_or_else(String::new, |path| format!("ModulePath {}\n", text(&path)));

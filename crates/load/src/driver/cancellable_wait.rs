@@ -12,7 +12,7 @@ use super::error::DriverError;
 use crate::fixture::FixtureStep;
 use crate::progress::FixtureProgress;
 
-/// How often it looks up from what does not come.
+/// How often it looks for a cancellation.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// The step of the fixtures that waits; `None` where the wait cannot be cancelled.
@@ -25,7 +25,7 @@ impl<'a> CancellableWait<'a> {
         Self(Some((fixtures, step)))
     }
 
-    /// Waits for as long as it takes.
+    /// Waits for as long as the timeout allows.
     pub(super) fn uncancellable() -> Self {
         Self(None)
     }
@@ -44,7 +44,7 @@ impl<'a> CancellableWait<'a> {
         if self.0.is_some() { patience.min(LOOK) } else { patience }
     }
 
-    /// Has every call on a socket come back after one look.
+    /// Limits every call on a socket to one look.
     pub(super) fn on(self, socket: &TcpStream, patience: Duration) -> io::Result<()> {
         socket.set_read_timeout(Some(self.look(patience)))?;
         socket.set_write_timeout(Some(patience))

@@ -16,7 +16,7 @@ pub enum DriverError {
         "{op} cannot be measured so over {scheme}://: ftp:// has retr, stor and the others, http:// has get"
     )]
     NoOperation {
-        /// What was asked for.
+        /// The operation.
         op: Op,
         /// As in the target.
         scheme: Scheme,
@@ -26,10 +26,10 @@ pub enum DriverError {
     Unreachable {
         /// Where it should have been.
         address: SocketAddr,
-        /// What the system says.
+        /// The system's error.
         error: std::io::Error,
     },
-    /// It is there and says nothing, or nothing more.
+    /// It accepted the connection and is silent.
     #[error("{address} {how} where {what} was expected")]
     Silent {
         /// Where it is.
@@ -39,23 +39,23 @@ pub enum DriverError {
         /// A reply.
         what: String,
     },
-    /// It speaks first, and in the clear.
+    /// It speaks first, unencrypted.
     #[error("{address} does not begin with TLS, as {scheme}:// does: {remedy} does without")]
     NotTls {
         /// Where it is.
         address: SocketAddr,
         /// As in the target.
         scheme: Scheme,
-        /// What may have been meant.
+        /// The scheme that may have been meant.
         remedy: &'static str,
     },
-    /// It agrees on no HTTP/2.
+    /// It does not negotiate HTTP/2.
     #[error("{address} does not agree on HTTP/2 (ALPN): --http 1.1 does without")]
     NoHttp2 {
         /// Where it is.
         address: SocketAddr,
     },
-    /// The server refused what the test needs, for example to store its files.
+    /// The server refused something that the load needs, for example to store its files.
     #[error("the server refused {what}: {reply}")]
     Refused {
         /// The command.
@@ -79,17 +79,17 @@ pub enum DriverError {
     NoFolder {
         /// As in the target.
         folder: String,
-        /// What the server says of it.
+        /// The server's reply.
         reply: String,
     },
-    /// The server's replies cannot be followed.
+    /// The server violates the protocol.
     #[error("{address}: {error}; is it a server for {scheme}://?")]
     Protocol {
         /// Where it is.
         address: SocketAddr,
         /// As in the target.
         scheme: Scheme,
-        /// What cannot be followed.
+        /// The violation.
         error: millrace_ftp::client::ClientError,
     },
     /// A file was sent where a program was to be run.
@@ -98,7 +98,7 @@ pub enum DriverError {
          request: name one, such as http://127.0.0.1:8080/cgi-bin/program"
     )]
     NoProgram {
-        /// What was asked for.
+        /// The path.
         target: String,
         /// The field that only files' answers have.
         field: &'static str,
@@ -112,9 +112,9 @@ pub enum DriverError {
          tenth is to stay so"
     )]
     NoRoom {
-        /// What they take.
+        /// Their size.
         needed: u64,
-        /// What there is.
+        /// The free space.
         free: u64,
     },
     /// The room on the server is unknown.
@@ -125,13 +125,13 @@ pub enum DriverError {
     /// The user cancelled the removal; so many test files are left.
     #[error("the removal of test files was cancelled; {0} are left")]
     Left(usize),
-    /// This machine cannot.
+    /// This machine failed.
     #[error("this machine: {0}")]
     Client(std::io::Error),
 }
 
 impl DriverError {
-    /// Returns true if what was asked for cannot be.
+    /// Returns true if the request itself was impossible.
     pub(crate) fn is_usage(&self) -> bool {
         matches!(
             self,

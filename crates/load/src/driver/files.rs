@@ -1,4 +1,4 @@
-//! Test files: what they are called and what they contain.
+//! Names and contents of test files.
 
 use std::fs::File;
 use std::path::Path;
@@ -66,7 +66,7 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// Whose bytes these are, for a person: a test file, or what a user uploaded.
+    /// The owner of these bytes for messages: a test file, or a user's upload.
     pub(super) fn name(&self, id: FileId) -> String {
         if self.cell.op == Op::Retr
             && self.cell.settings.download == Download::Made
@@ -82,7 +82,7 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// The paths of all that a user uploaded.
+    /// The paths of all uploads of a user.
     pub(super) fn uploads(self, user: u32, count: u32) -> impl Iterator<Item = String> + use<'a> {
         let names = match self.cell.settings.names {
             Names::Same | Names::One => count.min(1),
@@ -105,7 +105,7 @@ impl<'a> Files<'a> {
         let failed = |error: std::io::Error| format!("{}: {error}", place.display());
         let file = File::open(&place).map_err(failed)?;
         for _ in 0..TRIES {
-            // Pages that are not yet written stay.
+            // Dirty pages stay.
             file.sync_all().map_err(failed)?;
             rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).map_err(|error| failed(error.into()))?;
             if size == 0 || !millrace_net::copy::is_cached(&file, 0, size) {
@@ -116,14 +116,14 @@ impl<'a> Files<'a> {
         Err(format!("{} is still in memory: is it on a memory file system?", place.display()))
     }
 
-    /// How many bytes are free where the server's folder is; `None` where it is not known to be on this machine.
+    /// The free bytes in the server's folder; `None` where it is not known to be on this machine.
     pub(super) fn room(&self) -> std::io::Result<Option<u64>> {
         let Some(root) = &self.cell.settings.server_root else { return Ok(None) };
         let room = rustix::fs::statvfs(root.as_str())?;
         Ok(Some(room.f_bavail * room.f_frsize))
     }
 
-    /// What `--file` says, for this number.
+    /// The path given by `--file` for this number.
     fn named(&self, number: u32) -> Option<String> {
         let pattern = self.cell.settings.file.as_ref()?;
         Some(pattern.replacen("%d", &number.to_string(), 1))

@@ -1,6 +1,6 @@
 //! The longest byte gap of a transfer: for how long its stream moved nothing, between its first byte and its last.
 //!
-//! A mean rate hides a stall, and a latency does not say whether the wait was for the first byte or amid the others.
+//! A mean rate hides a stall, and a latency does not show where the wait was.
 
 use std::time::{Duration, Instant};
 
@@ -12,14 +12,14 @@ pub(super) struct Gap {
 }
 
 impl Gap {
-    /// Bytes have moved.
+    /// Notes that bytes have moved.
     pub(super) fn note(&mut self, now: Instant) {
         if let Some(before) = self.moved_at.replace(now) {
             self.longest = self.longest.max(Some(now.saturating_duration_since(before)));
         }
     }
 
-    /// It was given up, and had waited for more.
+    /// It was abandoned while it waited for more.
     pub(super) fn given_up(self, now: Instant) -> Self {
         let mut gap = self;
         if self.moved_at.is_some() {

@@ -1,4 +1,4 @@
-//! What every user has, whatever it speaks: its number, the clock of its operation, its patience and its counts.
+//! The state of every user, whatever its protocol: its number, the clock of its operation, its timeout and its counts.
 //!
 //! Invariant: `WorkerContext::busy` counts the users between [`Life::start`] and the moment that their protocol says they
 //! are free or out.
@@ -12,24 +12,24 @@ use crate::plan::Job;
 use crate::plan::Op;
 use crate::tally::{Live, UserTally};
 
-/// How long a user pauses after a refusal, so that a server which refuses all is not merely hammered.
+/// How long a user pauses after a refusal, so that a server that refuses everything is not flooded.
 pub(super) const AFTER_REFUSAL: Duration = Duration::from_millis(10);
 /// And after it lost its session.
 pub(super) const AFTER_LOSS: Duration = Duration::from_millis(100);
 
-/// One user, as far as its protocol does not matter.
+/// A user's state that does not depend on the protocol.
 #[derive(Debug)]
 pub(super) struct Life {
     /// Its place in its worker.
     pub(super) index: u32,
     pub(super) number: u32,
-    /// When the operation was meant to begin, and when it did.
+    /// When the operation was due, and when it began.
     pub(super) intended: Instant,
     pub(super) begun: Instant,
     /// How many operations it has begun since the warm-up.
     begun_ops: u32,
     deadline: Instant,
-    /// The wheel will look at the deadline.
+    /// The timer wheel has an entry for the deadline.
     is_watched: bool,
     /// It failed, and a death rule holds: it never comes back.
     is_dead: bool,
@@ -52,8 +52,7 @@ impl Life {
         }
     }
 
-    /// Forgets what the warm-up counted; what it uploaded stays counted, to be removed, and so does which file's turn
-    /// it is.
+    /// Clears the counts of the warm-up, except the uploads, which must be removed, and the index of the next file.
     pub(super) fn clear_warm_up(&mut self) {
         self.begun_ops = 0;
         let UserTally { number, downloads, uploads, confirmed, .. } = self.counts;
@@ -76,7 +75,7 @@ impl Life {
         self.is_dead || is_enough || self.is_idler(context) || most.is_some_and(|most| self.begun_ops >= most)
     }
 
-    /// An operation begins.
+    /// Begins an operation.
     pub(super) fn begin(&mut self, intended: Instant, now: Instant, context: &mut WorkerContext<'_>) {
         context.begun += 1;
         (self.intended, self.begun) = (intended, now);
@@ -87,16 +86,16 @@ impl Life {
         self.counts.began.get_or_insert(now);
     }
 
-    /// What it does next where a log says that, and when.
+    /// Its next job in a replayed log, and when it is due.
     pub(super) fn next_job(&self, context: &WorkerContext<'_>) -> Option<(Job, Instant)> {
         let job = *context.jobs(self.number).get(self.begun_ops as usize)?;
         Some((job, context.opened + job.at.div_f64(context.cell.settings.speed)))
     }
 
-    /// It waits for the server from now on.
+    /// Starts the timeout for the server's answer.
     pub(super) fn start(&mut self, now: Instant, context: &mut WorkerContext<'_>) {
         context.busy += 1;
-        // Logins before the load are none of it.
+        // Logins before the load do not count.
         if self.begun_ops > 0 {
             context.tally.most_at_once = context.tally.most_at_once.max(context.busy as u32);
         }
@@ -125,7 +124,7 @@ impl Life {
         is_waiting && !self.is_watched
     }
 
-    /// An operation has ended well.
+    /// Counts a successful operation.
     pub(super) fn record(&mut self, now: Instant, moved: u64, context: &mut WorkerContext<'_>) {
         let latency = now.saturating_duration_since(self.intended);
         context.tally.latency.record(latency);
@@ -141,7 +140,7 @@ impl Life {
         self.count_bytes(moved, context);
     }
 
-    /// A transfer is over that was not slowed down on purpose.
+    /// Counts the longest gap of a transfer that was not throttled.
     pub(super) fn record_gap(&mut self, gap: Gap, context: &mut WorkerContext<'_>) {
         if let Some(longest) = gap.longest() {
             context.tally.gap.record(longest);
@@ -154,7 +153,7 @@ impl Life {
         self.counts.bytes += moved;
     }
 
-    /// Something has failed; where a death rule holds, that was the end of it.
+    /// Counts a failure; with a death rule the user is out.
     pub(super) fn count_fault(
         &mut self,
         fault: Fault,

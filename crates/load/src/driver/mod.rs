@@ -26,7 +26,7 @@ pub(crate) use self::task::{Driver, Gate, Meeting, WorkerTask};
 use crate::plan::{Cell, Op};
 use crate::target::{Scheme, Target};
 
-/// The driver for a target: each scheme has its row here.
+/// Makes the driver for a target: each scheme has its row here.
 ///
 /// `patience` is the timeout for answers outside the measurement.
 pub(crate) fn open(target: &Target, address: SocketAddr, patience: Duration) -> Box<dyn Driver> {
@@ -38,7 +38,7 @@ pub(crate) fn open(target: &Target, address: SocketAddr, patience: Duration) -> 
     }
 }
 
-/// Whether a cell can be measured over a scheme at all.
+/// Checks whether a cell can be measured over a scheme at all.
 pub fn permits(scheme: Scheme, cell: &Cell) -> Result<(), DriverError> {
     let is_plain = !cell.grows() && !cell.settings.barrier && cell.settings.chaos.is_none();
     let permits = match scheme {

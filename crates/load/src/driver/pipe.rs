@@ -15,7 +15,7 @@ pub(super) fn is_in_clear(error: &io::Error) -> bool {
     error.to_string().contains("InvalidContentType")
 }
 
-/// A blocking socket, and what encrypts it.
+/// A blocking socket and its encryption.
 pub(super) struct Pipe {
     socket: TcpStream,
     secret: Option<Secret>,
@@ -24,7 +24,7 @@ pub(super) struct Pipe {
 struct Secret {
     channel: Box<Channel>,
     buffer: Vec<u8>,
-    /// What was decrypted and not yet taken.
+    /// Decrypted bytes that are not read yet.
     plain: Vec<u8>,
     taken: usize,
 }
@@ -53,7 +53,7 @@ impl Pipe {
         }))
     }
 
-    /// Returns whether both sides have agreed on this protocol (ALPN).
+    /// Returns true if ALPN has selected this protocol.
     pub(super) fn has_agreed_on(&self, protocol: &[u8]) -> bool {
         self.secret.as_ref().is_some_and(|secret| secret.channel.tls().protocol() == Some(protocol))
     }

@@ -1,7 +1,7 @@
 //! Encryption of the load: FTP in TLS (RFC 4217), explicit and implicit, and HTTP in TLS (RFC 9110 section 4.2.2).
 //!
-//! Every session of FTP has tickets of its own, and its data connections resume with them: servers may insist. A user of
-//! HTTP has tickets of its own, and each of its connections resumes with those of the one before.
+//! Every FTP session has tickets of its own, with which its data connections resume, because servers may require that.
+//! A user of HTTP has tickets of its own, and each of its connections resumes with those of the one before.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -13,7 +13,7 @@ use super::worker::Socket;
 use crate::plan::{HttpVersion, Prot, Settings, TlsVersion};
 use crate::target::{Scheme, Target};
 
-/// How the sessions of a target are encrypted.
+/// The encryption of a target's sessions.
 #[derive(Debug, Clone)]
 pub(super) struct Security {
     connector: Connector,
@@ -47,20 +47,20 @@ impl Security {
         }))
     }
 
-    /// For one more session, or user.
+    /// For another session or user.
     pub(super) fn renewed(&self) -> Self {
         let connector =
             if self.resumes { self.connector.forgetful() } else { self.connector.without_resumption() };
         Self { connector, ..self.clone() }
     }
 
-    /// For one more connection of a session.
+    /// For another connection of a session.
     pub(super) fn channel(&self) -> io::Result<Box<Channel>> {
         self.connector.connect(&self.name).map(|tls| Box::new(Channel::new(tls))).map_err(io::Error::other)
     }
 }
 
-/// A control connection, or one of HTTP, encrypted or not.
+/// A control connection, or an HTTP connection, encrypted or not.
 #[derive(Debug)]
 pub(super) struct Link {
     socket: Socket,
@@ -68,7 +68,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// One that nothing encrypts yet.
+    /// A connection without encryption.
     pub(super) fn plain(socket: Socket) -> Self {
         Self { socket, channel: None }
     }
@@ -78,27 +78,27 @@ impl Link {
         &self.socket
     }
 
-    /// From here on.
+    /// Encrypts it from here on.
     pub(super) fn encrypt(&mut self, channel: Box<Channel>) {
         self.channel = Some(channel);
     }
 
-    /// Returns true if it must go on with [`Link::handshake`] before anything can be said.
+    /// Returns true if [`Link::handshake`] must be called before any data.
     pub(super) fn is_handshaking(&self) -> bool {
         self.channel.as_ref().is_some_and(|channel| channel.tls().is_handshaking())
     }
 
-    /// Moves the handshake on; answers whether it is over.
+    /// Continues the handshake; returns true when it is complete.
     pub(super) fn handshake(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
         self.channel.as_mut().map_or(Ok(true), |channel| channel.handshake(&self.socket, buffer))
     }
 
-    /// Returns true if it goes on with what an earlier connection has agreed on.
+    /// Returns true if it resumed an earlier session.
     pub(super) fn is_resumed(&self) -> bool {
         self.channel.as_ref().is_some_and(|channel| channel.tls().is_resumed())
     }
 
-    /// Returns whether both sides have agreed on this protocol (ALPN).
+    /// Returns true if ALPN has selected this protocol.
     pub(super) fn has_agreed_on(&self, protocol: &[u8]) -> bool {
         self.channel.as_ref().is_some_and(|channel| channel.tls().protocol() == Some(protocol))
     }
@@ -109,7 +109,7 @@ impl Link {
         Some(format!("{} {}", tls.version()?, tls.cipher()?))
     }
 
-    /// Takes what has come into `plain`; 0 bytes are the end.
+    /// Reads available bytes into `plain`; 0 bytes are the end.
     pub(super) fn read(&mut self, buffer: &mut [u8], plain: &mut Vec<u8>) -> io::Result<usize> {
         plain.clear();
         let Some(channel) = &mut self.channel else {
@@ -118,13 +118,13 @@ impl Link {
             return Ok(count);
         };
         match channel.read(&self.socket, buffer, &mut |piece| plain.extend_from_slice(piece))? {
-            // Half a record, or one without text.
+            // An incomplete record, or one without data.
             Heard::Bytes { .. } if plain.is_empty() => Err(io::ErrorKind::WouldBlock.into()),
             _ => Ok(plain.len()),
         }
     }
 
-    /// Gives what has come to `take`, piece by piece, where it is encrypted; `None` where it is not.
+    /// Passes decrypted bytes to `take`, piece by piece; `None` where the connection is not encrypted.
     pub(super) fn read_secret(
         &mut self,
         buffer: &mut [u8],
@@ -133,7 +133,7 @@ impl Link {
         Some(self.channel.as_mut()?.read(&self.socket, buffer, take))
     }
 
-    /// Sends a command, or a part of a request; answers how much of it is on its way.
+    /// Sends a command, or a part of a request; returns how much of it was taken.
     pub(super) fn write(&mut self, text: &[u8]) -> io::Result<usize> {
         match &mut self.channel {
             Some(channel) => channel.write(&self.socket, text),
@@ -141,7 +141,7 @@ impl Link {
         }
     }
 
-    /// Returns true if the socket has taken all of that; it is offered the rest.
+    /// Offers the rest to the socket; returns true if it has taken everything.
     pub(super) fn flush(&mut self) -> io::Result<bool> {
         match self.channel.as_mut().map_or(Ok(()), |channel| channel.flush(&self.socket)) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),

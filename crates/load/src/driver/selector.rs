@@ -1,4 +1,4 @@
-//! How a worker hears which of its sockets are ready: by poll, epoll or io_uring, whichever is asked for.
+//! Waits for a worker's sockets: by poll, epoll or io_uring, as configured.
 //!
 //! Invariant: a [`Socket`] that is closed leaves its [`Set`] before any other is watched or waited for. epoll removes
 //! it by itself. poll would report on the next socket with the same descriptor number, and io_uring would hold the
@@ -52,15 +52,15 @@ impl Drop for Socket {
 /// The events awaited on a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Interest {
-    /// Something to read.
+    /// Data to read.
     Read,
-    /// Something of a stream to read, or its end.
+    /// Data of a stream to read, or its end.
     Stream,
-    /// The same, and only the next time: its user rests in between.
+    /// The same, for one event only: its user is idle in between.
     Once,
     /// Room to write.
     Write,
-    /// The time of a timer.
+    /// The expiry of a timer.
     Timer,
 }
 
@@ -79,7 +79,7 @@ pub(super) struct Set {
 }
 
 impl Set {
-    /// An empty set. It fails where the system does not permit this kind.
+    /// An empty set. Fails where the system does not permit this kind.
     pub(super) fn new(selector: Selector) -> io::Result<Self> {
         let kind: Box<dyn Kind> = match selector {
             Selector::Epoll => Box::new(Epoll::new(epoll::EventFlags::empty())?),
@@ -104,7 +104,7 @@ impl Set {
         self.kind.watch(what, token, interest)
     }
 
-    /// Watches something else of it, or what was watched once again.
+    /// Changes the awaited event, or repeats a one-time watch.
     pub(super) fn watch_again(
         &mut self,
         what: BorrowedFd<'_>,
@@ -128,12 +128,12 @@ impl Set {
     }
 }
 
-/// Returns true if a socket is told of when it becomes ready, and not again while it stays so.
+/// Returns true if the selector is edge-triggered.
 pub(super) fn tells_once(selector: Selector) -> bool {
     matches!(selector, Selector::EpollEt | Selector::IoUring)
 }
 
-/// A way of asking the kernel.
+/// A kernel interface.
 trait Kind {
     fn watch(&mut self, what: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()>;
 
@@ -250,7 +250,7 @@ impl Kind for Poll {
 
     fn wait(&mut self, timeout: Duration, ready: &mut Vec<Ready>) -> io::Result<()> {
         let mut events = Vec::new();
-        // Nothing in that time is an error to popol, and none here.
+        // A timeout is an error in popol, but not here.
         let _ = self.sources.poll(&mut events, Timeout::from(timeout));
         for event in events {
             let Some(watch) = self.watches.of(event.key) else { continue };
@@ -271,7 +271,7 @@ struct Uring {
 }
 
 impl Uring {
-    /// What the ring calls a watch.
+    /// The ring's name for a watch.
     fn name(number: RawFd, watch: &Watch) -> u64 {
         u64::from(watch.serial) << 32 | number as u64
     }
@@ -335,7 +335,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(10);
 
-    /// The tokens of all that is heard until something is, or for so long.
+    /// The tokens of all events until a socket is ready, or until the timeout.
     fn heard(set: &mut Set, timeout: Duration) -> Vec<u64> {
         let (mut ready, until) = (Vec::new(), std::time::Instant::now() + timeout);
         // A ring also wakes for watches that have ended.

@@ -1,4 +1,5 @@
-//! What a driver is, and what it shares with the coordinator: a worker's task, and where all of them meet.
+//! The trait of a driver, and what it shares with the coordinator: a worker's task, and the gate where all workers
+//! meet.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,20 +18,20 @@ pub(crate) trait Driver: Sync {
     /// only report failures.
     fn reach(&self, settings: &Settings, fixtures: FixtureProgress<'_>) -> Result<(), DriverError>;
 
-    /// Puts there what the cell needs.
+    /// Prepares the server for the cell.
     fn prepare(&self, cell: &Cell, fixtures: FixtureProgress<'_>) -> Result<(), DriverError>;
 
     /// Does one worker's share of a cell, on its own thread.
     fn work(&self, task: &WorkerTask<'_>) -> Result<Tally, DriverError>;
 
-    /// Behaves badly beside the workers, until that is over.
+    /// Misbehaves beside the workers, until the end.
     fn misbehave(&self, kind: Mischief, deeds: &Deeds);
 
-    /// Looks at what the cell left on the server; faults go into the tally.
+    /// Checks the uploads that a cell left on the server; faults go into the tally.
     fn check(&self, cell: &Cell, tally: &mut Tally, fixtures: FixtureProgress<'_>)
     -> Result<(), DriverError>;
 
-    /// Removes from the server what was put there.
+    /// Removes test files from the server.
     fn clean(&self, fixtures: FixtureProgress<'_>) -> Result<(), DriverError>;
 }
 
@@ -70,7 +71,7 @@ impl WorkerTask<'_> {
         total.map_or(u64::MAX, |total| (total + workers - 1 - index) / workers)
     }
 
-    /// This worker's users, the idle ones included: every `workers`-th, or where they begin one after the other, a row.
+    /// This worker's users, the idle ones included: every `workers`-th, or in a ramp-up, a range.
     pub(crate) fn users(&self) -> impl Iterator<Item = u32> + use<> {
         let (index, workers, all) = (self.index as u32, self.workers as u32, self.cell.sessions());
         let row = all.div_ceil(workers);
@@ -89,11 +90,11 @@ pub(crate) const PHASES: usize = 5;
 /// Where the workers of a cell and the coordinator wait for each other.
 pub(crate) struct Gate<'a> {
     way: Way<'a>,
-    /// A worker is lost: what the others would still do is for nothing.
+    /// A worker has failed, so the work of the others is useless.
     is_spoilt: AtomicBool,
 }
 
-/// How one gets there.
+/// How a worker meets the others.
 enum Way<'a> {
     /// All are threads of this process.
     Here(Barrier),
@@ -101,14 +102,14 @@ enum Way<'a> {
     Through(&'a dyn Meeting),
 }
 
-/// A way to meet those of another process.
+/// A barrier shared with another process.
 pub(crate) trait Meeting: Sync {
-    /// Waits until all have come.
+    /// Waits for all others.
     fn meet(&self);
 }
 
 impl<'a> Gate<'a> {
-    /// For so many workers and the coordinator.
+    /// A gate for so many workers and the coordinator.
     pub(crate) fn new(workers: usize) -> Self {
         Self { way: Way::Here(Barrier::new(workers + 1)), is_spoilt: AtomicBool::new(false) }
     }
@@ -118,17 +119,17 @@ impl<'a> Gate<'a> {
         Self { way: Way::Through(meeting), is_spoilt: AtomicBool::new(false) }
     }
 
-    /// A worker is lost, and with it the figure.
+    /// Marks a worker as failed, and with it the figure.
     pub(crate) fn spoil(&self) {
         self.is_spoilt.store(true, Ordering::Relaxed);
     }
 
-    /// Returns true if a worker is lost.
+    /// Returns true if a worker has failed.
     pub(crate) fn is_spoilt(&self) -> bool {
         self.is_spoilt.load(Ordering::Relaxed)
     }
 
-    /// Waits until all have come.
+    /// Waits for all others.
     pub(crate) fn meet(&self) {
         match &self.way {
             Way::Here(barrier) => drop(barrier.wait()),

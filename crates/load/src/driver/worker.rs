@@ -43,7 +43,7 @@ pub(super) const UPLOAD_BLOCK: usize = 1 << 20;
 /// The token of the timer, which no user has.
 const TIMER: u64 = u64::MAX;
 
-/// What a socket is to its user.
+/// The role of a user's socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     Control,
@@ -55,7 +55,7 @@ fn token(user: u32, role: Role) -> u64 {
     u64::from(user) << 2 | role as u64
 }
 
-/// One user of a protocol. What it waits for, it has the context watch; what comes of that, it is told.
+/// One user of a protocol. The context watches its sockets, and reports their events to it.
 pub(super) trait Client: Sized {
     /// Makes a user that has not connected.
     fn new(index: u32, number: u32, context: &mut WorkerContext<'_>) -> Self;
@@ -78,25 +78,25 @@ pub(super) trait Client: Sized {
     /// Begins the next operation, or waits for the moment to, or logs in again.
     fn settle(&mut self, now: Instant, context: &mut WorkerContext<'_>);
 
-    /// It had asked to be woken: goes on with its operation, or settles.
+    /// Called at the time that it asked for: continues its operation, or settles.
     fn wake(&mut self, now: Instant, context: &mut WorkerContext<'_>);
 
     /// A socket is ready; `hung_up`: the server's end of its stream has come.
     fn on_event(&mut self, role: Role, hung_up: bool, context: &mut WorkerContext<'_>);
 
-    /// The wheel has come round to it.
+    /// Called when its entry in the timer wheel expires.
     fn look_at_deadline(&mut self, now: Instant, context: &mut WorkerContext<'_>);
 
-    /// Gives up what it is doing.
+    /// Abandons its operation after the timeout.
     fn time_out(&mut self, context: &mut WorkerContext<'_>);
 
-    /// Stops in the middle of whatever it is doing, which is no fault.
+    /// Stops at any point; this is not a failure.
     fn abandon(&mut self, context: &mut WorkerContext<'_>);
 
-    /// Leaves, if it is free.
+    /// Leaves, if it is idle.
     fn quit(&mut self, context: &mut WorkerContext<'_>);
 
-    /// Forgets what the warm-up counted.
+    /// Clears the counts of the warm-up.
     fn clear_warm_up(&mut self);
 
     fn counts(&self) -> UserTally;
@@ -121,43 +121,43 @@ pub(super) struct WorkerContext<'a> {
     pub(super) payload: Payload,
     pub(super) live: &'a Live,
     pub(super) tally: Tally,
-    /// For bytes that are looked at, between two calls.
+    /// For bytes that are inspected, within one call.
     pub(super) buffer: Vec<u8>,
-    /// What was decrypted of it, between two calls.
+    /// Decrypted bytes, within one call.
     pub(super) plain: Vec<u8>,
-    /// For bytes that are not: the kernel drops them, and the memory is never touched.
+    /// For bytes that are discarded: the kernel drops them, and the memory is never touched.
     pub(super) discard: Vec<u8>,
-    /// The beginning of what unverified uploads send, and all of it as a file.
+    /// The beginning of unverified uploads, and the whole as a file.
     pub(super) block: Vec<u8>,
     pub(super) block_file: File,
-    /// For commands, between two calls.
+    /// For commands, within one call.
     pub(super) out: Vec<u8>,
-    /// What all users say again and again, where the protocol has that.
+    /// The request that all users repeat, where the protocol has one.
     pub(super) request: Option<Arc<Request>>,
-    /// Operations that have begun since the warm-up, and how many may.
+    /// Operations that have begun since the warm-up, and the most that may begin.
     pub(super) begun: u64,
     pub(super) total: u64,
     set: Set,
     timer: OwnedFd,
-    /// What the timer is set to.
+    /// When the timer fires.
     armed: Option<Instant>,
     /// Operations and logins that have begun and not ended.
     pub(super) busy: usize,
-    /// Operations are held back once their data connections are arranged; so many are.
+    /// Operations wait once their data connections are arranged; so many are waiting.
     pub(super) holds_back: bool,
     pub(super) held_back: usize,
-    /// Where a death rule holds: who lives.
+    /// With a death rule: the living users.
     pub(super) ramp: Option<RampUp<'a>>,
     /// No operation begins after this.
     pub(super) until: Instant,
-    /// When operations could begin.
+    /// When the load began.
     pub(super) opened: Instant,
     /// At a fixed rate: when operations are due, and which users are free.
     arrivals: Option<Arrivals>,
     free: VecDeque<u32>,
-    /// Users who think, or recover from a fault.
+    /// Users that think, or recover from a fault.
     sleepers: BinaryHeap<Reverse<(Instant, u32)>>,
-    /// Looks at users whose operation may have taken too long.
+    /// The deadlines of users' operations.
     wheel: Wheel<u32>,
 }
 
@@ -220,7 +220,7 @@ impl<'a, C: Client> Worker<'a, C> {
         }
     }
 
-    /// Has everyone begin an operation, and hold it back when its data connection is arranged.
+    /// Makes every user begin an operation, and hold it back once its data connection is arranged.
     fn arrange_all(&mut self) {
         let now = Instant::now();
         if self.has_stopped {
@@ -298,7 +298,7 @@ impl<'a, C: Client> Worker<'a, C> {
             && (is_late || self.users.iter().all(|user| user.has_done_all(&self.context)))
     }
 
-    /// Keeps the sessions open, and hears when the server ends one.
+    /// Keeps the sessions open, and notices when the server ends one.
     fn hold(&mut self, length: Duration) {
         let until = Instant::now() + length;
         while !self.has_stopped && Instant::now() < until {
@@ -323,7 +323,7 @@ impl<'a, C: Client> Worker<'a, C> {
         }
     }
 
-    /// Ends at once, with what has been counted.
+    /// Ends at once, with the counts so far.
     fn stop(&mut self) {
         self.has_stopped = true;
         self.context.until = Instant::now();
@@ -333,7 +333,7 @@ impl<'a, C: Client> Worker<'a, C> {
         self.context.close();
     }
 
-    /// Waits for something to happen, and lets it happen.
+    /// Waits for events, and handles them.
     fn turn(&mut self) {
         if self.task.stop.is_asked() && !self.has_stopped {
             return self.stop();
@@ -418,7 +418,7 @@ impl<'a> WorkerContext<'a> {
         })
     }
 
-    /// Lets operations begin.
+    /// Permits operations to begin.
     fn open(&mut self, now: Instant, until: Instant, task: &WorkerTask<'_>) {
         (self.opened, self.until) = (now, until);
         self.tally.opened = Some(now);
@@ -428,7 +428,7 @@ impl<'a> WorkerContext<'a> {
         };
     }
 
-    /// Lets no more operations begin, and counts those that never could.
+    /// Permits no more operations, and counts those that never began.
     fn close(&mut self) {
         if let Some(arrivals) = self.arrivals.take() {
             self.tally.faults.record_many(Fault::Missed, arrivals.behind(self.until));
@@ -437,7 +437,7 @@ impl<'a> WorkerContext<'a> {
         self.sleepers.clear();
     }
 
-    /// Where the server is that a user talks to.
+    /// The server's address for a user.
     pub(super) fn server_of(&self, number: u32) -> SocketAddr {
         let ports = &self.cell.settings.ports;
         match ports.get(number as usize % ports.len().max(1)) {
@@ -446,17 +446,17 @@ impl<'a> WorkerContext<'a> {
         }
     }
 
-    /// What a log says that a user does.
+    /// A user's jobs in a replayed log.
     pub(super) fn jobs(&self, user: u32) -> &'a [Job] {
         self.cell.settings.replay.as_ref().map_or(&[], |script| script.jobs(user))
     }
 
-    /// Bytes have moved, of an operation that may yet take long.
+    /// Counts moved bytes of an operation that may still take long.
     pub(super) fn note_moved(&self, count: u64) {
         Live::bump(&self.live.bytes, count);
     }
 
-    /// Returns true if operations begin at moments of their own.
+    /// Returns true if operations have their own start times.
     pub(super) fn is_paced(&self) -> bool {
         self.arrivals.is_some()
     }
@@ -476,17 +476,17 @@ impl<'a> WorkerContext<'a> {
         }
     }
 
-    /// Has a user looked at when its patience is over; answers when that will be.
+    /// Schedules a check of a user's timeout; returns when that will be.
     pub(super) fn look_later(&mut self, user: u32, deadline: Instant) {
         self.wheel.insert(deadline, user);
     }
 
-    /// Has a user woken in the middle of an operation, also after the last has begun.
+    /// Wakes a user in the middle of an operation, also after the last has begun.
     pub(super) fn sleep_within(&mut self, user: u32, until: Instant) {
         self.sleepers.push(Reverse((until, user)));
     }
 
-    /// A socket that can be watched.
+    /// Makes a socket that can be watched.
     pub(super) fn own(&self, descriptor: OwnedFd) -> Socket {
         self.set.own(descriptor)
     }
@@ -502,7 +502,7 @@ impl<'a> WorkerContext<'a> {
         self.set.watch(socket.as_fd(), token(user, role), interest)
     }
 
-    /// Watches a socket that was watched before for something else, or for [`Interest::Once`] again.
+    /// Changes the awaited event of a watched socket, or repeats [`Interest::Once`].
     pub(super) fn watch_again(
         &mut self,
         socket: &Socket,
@@ -513,7 +513,7 @@ impl<'a> WorkerContext<'a> {
         self.set.watch_again(socket.as_fd(), token(user, role), interest)
     }
 
-    /// Returns true if a socket which is not emptied is not told of again.
+    /// Returns true if the selector is edge-triggered.
     pub(super) fn tells_once(&self) -> bool {
         tells_once(self.cell.settings.selector)
     }
@@ -530,7 +530,7 @@ impl<'a> WorkerContext<'a> {
             }
             None => TICK,
         };
-        // Interrupted by a signal, or a mistake that the next round shows as silence: nothing is ready.
+        // A signal, or an error that appears as a timeout in the next round: no socket is ready.
         let _ = self.set.wait(timeout, ready);
     }
 
@@ -548,7 +548,7 @@ impl<'a> WorkerContext<'a> {
         }
     }
 
-    /// The timer has fired. poll would tell of it until it is set anew.
+    /// Resets a timer that has fired: poll would report it again otherwise.
     fn take_time(&mut self) {
         self.armed = None;
         if self.cell.settings.selector == Selector::Poll {
@@ -563,7 +563,7 @@ impl<'a> WorkerContext<'a> {
 
     /// The next operation that is due, and the user that begins it.
     fn arrival<C: Client>(&mut self, now: Instant, users: &[C]) -> Option<(u32, Instant)> {
-        // One that lost its session since it was offered comes back by itself.
+        // A user that has lost its session since it was offered returns by itself.
         while let Some(&user) = self.free.front()
             && !users[user as usize].is_able(self)
         {
@@ -575,7 +575,7 @@ impl<'a> WorkerContext<'a> {
         Some((user, intended))
     }
 
-    /// The handicap, by which a slow client is made for tests.
+    /// Wastes time to simulate a slow client in tests.
     fn waste(&self) {
         let handicap = self.cell.settings.handicap;
         if !handicap.is_zero() {

@@ -1,10 +1,10 @@
-//! What should be known before a figure is believed: each doubt with what it comes from.
+//! The doubts about a figure, each with its cause.
 
 use super::{CellReport, Commands};
 use crate::chaos::ChaosReport;
 
 impl CellReport {
-    /// In the order in which they are told, of a figure that was to take so many seconds.
+    /// The doubts in the order of the report, about a figure that was to take so many seconds.
     pub(super) fn doubts(&self, planned: f64) -> Vec<String> {
         let doubts = [
             self.lost_logins(),

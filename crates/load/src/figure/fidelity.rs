@@ -6,10 +6,10 @@ use crate::histogram::Percentiles;
 use crate::plan::{Logged, Script};
 use crate::tally::Tally;
 
-/// How faithful a replay was.
+/// The fidelity of a replay.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Fidelity {
-    /// What the log says.
+    /// The totals of the log.
     pub logged: Logged,
     /// So many times as fast.
     pub speed: f64,
@@ -19,9 +19,9 @@ pub struct Fidelity {
     pub failed: u64,
     /// Bytes of those that were made.
     pub bytes: u64,
-    /// By how much transfers began later than they were meant to.
+    /// How late transfers began.
     pub late: Percentiles,
-    /// Transfers at the same time, at most. Of several workers each one's most, added up: they may not have met.
+    /// Transfers at the same time, at most. With several workers, the sum of their maxima: an upper bound.
     pub most_at_once: u32,
 }
 
@@ -38,7 +38,7 @@ impl Fidelity {
         }
     }
 
-    /// Returns true if everything was made, and nearly nothing late: the server was asked what the log says.
+    /// Returns true if all transfers were made, and nearly none late: the server got the load of the log.
     pub fn is_faithful(&self) -> bool {
         self.transfers == self.logged.transfers && self.failed == 0 && self.late.p99_ms < 100.0
     }

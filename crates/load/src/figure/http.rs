@@ -1,4 +1,4 @@
-//! What only HTTP has.
+//! The figures of HTTP.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,13 +10,13 @@ use crate::tally::Tally;
 /// The figures that only HTTP has.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HttpFigures {
-    /// What the server calls itself.
+    /// The server's name.
     pub server: String,
     /// The length of the first document, in bytes.
     pub document_bytes: u64,
-    /// Responses after which the connection went on.
+    /// Responses that kept the connection alive.
     pub kept_alive: u64,
-    /// Bytes of responses with their heads.
+    /// Bytes of responses including their heads.
     pub wire_bytes: u64,
     /// Of new connections.
     pub connect: Percentiles,
@@ -26,8 +26,8 @@ pub struct HttpFigures {
     pub slow_connects: u64,
     /// The shortest request, in milliseconds.
     pub total_min_ms: f64,
-    /// TCP segments that this machine sent, for each request, failed ones too: of both sides where the server is on it too, and of
-    /// other programs.
+    /// TCP segments that this machine sent, for each request, including failed ones: of both sides if the server is
+    /// local, and of other programs.
     pub segments_per_response: f64,
 }
 

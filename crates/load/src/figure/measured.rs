@@ -1,4 +1,4 @@
-//! What a figure is of, in the report's words: figures with equal words are repetitions of one another.
+//! What a figure measures, in the report's words: figures with equal words are repetitions.
 
 use std::fmt::Write;
 
@@ -9,16 +9,16 @@ use crate::schedule::Pace;
 use crate::selector::Selector;
 use crate::units::{short_size, size_in_words};
 
-/// What a cell was, in the report's words.
+/// A cell, in the report's words.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[allow(missing_docs)] // `plan::KEYS` documents them.
 pub struct Measured {
     pub label: Option<String>,
     pub op: String,
-    /// Nothing where that is not known: of a transfer that is cut off it is not what was moved.
+    /// `None` where the size is unknown, such as for a transfer that is cut off.
     pub size: Option<u64>,
-    /// One transfer a user, cut off when the time was over: what counts is the bytes.
+    /// One transfer a user, cut off at the end of the time: the result is its bytes.
     pub endless: bool,
     pub mode: Option<String>,
     pub users: u32,
@@ -34,7 +34,7 @@ pub struct Measured {
     pub selector: Option<Selector>,
     pub verified: bool,
     pub seed: u64,
-    /// Where something was done about it.
+    /// The state of the page cache, where it was prepared.
     pub cache: Option<String>,
 }
 
@@ -63,14 +63,14 @@ impl Measured {
         name
     }
 
-    /// How this client listens, where that is unusual and its label does not say it.
+    /// The selector, where it is unusual and the label does not name it.
     pub fn selector_unsaid(&self) -> Option<&'static str> {
         let name = self.selector?.name();
         let is_said = |label: &String| label.split_whitespace().any(|word| word == name);
         (!self.label.as_ref().is_some_and(is_said)).then_some(name)
     }
 
-    /// For who reads no short names: `downloads of 1 KiB (by PORT)`, without the users.
+    /// In plain words: `downloads of 1 KiB (by PORT)`, without the users.
     pub fn words(&self) -> String {
         let what = match self.op.as_str() {
             "retr" => "downloads",

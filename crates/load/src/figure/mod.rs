@@ -1,6 +1,6 @@
-//! One figure: what was counted, what that is a second and for an operation, and what should be known of it.
+//! One figure: its counts, its rates, and the doubts about it.
 //!
-//! Nothing stands as a number that was not measured: it is absent instead.
+//! A value that was not measured is absent.
 
 mod doubts;
 mod fidelity;
@@ -28,21 +28,21 @@ use crate::tally::{Tally, UserTally};
 use crate::timeline::Moment;
 use crate::verdict::{LoadSummary, Verdict, is_too_short, judge};
 
-/// From here on a transfer is told by its bytes rather than by its number.
+/// From this size on a transfer is reported in bytes rather than as an operation.
 const LARGE: u64 = 1 << 20;
 
-/// One figure with everything that belongs to it.
+/// One figure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CellReport {
-    /// What it is of.
+    /// What it measures.
     #[serde(flatten)]
     pub measured: Measured,
-    /// How it was taken: settings by their flags' names.
+    /// Its settings by their flags' names.
     #[serde(default)]
     pub settings: BTreeMap<String, String>,
     /// From the beginning to the end of the last operation.
     pub seconds: f64,
-    /// By how much that is longer than operations were begun: stragglers.
+    /// How much longer that is than the time in which operations began.
     pub straggled_seconds: f64,
     /// Operations that ended well.
     pub ops: u64,
@@ -68,31 +68,31 @@ pub struct CellReport {
     pub gap: Option<Percentiles>,
     /// Of the logins before the load.
     pub login: Percentiles,
-    /// How long all of these took together, as many at once as `connecting` says.
+    /// How long all logins took together, as many at once as `connecting` allows.
     pub login_seconds: f64,
     /// Where a user that fails is out: how many were left.
     pub standing: Option<RampOutcome>,
-    /// Of a log that was replayed: how faithfully.
+    /// For a replayed log: its fidelity.
     pub replay: Option<Fidelity>,
-    /// Where it was encrypted.
+    /// For encrypted loads.
     pub tls: Option<TlsFigures>,
-    /// Where they were to be verified: how uploads were.
+    /// For verified uploads: the result.
     #[serde(default)]
     pub upload_check: Option<UploadCheck>,
-    /// Amid bad users: what they did, and what leaked.
+    /// With misbehaving users: what they did, and what leaked.
     pub chaos: Option<ChaosReport>,
-    /// Where the server runs a command for each operation, and a file tells of them: its time is theirs, too.
+    /// Where the server runs a command for each operation, and a file counts them.
     #[serde(default)]
     pub commands: Option<Commands>,
-    /// Of HTTP.
+    /// For HTTP.
     pub http: Option<HttpFigures>,
     /// How well the users kept in step, where each has one operation.
     pub step: Option<InStep>,
-    /// What went wrong.
+    /// The failures.
     pub faults: Faults,
-    /// And in the logins before the load: so many users fewer.
+    /// Failures in the logins before the load: so many users fewer.
     pub login_faults: Faults,
-    /// How evenly users were served.
+    /// How evenly the users were served.
     pub fairness: Fairness,
     /// In a closed loop: throughput times latency, over users. Outside 0.85 to 1.05 the measurement is broken.
     pub little: Option<f64>,
@@ -106,24 +106,24 @@ pub struct CellReport {
     pub client_pss_kib_per_session: Option<f64>,
     /// The self-audit.
     pub audit: Audit,
-    /// What bounded it.
+    /// Its limit.
     pub verdict: Verdict,
-    /// What should be known before it is believed.
+    /// The doubts about it.
     pub warnings: Vec<String>,
-    /// Over time.
+    /// The course over time.
     pub timeline: Vec<Moment>,
     /// The whole curve: (latency in microseconds, count).
     pub histogram: Vec<(u64, u64)>,
 }
 
-/// What the server ran for operations, as `--ran` counts it.
+/// The commands that the server ran for operations, as counted by `--ran`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Commands {
-    /// So many commands.
+    /// The number of commands.
     pub ran: u64,
-    /// For so many operations.
+    /// The number of operations.
     pub of: u64,
-    /// The last was done so much later than the last operation.
+    /// How long after the last operation the last command ended.
     pub behind_s: f64,
 }
 
@@ -146,7 +146,7 @@ impl TlsFigures {
     }
 }
 
-/// How well users kept in step who each have one operation, as the thesis of 1996 judges it.
+/// How well users that each have one operation kept in step, as defined by the thesis of 1996.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct InStep {
     /// From the first user's beginning to the last one's.
@@ -155,7 +155,7 @@ pub struct InStep {
     pub overall_mb_per_s: f64,
     /// The mean over users of each one's bytes over its own time.
     pub user_mb_per_s: f64,
-    /// The users' number times the latter, over the former: 1 where all were there all the time.
+    /// The number of users times the latter, over the former: 1 if all were active all the time.
     pub sync: f64,
 }
 
@@ -178,12 +178,12 @@ impl InStep {
     }
 }
 
-/// What a cell's run hands over.
+/// The results of a cell's run.
 #[derive(Default)]
 pub struct Figures {
-    /// What all workers counted.
+    /// The sum of the workers' counts.
     pub tally: Tally,
-    /// What server, client and machine did meanwhile.
+    /// The audit of server, client and machine.
     pub audit: Audit,
     /// How long the logins before the load took together, in seconds.
     pub login_seconds: f64,
@@ -196,17 +196,17 @@ pub struct Figures {
 }
 
 impl CellReport {
-    /// What a second brought: bytes, in units of 1,000,000, where there is one transfer that is cut off; else operations.
+    /// The rate: bytes in units of 1,000,000 for a transfer that is cut off; else operations.
     pub fn achieved(&self) -> f64 {
         if self.measured.endless { self.mb_per_s } else { self.ops_per_s }
     }
 
-    /// Returns true if its operations, rather than its bytes, tell something.
+    /// Returns true if the number of operations is meaningful, rather than their bytes.
     pub fn has_operations(&self) -> bool {
         self.ops > 0 && !self.measured.endless && self.measured.op != "idle"
     }
 
-    /// Returns true if it is told in bytes: files are large, or whatever comes is taken.
+    /// Returns true if it is reported in bytes: files are large, or of any size.
     pub fn is_of_bytes(&self) -> bool {
         self.measured.endless || self.measured.size.is_some_and(|size| size >= LARGE)
     }
@@ -221,18 +221,18 @@ impl CellReport {
         self.ops == 0 && self.bytes == 0
     }
 
-    /// Returns true if something was asked for, and nothing ended well.
+    /// Returns true if operations were attempted, and none ended well.
     pub fn is_barren(&self) -> bool {
         self.held().unwrap_or(self.ops) == 0 && self.failures() > 0
     }
 
-    /// Returns true if the server let operations or logins fail. Where users die of that, it is what the figure is about.
+    /// Returns true if the server let operations or logins fail. With a death rule that is the subject of the figure.
     pub fn has_failures(&self) -> bool {
         self.standing.is_none() && self.faults.of_server() + self.login_faults.of_server() > 0
     }
 
-    /// Returns true if it is not of what was asked for: a fixed rate was not reached, or a log not followed. Its latencies are
-    /// those of another load.
+    /// Returns true if it is not of the requested load: a fixed rate was not reached, or a log not followed. Its
+    /// latencies are those of another load.
     pub fn misses_its_load(&self) -> bool {
         is_behind(self.faults.of(Fault::Missed), self.ops)
             || self.replay.as_ref().is_some_and(|replay| !replay.is_faithful())
@@ -243,7 +243,7 @@ impl CellReport {
         self.faults.count() + self.login_faults.count()
     }
 
-    /// Of users who only hold a session: how many of these there were to the end.
+    /// For users that only hold a session: how many lasted to the end.
     pub fn held(&self) -> Option<u64> {
         let users = u64::from(self.measured.users);
         (self.measured.op == "idle").then(|| users.saturating_sub(self.failures()))
@@ -280,7 +280,7 @@ impl CellReport {
         let Figures { tally, audit, login_seconds, timeline, chaos, commands } = figures;
         let ops = tally.latency.count();
         let planned = cell.settings.duration.as_secs_f64();
-        // Not from when this machine was looked at: what a barrier and a full machine cost before is no operation's.
+        // Not from the machine's audit: a barrier or a full machine may cost time before the operations.
         let took = tally.opened.zip(tally.ended);
         let ended = took.map(|(opened, ended)| ended.saturating_duration_since(opened).as_secs_f64());
         let seconds = if cell.op == Op::Idle { planned } else { ended.unwrap_or(planned).max(1e-6) };
@@ -334,7 +334,7 @@ impl CellReport {
             fairness: Fairness::of(&served(&tally), due(cell), seconds),
             little: little(cell, &tally, seconds),
             client_us_per_op: per_op(audit.client.cpu_seconds),
-            // One that lasts until it is cut off costs the more, the faster it is.
+            // An endless transfer costs more, the faster it is.
             server_us_per_op: audit
                 .server
                 .as_ref()
@@ -361,7 +361,7 @@ impl CellReport {
 /// Throughput times latency over users: Little's law says 1 where users do nothing but wait.
 fn little(cell: &Cell, tally: &Tally, seconds: f64) -> Option<f64> {
     let Pace::Closed { think } = cell.pace() else { return None };
-    // A login's user is busy until its QUIT is answered, which is no part of the latency.
+    // A login's user is busy until QUIT is answered, which is not part of the latency.
     let does_not_loop = matches!(cell.op, Op::Login | Op::Idle | Op::Quit | Op::Replay)
         || cell.grows()
         || cell.settings.endless
@@ -373,7 +373,7 @@ fn little(cell: &Cell, tally: &Tally, seconds: f64) -> Option<f64> {
     Some(tally.latency.count() as f64 / seconds * cycle / f64::from(cell.users))
 }
 
-/// Nothing where the server's memory grew by less than any session needs: it uses what earlier ones have left.
+/// `None` where the server's memory grew by less than any session needs: it reuses memory of earlier ones.
 fn pss_per_session(cell: &Cell, audit: &Audit) -> Option<f64> {
     /// No server keeps a connection, a user and a folder in less.
     const LEAST_KIB: f64 = 0.25;
@@ -408,7 +408,7 @@ mod tests {
     fn the_clock_of_a_figure_begins_when_operations_could() {
         let (released, took) = (Instant::now(), Duration::from_millis(10));
         let mut tally = Tally { opened: Some(released), ended: Some(released + took), ..Tally::default() };
-        // Another worker was let go, and done, a little earlier.
+        // Another worker began and ended a little earlier.
         let (opened, ended) = (Some(released - took), Some(released));
         tally.add(Tally { opened, ended, bytes: 1_000_000, ..Tally::default() });
         (0..2).for_each(|_| tally.latency.record(took));

@@ -187,7 +187,7 @@ mod tests {
         fs::write(&crl, list(2060) + &list(2030)).unwrap();
         let authorities = Authorities { certificates: ca, revoked: vec![crl, folder.0.join("missing.pem")] };
         let plan = Plan { identities: Vec::new(), clients: Clients::Require(authorities) };
-        let outlook = plan.outlook();
+        let diagnostics = plan.outlook();
         let until = SystemTime::UNIX_EPOCH + Duration::from_secs(DAY * 21_915);
         assert!(diagnostics.doubts(until - Duration::from_secs(1)).is_empty());
         for (now, words) in [(until, "0 days ago"), (until + SOON, "7 days ago")] {

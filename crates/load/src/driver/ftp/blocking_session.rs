@@ -15,7 +15,7 @@ use crate::payload::{Checker, FileId, Flaw, Payload};
 use crate::plan::Settings;
 use crate::target::{Scheme, Target};
 
-/// No answer may take longer, however patient the users are.
+/// The limit for every answer, also where the users' timeout is longer.
 const PATIENCE: Duration = Duration::from_secs(60);
 const CHUNK: usize = 256 * 1024;
 
@@ -28,16 +28,16 @@ pub(super) struct BlockingSession<'a> {
     patience: Duration,
     session: ClientSession,
     reader: ReplyReader,
-    /// What has come and is not yet read.
+    /// Received bytes that are not parsed yet.
     input: Vec<u8>,
     chunk: Vec<u8>,
-    /// The lines of the last reply that was a success.
+    /// The lines of the last successful reply.
     answer: Vec<u8>,
     /// How the user can cancel it.
     wait: CancellableWait<'a>,
 }
 
-/// What an [`ClientEvent`] says, without the reply it was made from.
+/// A [`ClientEvent`] without the reply that it was made from.
 enum Heard {
     Listening(SocketAddr),
     Opening,
@@ -45,7 +45,7 @@ enum Heard {
 }
 
 impl<'a> BlockingSession<'a> {
-    /// Connects and logs in; every answer may take so long.
+    /// Connects and logs in, with this timeout for every answer.
     pub(super) fn log_in(
         target: &Target,
         address: SocketAddr,
@@ -102,7 +102,7 @@ impl<'a> BlockingSession<'a> {
         })
     }
 
-    /// Puts a test file there.
+    /// Uploads a test file.
     pub(super) fn store(
         &mut self,
         path: &str,
@@ -124,7 +124,7 @@ impl<'a> BlockingSession<'a> {
         }
         let _ = data.finish();
         self.hear(&format!("STOR {path}"))?;
-        // What comes yet is tickets, which the next data connections need.
+        // The remaining records are tickets, which the next data connections need.
         let (wait, patience) = (self.wait, self.patience);
         drop(wait.until(patience, || data.read(&mut [0]).map(Some))?);
         Ok(())
@@ -154,7 +154,7 @@ impl<'a> BlockingSession<'a> {
         Ok(verdict.and_then(|()| checker.finish()))
     }
 
-    /// Says a command with one reply.
+    /// Sends a command with one reply.
     pub(super) fn command(&mut self, verb: &[u8], argument: &[u8]) -> Result<(), DriverError> {
         let mut out = Vec::new();
         self.session.command(verb, argument, &mut out);
@@ -162,13 +162,13 @@ impl<'a> BlockingSession<'a> {
         self.hear(&String::from_utf8_lossy(&out[..out.len() - 2])).map(drop)
     }
 
-    /// Says a command with one reply, and answers that: the lines that it has.
+    /// Sends a command with one reply, and returns the reply's lines.
     pub(super) fn ask(&mut self, verb: &[u8], argument: &[u8]) -> Result<String, DriverError> {
         self.command(verb, argument)?;
         Ok(String::from_utf8_lossy(&self.answer).into_owned())
     }
 
-    /// Leaves; how that is answered no longer matters.
+    /// Sends `QUIT`; the reply does not matter.
     pub(super) fn quit(mut self) {
         let mut out = Vec::new();
         self.session.quit(&mut out);
@@ -180,7 +180,7 @@ impl<'a> BlockingSession<'a> {
         self.control.socket()
     }
 
-    /// Asks for a passive port, and answers where it is.
+    /// Asks for a passive port, and returns its address.
     pub(super) fn listen(&mut self) -> Result<SocketAddr, DriverError> {
         let mut out = Vec::new();
         let plan = if self.address.is_ipv4() { Plan::Passive } else { Plan::ExtendedPassive };
@@ -219,7 +219,7 @@ impl<'a> BlockingSession<'a> {
         }
     }
 
-    /// Has the server connect, and sends a transfer command; what comes of it is not waited for.
+    /// Makes the server connect, and sends a transfer command without waiting for the reply.
     pub(super) fn begin_active(
         &mut self,
         verb: &[u8],

@@ -1,9 +1,9 @@
 //! FTP: loads a server with sessions, each of them a [`ClientSession`](millrace_ftp::client::ClientSession)
 //! with sockets.
 //!
-//! - [`user`] is one session in its loop, [`transfer`] its data connection, [`throttle`] how slowly it reads.
-//! - [`blocking_session`] is one blocking session that makes, checks and removes files; [`proof`] is how it checks them;
-//!   [`rogue`] is a bad user.
+//! - [`user`] is one session in its loop, [`transfer`] its data connection, [`throttle`] a limit on its reading rate.
+//! - [`blocking_session`] is one blocking session that makes, checks and removes files; [`proof`] is how it checks
+//!   them; [`rogue`] is a misbehaving user.
 
 mod blocking_session;
 mod proof;
@@ -35,10 +35,10 @@ use crate::progress::FixtureProgress;
 use crate::tally::{Tally, UserTally};
 use crate::target::Target;
 
-/// Uploads that are looked at after a verified cell: more would take longer than the cell itself.
+/// The most uploads that are checked after a verified cell: more would take longer than the cell itself.
 const CHECKED: usize = 1000;
 
-/// What bad users download, and what they upload to.
+/// The files that misbehaving users download and upload.
 const ROGUE_DOWNLOAD: &str = "millrace-bench-chaos";
 const ROGUE_UPLOAD: &str = "millrace-bench-chaos-upload";
 
@@ -85,7 +85,7 @@ impl FtpDriver {
         )
     }
 
-    /// Puts a file there of every size that a log's downloads have.
+    /// Uploads a file of every size that a log's downloads have.
     fn prepare_replay(
         &self,
         cell: &Cell,
@@ -104,7 +104,7 @@ impl FtpDriver {
         Ok(())
     }
 
-    /// Puts a file there that bad users download, and remembers what they upload.
+    /// Uploads a file for misbehaving users, and notes the one that they upload.
     fn prepare_chaos(&self, cell: &Cell, fixtures: FixtureProgress<'_>) -> Result<(), DriverError> {
         let path = self.target.file(ROGUE_DOWNLOAD);
         if !self.made.lock().unwrap_or_else(PoisonError::into_inner).contains(&path) {
@@ -116,7 +116,7 @@ impl FtpDriver {
         Ok(())
     }
 
-    /// Whether the files of a cell fit there, where they may be many.
+    /// Checks that the files of a cell fit on the server, where they may be many.
     fn check_room(&self, cell: &Cell, session: &mut BlockingSession<'_>) -> Result<(), DriverError> {
         if cell.settings.dataset.is_none() {
             return Ok(());
@@ -232,12 +232,12 @@ impl Driver for FtpDriver {
             .iter()
             .filter_map(|user| Some((user.number, last_upload(cell, files, user)?)))
             .collect();
-        // Where there is none, there is nothing to be asked either.
+        // Without files there is nothing to ask.
         if uploads.is_empty() {
             return Ok(());
         }
         match self.prove(cell, &uploads, tally, fixtures) {
-            // What was looked at until then holds.
+            // The results until then are valid.
             Err(DriverError::Left(_)) => Ok(()),
             outcome => outcome,
         }
@@ -253,7 +253,7 @@ impl Driver for FtpDriver {
             let mut session = self.open_session(fixtures, FixtureStep::Removing)?;
             for path in &made {
                 fixtures.note(FixtureStep::Removing, done, made.len())?;
-                // One that is gone already is as good as removed.
+                // A missing file counts as removed.
                 match session.command(b"DELE", path.as_bytes()) {
                     Ok(()) | Err(DriverError::Refused { .. }) => done += 1,
                     Err(error) => return Err(error),
@@ -270,7 +270,7 @@ impl Driver for FtpDriver {
     }
 }
 
-/// The last upload of a user, if that was confirmed.
+/// The last upload of a user, if it was confirmed.
 fn last_upload(cell: &Cell, files: Files<'_>, user: &UserTally) -> Option<Upload> {
     let serial = user.confirmed?;
     let size = match &cell.settings.replay {
@@ -286,7 +286,7 @@ fn last_upload(cell: &Cell, files: Files<'_>, user: &UserTally) -> Option<Upload
 }
 
 impl FtpDriver {
-    /// Looks at uploads, by whatever means the server has; faults go into the tally.
+    /// Checks uploads, by any means that the server has; faults go into the tally.
     fn prove(
         &self,
         cell: &Cell,

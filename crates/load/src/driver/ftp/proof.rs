@@ -1,7 +1,7 @@
-//! How an upload is shown to be what was sent: by the server's hash of it where it has one, else by reading it back.
+//! Verifies an upload: by the server's hash where it has one, else by reading it back.
 //!
-//! A hash that is not the expected one says that something is wrong, and not what. So the file is then read back, too,
-//! and the report has truncated, doubled and crossed-over data by name whichever way it was found.
+//! A wrong hash does not tell the kind of error. So the file is then read back, too, and the report always
+//! distinguishes truncated, doubled and crossed-over data.
 
 use millrace_ftp::digest::{Algorithm, Hasher};
 
@@ -15,7 +15,7 @@ use crate::payload::{FileId, Flaw, Payload, READING_BACK};
 enum Means {
     /// `HASH` (draft-bryan-ftpext-hash) by this algorithm.
     Hash(Algorithm),
-    /// A command that many servers have without any document.
+    /// A command that many servers have, without a specification.
     Verb(&'static str, Algorithm),
     ReadBack,
 }
@@ -65,27 +65,27 @@ pub(super) struct Upload {
     pub(super) size: u64,
 }
 
-/// Looks at uploads, one after the other.
+/// Verifies uploads, one after the other.
 pub(super) struct Prover {
     means: Means,
     payload: Payload,
     chunk: Vec<u8>,
 }
 
-/// What an upload turned out to be.
+/// The result for an upload.
 pub(super) enum Proof {
-    /// The server's hash is that of what was sent.
+    /// The server's hash is the expected one.
     ByHash,
-    /// It was read back, and is what was sent.
+    /// It was read back, and is correct.
     ReadBack,
-    /// It is something else.
+    /// Its content is wrong.
     Flawed(Flaw),
-    /// Something else is wrong with it: a sentence without the name.
+    /// Another error: a sentence without the name.
     Wrong(Fault, String),
 }
 
 impl Prover {
-    /// Asks the server what it has.
+    /// Asks the server for its features.
     pub(super) fn new(session: &mut BlockingSession<'_>, payload: Payload) -> Result<Self, DriverError> {
         let features = match session.ask(b"FEAT", b"") {
             Err(DriverError::Refused { .. }) => String::new(),
@@ -108,7 +108,7 @@ impl Prover {
         self.means.name()
     }
 
-    /// Looks at one.
+    /// Verifies one upload.
     pub(super) fn look(
         &mut self,
         session: &mut BlockingSession<'_>,
@@ -122,7 +122,7 @@ impl Prover {
         };
         let checker = self.payload.checker(upload.content, upload.size);
         Ok(match session.check(&upload.path, checker) {
-            // What was confirmed is there no more.
+            // The confirmed upload is missing.
             Err(DriverError::Refused { reply, .. }) => {
                 Proof::Wrong(Fault::DataLost, format!("was confirmed, and cannot be read back: {reply}"))
             }
@@ -136,7 +136,7 @@ impl Prover {
         })
     }
 
-    /// What the server says that a file's hash is, and what it should be; `None` where it says none.
+    /// The server's hash of a file, and the expected one; `None` where it has none.
     fn hash(
         &mut self,
         session: &mut BlockingSession<'_>,
@@ -148,12 +148,13 @@ impl Prover {
             Means::ReadBack => return Ok(None),
         };
         let said = match session.ask(verb.as_bytes(), upload.path.as_bytes()) {
-            // It has the command, and not for this file.
+            // It has the command, but not for this file.
             Err(DriverError::Refused { .. }) => return Ok(None),
             said => said?,
         };
         let expected = self.expected(algorithm, upload);
-        // `213 SHA-256 0-49 <hash> name` or `250 <hash>`: some say more, so the word of the right length counts.
+        // `213 SHA-256 0-49 <hash> name` or `250 <hash>`: some replies have more words, so the one with the right
+        // length counts.
         let is_hash =
             |word: &&str| word.len() == expected.len() && word.bytes().all(|digit| digit.is_ascii_hexdigit());
         let said = said.split_ascii_whitespace().skip(1).find(is_hash).map(str::to_owned);

@@ -1,7 +1,7 @@
-//! Bad users, each a thread that waits for itself: what they do is a function each, in [`act`].
+//! Misbehaving users, each on a thread of its own; [`act`] has a function for each misbehaviour.
 //!
-//! They are few and what they cost this client is no part of any figure, so they are blocking [`BlockingSession`]s with
-//! little patience: a rogue hears within [`PATIENCE`] that it is over.
+//! They are few, and their cost to this client is not part of any figure, so they are [`BlockingSession`]s with a short
+//! timeout: a rogue notices the end within [`PATIENCE`].
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -19,16 +19,16 @@ use crate::target::Target;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long it keeps the server waiting before it tries again.
 const HOLD: Duration = Duration::from_secs(10);
-/// Between two of what it could do faster than anything is measured: a thousand a second.
+/// The pause between repetitions that would be too fast: a thousand a second.
 const BREATH: Duration = Duration::from_millis(1);
-/// After it was turned away.
+/// The pause after a refusal.
 const AFTER_END: Duration = Duration::from_millis(100);
-/// What it tells the kernel to keep of what it never reads.
+/// The receive buffer of a download that it never reads.
 const SMALL_BUFFER: usize = 4096;
 /// More than a sender's and a receiver's buffers together (3.9 MB were measured).
 pub(super) const FILE_SIZE: u64 = 16 << 20;
 
-/// Where bad users go.
+/// The target of misbehaving users.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place<'a> {
     pub(super) target: &'a Target,
@@ -38,7 +38,7 @@ pub(super) struct Place<'a> {
     pub(super) upload: &'a str,
 }
 
-/// Misbehaves until that is over.
+/// Misbehaves until the end.
 pub(super) fn misbehave(place: Place<'_>, kind: Mischief, deeds: &Deeds) {
     while !deeds.is_over() {
         if act(place, kind, deeds).is_err() {
@@ -48,7 +48,7 @@ pub(super) fn misbehave(place: Place<'_>, kind: Mischief, deeds: &Deeds) {
     }
 }
 
-/// One session of a bad user. An error is that the server put an end to it.
+/// One session of a misbehaving user. An error means that the server ended it.
 fn act(place: Place<'_>, kind: Mischief, deeds: &Deeds) -> Result<(), DriverError> {
     match kind {
         Mischief::SlowLogin => slow_login(place, deeds),
@@ -125,7 +125,7 @@ fn abort(place: Place<'_>, deeds: &Deeds) -> Result<(), DriverError> {
         let mut data = session.begin(b"RETR", place.download, None)?;
         deeds.note(Mischief::Abor);
         session.abort(|| {
-            // What was on its way, until the server closes.
+            // Reads data in flight, until the server closes.
             let _ = io::copy(&mut data, &mut io::sink());
         })?;
     }
@@ -149,14 +149,14 @@ struct Hole {
 }
 
 impl Hole {
-    /// Where `control` comes from: servers check it.
+    /// At the address of `control`, because servers check it.
     fn dig(control: &TcpStream) -> io::Result<Self> {
         let listener = TcpListener::bind(SocketAddr::new(control.local_addr()?.ip(), 0))?;
-        // Again, with the shortest queue that there is.
+        // Again, with the shortest possible queue.
         rustix::net::listen(&listener, 0)?;
         let address = listener.local_addr()?;
         let mut queue = Vec::new();
-        // A queue of 0 takes one; the kernel may take another that it has not yet told of.
+        // A queue of 0 takes one; the kernel may take another that is not visible yet.
         while let Ok(waiting) = TcpStream::connect_timeout(&address, Duration::from_millis(100)) {
             queue.push(waiting);
         }

@@ -1,32 +1,32 @@
-//! How slowly a user reads a download, and how slow is too slow: dkftpbench's `-b`, `-B` and `-m`.
+//! Limits the rate at which a user reads a download, and judges slow downloads: dkftpbench's `-b`, `-B` and `-m`.
 //!
-//! A user reads at most a chunk, and again when as much time has passed as all it has read takes at its rate. Its
-//! speed is judged once ten chunks have come, and at the end.
+//! A user reads at most a chunk, and the next when the bytes so far are due at its rate. Its speed is judged once ten
+//! chunks have come, and at the end.
 
 use std::time::{Duration, Instant};
 
 use crate::plan::{Clock, Settings};
 
-/// From so many chunks on the speed says something.
+/// The number of chunks from which on the speed is meaningful.
 const JUDGED_FROM: u64 = 10;
-/// What a slow reader takes at a time unless told otherwise: a packet, as dkftpbench has it.
+/// How much a slow reader reads at a time by default: a packet, as in dkftpbench.
 const CHUNK: u64 = 1500;
 
 /// The pace of one download.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Throttle {
     rate: f64,
-    /// At less than so many bytes a second it has failed.
+    /// Below this rate in bytes a second it has failed.
     least: f64,
     pub(super) chunk: u64,
     clock: Clock,
-    /// When it was asked for, and when its first byte came.
+    /// When the command was sent, and when the first byte came.
     commanded: Instant,
     first: Option<Instant>,
 }
 
 impl Throttle {
-    /// Where the settings say that users read slowly.
+    /// `None` where the settings do not limit reading.
     pub(super) fn of(settings: &Settings, now: Instant) -> Option<Self> {
         let rate = settings.read_rate? as f64;
         Some(Self {
@@ -39,22 +39,22 @@ impl Throttle {
         })
     }
 
-    /// The command was sent.
+    /// Notes that the command was sent.
     pub(super) fn note_command(&mut self, now: Instant) {
         self.commanded = now;
     }
 
-    /// Bytes have come.
+    /// Notes that bytes have arrived.
     pub(super) fn note_bytes(&mut self, now: Instant) {
         self.first.get_or_insert(now);
     }
 
-    /// When it may read again, having read so many.
+    /// When it may read again after so many bytes.
     pub(super) fn next(&self, moved: u64) -> Option<Instant> {
         Some(self.first? + Duration::from_secs_f64(moved as f64 / self.rate))
     }
 
-    /// The speed if that is too low, in bytes a second.
+    /// The speed in bytes a second, if that is too low.
     pub(super) fn too_slow(&self, moved: u64, is_over: bool, now: Instant) -> Option<f64> {
         let since = match self.clock {
             Clock::FirstByte => self.first?,

@@ -1,11 +1,11 @@
 //! One transfer: arranging its data connection, moving its bytes, and deciding when it is over.
 //!
-//! A transfer counts when its data connection has ended **and** the server has said 226 **and** every byte that
-//! was to come has come. A data socket is watched only when it would block: a small file has
-//! usually come by the time its replies are read, and is then taken without a further event.
+//! A transfer counts when its data connection has ended **and** the server has sent 226 **and** every expected byte has
+//! arrived. A data socket is watched only when it would block: a small file has usually come by the time its replies
+//! are read, and is then taken without a further event.
 //!
-//! An *endless* transfer is cut off when the time is over, and what the server says of that does not matter. One
-//! that is *held back* waits between the two until all users are there.
+//! An *endless* transfer is cut off when the time is over, and the server's reply to that does not matter. One that is
+//! *held back* waits between the two until all users are there.
 
 mod moving;
 
@@ -45,19 +45,19 @@ pub(super) struct Transfer {
     stage: Stage,
     path: String,
     data: Option<Socket>,
-    /// What encrypts it; and whether the two sides have agreed.
+    /// Its encryption, and whether the handshake is complete.
     channel: Option<Box<Channel>>,
     is_secured: bool,
-    /// An encrypted upload that was all sent: to close it with unread tickets of TLS 1.3 would reset it.
+    /// A complete encrypted upload: closing it with unread TLS 1.3 tickets would reset the connection.
     lingering: Option<Socket>,
     listener: Option<Socket>,
     is_watched: bool,
     /// The data connection has ended.
     ended: bool,
-    /// By this rather than by its end; what the server says of it decides.
+    /// The error that ended it; the server's reply decides.
     broken: Option<io::Error>,
     moved: u64,
-    /// How many bytes there should be, where that is known.
+    /// The expected number of bytes, where that is known.
     size: Option<u64>,
     /// The content of an upload that is verified later.
     content: Option<FileId>,
@@ -67,7 +67,7 @@ pub(super) struct Transfer {
     commanded: Instant,
     throttle: Option<Throttle>,
     gap: Gap,
-    /// It lasts until this.
+    /// When an endless transfer is cut off.
     cut_at: Option<Instant>,
     first_byte: Option<Instant>,
     last_byte: Option<Instant>,
@@ -91,7 +91,7 @@ enum Stage {
     Confirmed(Instant),
 }
 
-/// How it goes on.
+/// What the caller does next.
 pub(super) enum Next {
     Wait,
     Complete { moved: u64 },
@@ -99,7 +99,7 @@ pub(super) enum Next {
 }
 
 impl Transfer {
-    /// Says what arranges a data connection.
+    /// Sends the command that arranges a data connection.
     pub(super) fn begin(
         user: u32,
         job: Option<Job>,
@@ -126,7 +126,7 @@ impl Transfer {
         Self { channel: Some(channel), ..self }
     }
 
-    /// `job` is what a log says; else it is what the cell does.
+    /// `job` comes from a log; without one the cell decides.
     fn named(
         user: u32,
         job: Option<Job>,
@@ -229,7 +229,7 @@ impl Transfer {
         }
     }
 
-    /// The server connects.
+    /// Accepts the server's connection.
     pub(super) fn accept(&mut self, context: &WorkerContext<'_>) {
         if let Some(Ok((data, _))) = self.listener.as_ref().map(listener::accept) {
             self.data = Some(context.own(data));
@@ -323,7 +323,7 @@ impl Transfer {
                     self.data = Some(data);
                     return Next::Wait;
                 }
-                // What the server says of it decides.
+                // The server's reply decides.
                 Err(_) if matches!(self.stage, Stage::Cut | Stage::Confirmed(_)) => {}
                 Err(error) => return Next::Fail(Fault::Tls, format!("data connection: {error}")),
             }
@@ -377,7 +377,7 @@ impl Transfer {
         }
     }
 
-    /// Whether it has ended, and how.
+    /// Checks whether it has ended, and how.
     fn check_over(&mut self, context: &mut WorkerContext<'_>) -> Next {
         let Stage::Confirmed(confirmed) = self.stage else { return Next::Wait };
         if let (Some(data), Some(channel)) = (self.lingering.take(), &mut self.channel) {
@@ -407,7 +407,7 @@ impl Transfer {
         Next::Complete { moved: self.moved }
     }
 
-    /// For how long it moved nothing until now, when it is over; none where that was this client's own doing.
+    /// Its longest pause until now, when it is over; none where this client caused it.
     pub(super) fn gap(&self, now: Instant) -> Gap {
         match (&self.throttle, self.ended) {
             (Some(_), _) => Gap::default(),
@@ -437,7 +437,7 @@ impl Transfer {
     }
 }
 
-/// For the words of a timeout.
+/// Describes the transfer in messages about timeouts.
 impl fmt::Display for Transfer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let reached = match self.stage {

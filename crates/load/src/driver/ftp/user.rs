@@ -10,10 +10,10 @@
 //!
 //! Implicit TLS is secured before the greeting: `Securing` is then before `Connecting`.
 //!
-//! Where a death rule holds, a user that meets a fault is out for good.
+//! With a death rule, a user with a fault is out for good.
 //!
-//! For `login` the whole way from `Out` to `Out` is the operation; it ends for the clock at the 230. A user that
-//! meets a fault goes on after a pause; one that lost its session logs in again.
+//! For `login` the whole way from `Out` to `Out` is the operation; it ends for the clock at the 230. A user with a
+//! fault continues after a pause; one that lost its session logs in again.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -37,20 +37,20 @@ pub(super) struct User {
     life: Life,
     state: State,
     control: Option<Link>,
-    /// Of this target; and of this session, with its own tickets.
+    /// For this target and session, with its own tickets.
     security: Option<Security>,
     tickets: Option<Security>,
-    /// What a log says that it does now.
+    /// The present job of a replayed log.
     job: Option<Job>,
-    /// How many control connections it has had: what remains of an old one's input is recognised by it.
+    /// The number of its control connections: it identifies late input of an old one.
     connection: u32,
-    /// Where it connects from; learnt where the kernel chose.
+    /// The address that it connects from; found out where the kernel chose.
     local: SocketAddr,
     session: ClientSession,
     reader: ReplyReader,
 }
 
-// Under load nearly every user is transferring: a box would be an allocation for each operation.
+// Not boxed, because under load nearly every user is transferring: that would be an allocation for each operation.
 #[allow(clippy::large_enum_variant)]
 enum State {
     Out,
@@ -78,7 +78,7 @@ impl Client for User {
             life: Life::new(index, number),
             state: State::Out,
             control: None,
-            // It cannot fail where it has not failed for the session that came before.
+            // It cannot fail, because it succeeded for the blocking session before.
             security: Security::of(context.target, &context.cell.settings).ok().flatten(),
             tickets: None,
             job: None,
@@ -96,7 +96,7 @@ impl Client for User {
         }
         self.tickets = self.security.as_ref().map(Security::renewed);
         let is_implicit = self.tickets.as_ref().is_some_and(|security| security.is_implicit);
-        // Who speaks first is told when it can.
+        // The side that speaks first waits until it can write.
         let (state, interest) = match is_implicit {
             true => (State::Securing, Interest::Write),
             false => (State::Connecting, Interest::Read),
@@ -283,11 +283,11 @@ impl User {
         self.life.start(now, context);
     }
 
-    /// Something has come on the control connection, or it has ended.
+    /// Input has arrived on the control connection, or it has ended.
     fn on_control(&mut self, context: &mut WorkerContext<'_>) {
         let connection = self.connection;
         loop {
-            // With what ended the handshake a greeting may have come, of which no event will tell.
+            // A greeting may have arrived with the end of the handshake, without a further event.
             let was_handshaking = self.control.as_ref().is_some_and(Link::is_handshaking);
             let may_be_more = self.hear(context) && self.connection == connection;
             if !may_be_more || !(was_handshaking || context.tells_once()) {
@@ -331,11 +331,11 @@ impl User {
         may_be_more
     }
 
-    /// The handshake of the control connection goes on.
+    /// Continues the handshake of the control connection.
     fn on_handshake(&mut self, context: &mut WorkerContext<'_>) {
         let Some(control) = &mut self.control else { return };
         let index = self.life.index;
-        // It was told that it can speak; from here on it listens, too.
+        // It waited until it could write; from here on it reads, too.
         let watched = context.watch_again(control.socket(), index, Role::Control, Interest::Read);
         match watched.and_then(|()| control.handshake(&mut context.buffer)) {
             Ok(false) => {}
@@ -360,7 +360,7 @@ impl User {
         self.session.log_in(user, password, &mut context.out);
     }
 
-    /// `AUTH TLS` was answered: nothing more is said in the clear.
+    /// The server has accepted `AUTH TLS`: everything else is encrypted.
     fn secure(&mut self, context: &mut WorkerContext<'_>) {
         let channel = self.tickets.as_ref().map(Security::channel).transpose();
         match (channel, &mut self.control) {
@@ -448,7 +448,7 @@ impl User {
         }
     }
 
-    /// Says the next of what every session begins with.
+    /// Sends the next command of a session's setup.
     fn set_up(&mut self, commands: &'static [[&'static [u8]; 2]], context: &mut WorkerContext<'_>) {
         if let Some(([verb, argument], left)) = commands.split_first() {
             self.state = State::SettingUp(left);
@@ -463,7 +463,7 @@ impl User {
         }
     }
 
-    /// Data sockets are watched only once they would block: where a reply has come, so have small files.
+    /// Data sockets are watched only once they would block: where a reply has arrived, so have small files.
     fn look_for_data(&mut self, context: &mut WorkerContext<'_>) {
         if let State::Transferring(transfer) = &mut self.state
             && transfer.is_worth_a_look()
@@ -505,7 +505,7 @@ impl User {
 
     fn complete(&mut self, moved: u64, context: &mut WorkerContext<'_>) {
         if let State::Transferring(transfer) = &self.state {
-            // A log's downloads say nothing of its uploads.
+            // A log's downloads have no relation to its uploads.
             self.life.counts.confirmed = transfer.upload().or(self.life.counts.confirmed);
             self.life.record_gap(transfer.gap(Instant::now()), context);
         }

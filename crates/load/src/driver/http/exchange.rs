@@ -11,7 +11,7 @@ use thiserror::Error;
 use super::request::Request;
 use crate::plan::HttpVersion;
 
-/// What no response is.
+/// Why a response is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(super) enum ExchangeError {
     #[error(transparent)]
@@ -28,14 +28,14 @@ pub(super) enum ExchangeError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) status: u16,
-    /// A field that responses out of files have, and those of programs have not.
+    /// A field that responses with files have, and those of programs do not.
     pub(super) of_file: Option<&'static str>,
 }
 
-/// What a server says of a file that it sends: a program's response is not dated, and has no parts.
+/// The fields that servers add to files: a program's response has no date and no ranges.
 const OF_FILES: [&str; 3] = ["last-modified", "etag", "accept-ranges"];
 
-/// Windows that never hold a server up, as those of h2load.
+/// Windows that never block a server, as those of h2load.
 const LIMITS: h2::ConnectionLimits = h2::ConnectionLimits {
     streams: 0,
     stream_window: (1 << 30) - 1,
@@ -43,20 +43,20 @@ const LIMITS: h2::ConnectionLimits = h2::ConnectionLimits {
     field_bytes: 64 * 1024,
 };
 
-/// One connection, with at most one response that is awaited.
+/// A connection with at most one pending response.
 #[derive(Debug)]
 pub(super) struct Exchange {
     protocol: Protocol,
     response: Response,
 }
 
-/// The response that is awaited.
+/// The pending response.
 #[derive(Debug, Default)]
 struct Response {
     head: Option<Head>,
     is_over: bool,
     keeps_alive: bool,
-    /// What the first response on the connection says of the server.
+    /// The server's name in the first response.
     server: Option<String>,
     /// Bytes of the body, and of the whole response.
     body: u64,
@@ -81,12 +81,12 @@ struct Http2 {
     /// The pending output, and how much of it is written.
     out: Vec<u8>,
     written: usize,
-    /// Bytes that came since the last ones that are a response's.
+    /// Received bytes that are not attributed to a response yet.
     unassigned: u64,
 }
 
 impl Exchange {
-    /// One on a new connection.
+    /// An exchange on a new connection.
     pub(super) fn new(version: HttpVersion) -> Self {
         let protocol = match version {
             HttpVersion::Http10 | HttpVersion::Http11 => {
@@ -101,7 +101,7 @@ impl Exchange {
         Self { protocol, response: Response::default() }
     }
 
-    /// Makes a request, whose response is awaited from now on.
+    /// Makes a request, and awaits its response.
     pub(super) fn begin(&mut self, next: &Arc<Request>) -> Result<(), ExchangeError> {
         let server = self.response.server.take();
         self.response = Response { server, ..Response::default() };
@@ -116,7 +116,7 @@ impl Exchange {
                 http2.stream = stream.ok_or(ExchangeError::NoStream)?;
                 Ok(())
             }
-            // The settings decide on both.
+            // The settings determine both.
             _ => Err(ExchangeError::NoStream),
         }
     }
@@ -133,7 +133,7 @@ impl Exchange {
         }
     }
 
-    /// So much of the output was written.
+    /// Notes that so many bytes of the output were written.
     pub(super) fn note_written(&mut self, count: usize) {
         match &mut self.protocol {
             Protocol::Http1 { written, .. } => *written += count,
@@ -151,7 +151,7 @@ impl Exchange {
         self.response.head.as_ref()
     }
 
-    /// What the first response on the connection says of the server.
+    /// The server's name in the first response.
     pub(super) fn server(&self) -> Option<&String> {
         self.response.server.as_ref()
     }
@@ -171,12 +171,12 @@ impl Exchange {
         self.response.is_over
     }
 
-    /// Returns whether no byte of the response has come.
+    /// Returns true if no byte of the response has arrived.
     pub(super) fn is_fresh(&self) -> bool {
         self.response.all == 0
     }
 
-    /// Returns whether another request can be made on the connection behind the response.
+    /// Returns true if another request can follow on the connection.
     pub(super) fn keeps_alive(&self) -> bool {
         match &self.protocol {
             Protocol::Http1 { .. } => self.response.keeps_alive,
@@ -184,7 +184,7 @@ impl Exchange {
         }
     }
 
-    /// How many bytes of the body follow for certain: they need not be looked at.
+    /// How many bytes of the body certainly follow: they need not be parsed.
     pub(super) fn certain(&self) -> u64 {
         match &self.protocol {
             Protocol::Http1 { connection, .. } => connection.certain(),
@@ -192,7 +192,7 @@ impl Exchange {
         }
     }
 
-    /// So many of these have come.
+    /// Counts so many of these bytes as received.
     pub(super) fn skip(&mut self, count: u64) -> Result<(), ExchangeError> {
         if let Protocol::Http1 { connection, .. } = &mut self.protocol {
             connection.skip(count);
@@ -202,7 +202,7 @@ impl Exchange {
         self.feed(&[])
     }
 
-    /// The stream of bytes has ended. Returns whether the response had, too.
+    /// The byte stream has ended. Returns true if the response was complete.
     pub(super) fn end(&mut self) -> bool {
         if let Protocol::Http1 { connection, .. } = &mut self.protocol {
             self.response.is_over |= matches!(connection.close(), Ok(Some(ResponseEvent::End { .. })));
@@ -210,7 +210,7 @@ impl Exchange {
         self.response.is_over
     }
 
-    /// Takes what has come. What comes behind the end of a response of HTTP/1 is passed over: requests are not pipelined.
+    /// Parses received bytes. Bytes after the end of an HTTP/1 response are ignored: requests are not pipelined.
     pub(super) fn feed(&mut self, input: &[u8]) -> Result<(), ExchangeError> {
         match &mut self.protocol {
             Protocol::Http1 { connection, .. } => Ok(self.response.feed(connection, input)?),

@@ -1,4 +1,4 @@
-//! HTTP/1.0, 1.1 and 2, in clear or in TLS: loads a server with users who get one document again and again.
+//! HTTP/1.0, 1.1 and 2, in clear or in TLS: loads a server with users that request one document repeatedly.
 //!
 //! [`user`] is one user and its connection, [`exchange`] its requests and responses, [`request`] the bytes of a
 //! request. The content of a document is not checked: a request fails when its status is not a success, or when its
@@ -23,12 +23,13 @@ use super::security::Security;
 use super::task::{Driver, WorkerTask};
 use super::worker::Worker;
 use crate::chaos::{Deeds, Mischief};
+use crate::fixture::FixtureStep;
 use crate::plan::{Cell, HttpVersion, Settings};
-use crate::step::{FixtureProgress, FixtureStep};
+use crate::progress::FixtureProgress;
 use crate::tally::Tally;
 use crate::target::Target;
 
-/// The probe waits no longer, however patient the users are.
+/// The limit of the probe, also where the users' timeout is longer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Loads an HTTP server.
@@ -36,7 +37,7 @@ pub(crate) struct HttpDriver {
     target: Target,
     address: SocketAddr,
     patience: Duration,
-    /// The `--raw-target` that a program was found to answer: to ask again would run it once more.
+    /// The `--raw-target` that a program is known to answer: another probe would run it again.
     program: Mutex<Option<Option<String>>>,
 }
 
@@ -45,7 +46,7 @@ impl HttpDriver {
         Self { target, address, patience: patience.min(PATIENCE), program: Mutex::default() }
     }
 
-    /// The head of the answer to one request, without a load. It has one: that is where a response ends.
+    /// The head of the response to a single request, outside the load. The exchange ends with the head.
     fn ask(
         &self,
         settings: &Settings,
@@ -90,7 +91,7 @@ impl HttpDriver {
         Ok(Ok(exchange.head().cloned()))
     }
 
-    /// Remembers that a program answers; it fails where a file does.
+    /// Notes that a program answers; fails where a file does.
     fn note_program(&self, settings: &Settings, head: Option<Head>) -> Result<(), DriverError> {
         if let Some(field) = head.filter(|head| head.status == 200).and_then(|head| head.of_file) {
             return Err(DriverError::NoProgram { target: self.target.to_string(), field });
@@ -105,7 +106,7 @@ impl HttpDriver {
         known.as_ref() == Some(&settings.raw_target)
     }
 
-    /// The same, in words where there is none.
+    /// The same, with an error message where there is none.
     fn probe(&self, settings: &Settings, wait: CancellableWait<'_>) -> Result<Option<Head>, DriverError> {
         let address = self.address;
         self.ask(settings, wait)?.map_err(|error| {
@@ -123,7 +124,7 @@ impl HttpDriver {
 impl Driver for HttpDriver {
     fn reach(&self, settings: &Settings, fixtures: FixtureProgress<'_>) -> Result<(), DriverError> {
         let head = self.probe(settings, CancellableWait::to(fixtures, FixtureStep::Reaching))?;
-        // What a status says of the document is for the figures.
+        // The figures judge whether the status is a success.
         if settings.cgi { self.note_program(settings, head) } else { Ok(()) }
     }
 

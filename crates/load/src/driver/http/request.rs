@@ -1,4 +1,4 @@
-//! The request that users make again and again, prepared for the version of HTTP that is spoken.
+//! The request that users repeat, prepared for the version of HTTP.
 
 use millrace_http::h1::client::PreparedRequest;
 use millrace_http::h2::hpack::FieldEncoder;
@@ -12,14 +12,14 @@ use crate::target::Target;
 pub(crate) enum Request {
     /// The head.
     Http1(PreparedRequest),
-    /// The block of its fields, which refers to none before it.
+    /// Its HPACK block, which does not depend on earlier ones.
     Http2(Vec<u8>),
 }
 
 const AGENT: &str = concat!("millrace-bench/", env!("CARGO_PKG_VERSION"));
 
 impl Request {
-    /// A `GET` of a path, or of what `--raw-target` says.
+    /// A `GET` of a path, or of `--raw-target`.
     pub(super) fn new(target: &Target, settings: &Settings, path: &str) -> Self {
         let path = settings.raw_target.as_deref().unwrap_or(path);
         let (host, login) = (authority(target), authorization(target));
@@ -64,7 +64,7 @@ fn authority(target: &Target) -> String {
     }
 }
 
-/// The value of `Authorization`, where the target names an account.
+/// The value of `Authorization`, if the target has an account.
 fn authorization(target: &Target) -> Option<String> {
     let login = format!("{}:{}", target.user, target.password);
     (target.user != "anonymous").then(|| format!("Basic {}", base64::encode(login.as_bytes())))

@@ -6,9 +6,9 @@
 //!                                             '------- request ----'
 //! ```
 //!
-//! Connecting is part of the operation, and no connection is made before the load: a kept connection's request
-//! counts from when it is written. A server may close a kept connection at any time; a request that met that, and no
-//! byte of an answer, is made again on a new one, once. In TLS each user has tickets of its own, and its connections
+//! Connecting is part of the operation, and no connection is made before the load: a kept connection's request counts
+//! from when it is written. A server may close a kept connection at any time; a request that meets that without a byte
+//! of an answer is repeated once on a new connection. In TLS each user has tickets of its own, and its connections
 //! resume with them.
 
 use std::io::{self, ErrorKind};
@@ -31,7 +31,7 @@ use crate::plan::HttpVersion;
 use crate::schedule::Pace;
 use crate::tally::{Live, UserTally};
 
-/// A connect that takes so long had to be tried again (RFC 6298: the first timeout is a second).
+/// A connection attempt that takes so long was retransmitted (RFC 6298: the first timeout is a second).
 const SLOW_CONNECT: Duration = Duration::from_secs(1);
 
 /// One user.
@@ -39,20 +39,20 @@ pub(super) struct User {
     life: Life,
     state: State,
     link: Option<Link>,
-    /// Where it is encrypted, with this user's tickets.
+    /// Its encryption, with this user's tickets.
     security: Option<Security>,
     local: SocketAddr,
     exchange: Exchange,
     /// When its connection was begun.
     connecting: Instant,
-    /// How long that took, its handshake included, until a response has come by it.
+    /// How long that took with its handshake, until a response has arrived on it.
     connected_in: Option<Duration>,
-    /// Of the response that is coming.
+    /// The longest gap of the present response.
     gap: Gap,
     /// Responses on this connection.
     served: u32,
     request: Arc<Request>,
-    /// The socket has taken all that was to be written.
+    /// The socket has taken the whole output.
     has_asked: bool,
     /// What the connection is watched for.
     watched: Interest,
@@ -68,7 +68,7 @@ enum State {
     Kept,
 }
 
-/// What a look at the connection has come to.
+/// The result of a read.
 enum Taken {
     /// Bytes, or none where these were TLS's own; there may be more.
     Bytes,
@@ -107,7 +107,7 @@ impl Client for User {
             life: Life::new(index, number),
             state: State::Out,
             link: None,
-            // It cannot fail where it has not failed for who looked whether the server is there.
+            // It cannot fail, because it succeeded in the probe.
             security: Security::of(context.target, &context.cell.settings)
                 .ok()
                 .flatten()
@@ -139,7 +139,7 @@ impl Client for User {
         self.life.start(now, context);
         match self.state {
             State::Kept if self.exchange.keeps_alive() => self.ask(context),
-            // The server has said that it serves no more streams.
+            // The server has announced that it accepts no more streams.
             State::Kept => {
                 self.close(context);
                 self.open(now, context);
@@ -220,7 +220,7 @@ impl Client for User {
 }
 
 impl User {
-    /// All users share theirs, unless it has their number in it.
+    /// All users share the request, unless it contains their number.
     fn request(number: u32, context: &mut WorkerContext<'_>) -> Arc<Request> {
         let settings = &context.cell.settings;
         if let Some(request) = &context.request {
@@ -271,10 +271,10 @@ impl User {
         }
     }
 
-    /// The handshake goes on.
+    /// Continues the handshake.
     fn secure(&mut self, context: &mut WorkerContext<'_>) {
         let Some(link) = &mut self.link else { return };
-        // It was told that it can speak; from here on it listens, too.
+        // It waited until it could write; from here on it reads, too.
         self.watched = Interest::Read;
         let watched = context.watch_again(link.socket(), self.life.index, Role::Control, Interest::Read);
         match watched.and_then(|()| link.handshake(&mut context.buffer)) {
@@ -294,11 +294,11 @@ impl User {
         }
     }
 
-    /// It can ask.
+    /// The connection is ready for requests.
     fn on_secured(&mut self, context: &mut WorkerContext<'_>) {
         self.connected_in = Some(self.connecting.elapsed());
         self.ask(context);
-        // Of what came with the end of a handshake no event will tell.
+        // Data that arrived with the end of a handshake causes no event.
         while context.tells_once() && self.listens() && self.read(context) {}
     }
 
@@ -332,12 +332,12 @@ impl User {
         }
     }
 
-    /// Returns true if what comes is a response, or the end.
+    /// Returns true if a response or the end of the stream is expected.
     fn listens(&self) -> bool {
         matches!(self.state, State::Waiting | State::Kept) && self.has_asked
     }
 
-    /// Takes what has come.
+    /// Reads the available bytes.
     fn take(&mut self, context: &mut WorkerContext<'_>) -> io::Result<Taken> {
         let Some(link) = &mut self.link else { return Err(ErrorKind::WouldBlock.into()) };
         let (exchange, mut fed) = (&mut self.exchange, Ok(()));
@@ -402,7 +402,7 @@ impl User {
     fn on_end(&mut self, is_cut: bool, context: &mut WorkerContext<'_>) {
         match self.state {
             State::Kept => self.close(context),
-            // What ends with its connection is whole only where TLS says that this is the end (RFC 9112 section 9.8).
+            // A response that ends with its connection is complete only after a close_notify (RFC 9112 section 9.8).
             _ if !is_cut && self.exchange.end() => self.on_response(false, context),
             _ if self.may_repeat() => self.repeat(context),
             _ if self.exchange.head().is_some() => {
@@ -413,7 +413,7 @@ impl User {
         }
     }
 
-    /// The server closed a kept connection just when a request came.
+    /// Returns true if the server may have closed a kept connection just when the request arrived.
     fn may_repeat(&self) -> bool {
         self.served > 0 && self.exchange.is_fresh()
     }
@@ -445,7 +445,7 @@ impl User {
                 format!("{body} bytes, where the first document had {first}")
             });
         }
-        // What the report holds against the requests that ended well must be of these.
+        // The report compares these with the requests that ended well.
         if let Some(took) = connected_in {
             context.tally.connect.record(took);
             context.tally.slow_connects += u64::from(took >= SLOW_CONNECT);

@@ -1,6 +1,6 @@
-//! The bytes of a transfer: taken as they come and sent as they go, in clear or in TLS, and counted as they move.
+//! Moves and counts the bytes of a transfer, in clear or in TLS.
 //!
-//! Nothing here decides how a transfer ends: what a look at the data connection came to is a [`Flow`].
+//! It does not decide how a transfer ends: it returns the state of the data connection as a [`Flow`].
 
 use std::io;
 use std::time::Instant;
@@ -19,7 +19,7 @@ const SMALL_UPLOAD: u64 = 64 * 1024;
 /// How often one transfer's socket is emptied before others have their turn.
 const ROUNDS: usize = 8;
 
-/// What a look at the data connection has come to.
+/// The state of the data connection.
 pub(super) enum Flow {
     /// There will be another event.
     Rests,
@@ -30,7 +30,7 @@ pub(super) enum Flow {
 }
 
 impl Transfer {
-    /// Moves the handshake on; answers whether it is over.
+    /// Continues the handshake; returns true when it is complete.
     pub(super) fn secure(&mut self, data: &Socket, context: &mut WorkerContext<'_>) -> io::Result<bool> {
         let Some(channel) = &mut self.channel else { return Ok(true) };
         let interest = if channel.handshake(data, &mut context.buffer)? {
@@ -53,7 +53,7 @@ impl Transfer {
         Ok(self.is_secured)
     }
 
-    /// Says that this was all, and keeps the connection until the server has said that it has it.
+    /// Sends close_notify, and keeps the connection until the server has confirmed it.
     pub(super) fn part(&mut self, data: Socket, context: &mut WorkerContext<'_>) {
         if let Some(channel) = &mut self.channel {
             let _ = channel.close(&data); // a server that has gone needs no farewell
@@ -78,7 +78,7 @@ impl Transfer {
         }
     }
 
-    /// Takes what has come.
+    /// Reads the available bytes.
     pub(super) fn receive(
         &mut self,
         data: &Socket,
@@ -136,7 +136,7 @@ impl Transfer {
         }
     }
 
-    /// Takes what has come encrypted, which is `most` bytes or a few more; answers whether that was the end.
+    /// Reads encrypted data, `most` bytes or a few more; returns true at the end.
     fn receive_secret(
         &mut self,
         data: &Socket,
