@@ -19,7 +19,7 @@ const AGAIN: Duration = Duration::from_secs(6 * 3600);
 const SOONEST: Duration = Duration::from_secs(60);
 const LATEST: Duration = Duration::from_secs(86_400);
 
-/// What a CA has said of a certificate.
+/// The CA's advice about a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Advice {
     /// From when until when it is to be renewed, if there was an answer.
@@ -28,7 +28,7 @@ pub(super) struct Advice {
     pub(super) again: Duration,
     /// Where the reason can be read.
     pub(super) reason: Option<String>,
-    /// What the CA knows the certificate by.
+    /// The CA's identifier of the certificate.
     pub(super) certificate: Option<CertificateIdentifier<'static>>,
 }
 

@@ -39,7 +39,7 @@ pub(super) struct Directory {
     last: Arc<Mutex<Last>>,
 }
 
-/// What the last answer was like.
+/// The state of the last answer.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Last {
     /// Its status; `None` where none came.
@@ -60,7 +60,7 @@ impl Directory {
         Ok(Self { tls, patience, clock, last: Arc::default() })
     }
 
-    /// What the last answer was like.
+    /// The state of the last answer.
     pub(super) fn last(&self) -> Last {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -20,7 +20,7 @@ use millrace_net::tls::{CertificateInfo, KeyPair, LoadError, placeholder};
 
 use super::settings::Acme;
 
-/// Who writes is alone: names beside a file are one process's, not one thread's.
+/// Serialises writers: the temporary names beside a file are unique by process, not by thread.
 static WRITING: Mutex<()> = Mutex::new(());
 
 impl Acme {
@@ -134,7 +134,7 @@ fn set_aside(path: &Path) -> io::Result<PathBuf> {
 /// Writes beside a name.
 fn stage(path: &Path, text: &str) -> io::Result<PathBuf> {
     let staged = path.with_extension(format!("new.{}", std::process::id()));
-    // One that a killed process of this number has left may be another's to read.
+    // A file left by a killed process of the same ID may be readable by others.
     let _ = fs::remove_file(&staged);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&staged)?;
     file.write_all(text.as_bytes())?;

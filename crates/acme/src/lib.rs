@@ -46,7 +46,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How soon a file is looked at again that could not be read.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// What the renewal of certificates needs of the server that it is part of.
+/// What the renewal of certificates needs of its server.
 pub trait Host: Send + Sync + 'static {
     /// Returns the state of the renewal, which lives as long as the server.
     fn renewal(&self) -> &Renewal;
@@ -116,11 +116,11 @@ pub async fn renew<H: Host>(host: Arc<H>) {
     }
 }
 
-/// Has a certificate there, for as long as the settings are these.
+/// Keeps a valid certificate, as long as these settings apply.
 async fn keep<H: Host>(host: &Arc<H>, settings: Option<Arc<Acme>>) {
     let Some(settings) = settings else { return std::future::pending().await };
     let (mut schedule, mut info) = (Schedule::default(), kept(host, &settings).await);
-    // What the CA knows the certificate by, if it wants to know it.
+    // The CA's identifier of the certificate, if the CA uses one.
     let mut known = None;
     loop {
         let now = settings.clock.now();

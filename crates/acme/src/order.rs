@@ -25,7 +25,7 @@ const ALL: Duration = Duration::from_secs(600);
 /// Characters of what the CA says that the log has.
 const LONGEST: usize = 1000;
 
-/// What an order needs.
+/// The parameters of an order.
 pub(super) struct Order<'a> {
     pub(super) settings: &'a Arc<Acme>,
     pub(super) directory: Directory,
@@ -35,7 +35,7 @@ pub(super) struct Order<'a> {
     pub(super) replaces: Option<CertificateIdentifier<'static>>,
 }
 
-/// What came of it, in PEM.
+/// The result of an order, in PEM.
 pub(super) struct Issued {
     pub(super) chain: String,
     pub(super) key: String,
@@ -138,7 +138,7 @@ impl Order<'_> {
         Ok(account)
     }
 
-    /// Has the answers ready for what the CA will ask, and tells it so.
+    /// Prepares the challenges of an order, and tells the CA that they are ready.
     async fn answer(&self, order: &mut instant_acme::Order) -> Result<Vec<Shown<'_>>, Failure> {
         let kind = match self.settings.challenge {
             Challenge::Http => ChallengeType::Http01,
@@ -199,7 +199,7 @@ fn unkept(settings: &Acme, error: &io::Error) -> Error {
     Error::Other(format!("{}: {error}", settings.account_path().display()).into())
 }
 
-/// What the CA has found, for the first name with which it is not content; else what it says of the order.
+/// The CA's error for the first name that it rejects; else its error about the order.
 async fn refusal(order: &mut instant_acme::Order, problem: Option<Problem>) -> Failure {
     let mut authorizations = order.authorizations();
     while let Some(Ok(mut authorization)) = authorizations.next().await {
@@ -222,7 +222,7 @@ fn is_about(problem: &Problem, kind: &str) -> bool {
     problem.r#type.as_deref().and_then(|kind| kind.rsplit(':').next()) == Some(kind)
 }
 
-/// A problem in a line: `detail (kind)`, and those of single names behind it.
+/// A problem in one line: `detail (kind)`, followed by those of single names.
 fn told(problem: &Problem) -> String {
     let line = |detail: Option<&str>, kind: Option<&str>| {
         let kind = kind.and_then(|kind| kind.rsplit(':').next()).unwrap_or("no type");

@@ -22,7 +22,7 @@ const DONE: Duration = Duration::from_secs(3600);
 /// Of a pause, as much is added by luck at the most.
 const JITTER: f64 = 0.25;
 
-/// What has happened so far.
+/// The history that determines the next attempt.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     failures: u32,
@@ -37,8 +37,8 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// Returns true if a certificate is to be fetched now: there is none, the CA's time for it has come, or, if it has said
-    /// nothing of that, two thirds of its time are over.
+    /// Returns true if a certificate must be ordered now: there is none, the CA suggests it, or, without advice, two
+    /// thirds of its lifetime are over.
     pub(super) fn is_due(&self, held: Option<&CertificateInfo>, now: SystemTime) -> bool {
         !is_on(self.pause, now) && held.is_none_or(|held| now >= self.renewal(held))
     }

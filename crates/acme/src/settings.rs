@@ -29,7 +29,7 @@ pub struct Acme {
     pub challenge: Challenge,
     /// How long the CA may take to answer a request.
     pub patience: Duration,
-    /// What time it is.
+    /// The clock.
     pub clock: Clock,
 }
 
@@ -89,12 +89,12 @@ impl fmt::Display for Challenge {
 #[error("{0:?} is none of the choices; write http-01 or tls-alpn-01")]
 pub struct ChallengeError(String);
 
-/// What time it is, as far as certificates have to be renewed; a simulated one in tests.
+/// The clock for renewals; a simulated one in tests.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> SystemTime + Send + Sync>);
 
 impl Clock {
-    /// A clock of one's own.
+    /// A custom clock.
     pub fn new(now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
     }

@@ -24,7 +24,7 @@ use super::directory::Directory;
 use super::order::{Order, Trouble};
 use super::settings::{Acme, Clock};
 
-/// What it does with a connection.
+/// Its behaviour on a connection.
 #[derive(Debug, Clone)]
 enum Manner {
     /// Closes it.
@@ -78,7 +78,7 @@ fn say(socket: &TcpStream, acceptor: &Acceptor, text: impl FnOnce(&str) -> Strin
     channel.close(socket)
 }
 
-/// A head, and as many bytes behind it as it says.
+/// Returns true if a head and its announced body are complete.
 fn is_whole(asked: &[u8]) -> bool {
     let asked = String::from_utf8_lossy(asked).to_ascii_lowercase();
     let Some((head, body)) = asked.split_once("\r\n\r\n") else { return false };
@@ -96,14 +96,14 @@ fn path(request: &str) -> Option<&str> {
     request.split(' ').nth(1)
 }
 
-/// What a request says, beneath its signature.
+/// The payload of a signed request.
 fn payload(request: &str) -> String {
     let text =
         request.split("\"payload\":\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap_or_default();
     String::from_utf8(millrace_http::base64::decode(text.as_bytes()).unwrap()).unwrap()
 }
 
-/// What a CA that has had enough answers to a request.
+/// The answer of a CA with a rate limit.
 fn refusal(request: &str, port: u16, fields: &str) -> String {
     let url = |name: &str| format!("\"{name}\": \"https://localhost:{port}/{name}\"");
     let urls = ["newNonce", "newAccount", "newOrder", "renewalInfo"].map(url);
@@ -114,7 +114,7 @@ fn refusal(request: &str, port: u16, fields: &str) -> String {
     }
 }
 
-/// What a CA that is never done with an order answers to a request.
+/// The answer of a CA that never finishes an order.
 fn delay(request: &str, port: u16, fields: &str) -> String {
     const NONCE: &str = "Replay-Nonce: bm9uY2U\r\n";
     const REPLACED: &str = r#"{"type": "urn:ietf:params:acme:error:alreadyReplaced"}"#;
@@ -131,7 +131,7 @@ fn delay(request: &str, port: u16, fields: &str) -> String {
     }
 }
 
-/// What a CA answers that gives advice.
+/// The answer of a CA that gives advice.
 fn counsel(request: &str, port: u16, fields: &str, body: &str) -> String {
     match path(request).and_then(|path| path.strip_prefix("/renewalInfo/")) {
         Some(KNOWN) => whole("200 OK", fields, body),
@@ -193,7 +193,7 @@ impl Site {
         Self { settings, acceptor, runtime, orders, _folder: folder }
     }
 
-    /// What comes of an order; nothing good can.
+    /// The error of an order.
     fn trouble(&self, replaces: Option<CertificateIdentifier<'static>>) -> Trouble {
         let (directory, tokens) = (Directory::new(&self.settings).unwrap(), Tokens::default());
         let Self { settings, acceptor, .. } = self;
@@ -206,7 +206,7 @@ impl Site {
         self.runtime.block_on(advice::ask(&self.settings, directory))
     }
 
-    /// Has the certificate there that a CA is asked about.
+    /// Stores the certificate that the CA is asked about.
     fn keep_known(&self) {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -226,7 +226,7 @@ impl Site {
     }
 }
 
-/// What comes of an order at a CA with these manners.
+/// The error of an order at a CA with this behaviour.
 fn trouble_with(manner: Manner, change: impl FnOnce(&mut Acme)) -> Trouble {
     Site::new(manner, change).trouble(None)
 }
@@ -348,7 +348,7 @@ fn a_ca_is_asked_when_it_would_have_a_certificate_renewed() {
         site.trouble(None);
         let advice = site.advice();
         assert_eq!(advice.window, window, "{fields} {body}");
-        // What it said is told as a moment, from which some time has passed.
+        // Its `Retry-After` is returned as a time, of which some has passed.
         let passed = again.checked_sub(advice.again).expect("no more than it said");
         assert!(passed < Duration::from_secs(60), "{fields} {body}: {passed:?}");
         if window.is_some() {

@@ -53,7 +53,7 @@ fn backlog(running: &Running) -> Result<Backlog, String> {
         .ok_or_else(|| "there is no queue: no [[hook]] needs one, or hooks-queue names none".to_owned())
 }
 
-/// What tells one from the others; receivers are told more.
+/// The fields that identify an event; receivers get more.
 fn event(event: &Undelivered) -> Value {
     let Undelivered { id, to, is_parked, error, body } = event;
     let state = if *is_parked { "parked" } else { "waiting" };

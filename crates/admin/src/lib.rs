@@ -26,8 +26,7 @@ use millrace_server::Running;
 /// start only. The error is for people.
 pub type Reload = Box<dyn Fn() -> Result<Vec<&'static str>, String> + Send + Sync>;
 
-/// What starts another server in the place of this one: the program, as it is found now, with the arguments that this
-/// process was started with.
+/// Makes the command that starts the successor: the program as it is now installed, with this process's arguments.
 pub type Successor = Box<dyn Fn() -> Command + Send + Sync>;
 
 /// The actions that the program around the server performs.
@@ -91,7 +90,7 @@ impl std::fmt::Debug for Control {
     }
 }
 
-/// What a client's thread needs.
+/// The state of a client's thread.
 struct Served {
     running: Weak<Running>,
     orders: Orders,
@@ -103,7 +102,7 @@ struct Served {
 }
 
 impl Control {
-    /// Opens the socket. One that a killed server left is replaced, or one whose server is ending; no other that answers.
+    /// Opens the socket. It replaces the socket of a killed or ending server, but not one of a running server.
     pub fn open(path: &Path, running: &Arc<Running>, orders: Orders) -> io::Result<Self> {
         Self::at(path, open(path)?, running, orders)
     }

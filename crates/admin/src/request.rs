@@ -43,7 +43,7 @@ enum Request {
     Quotas {},
     /// Count that anew: in one tree, or in all.
     Recount { tree: Option<String> },
-    /// Which events are hooks to be told that they were not yet?
+    /// Lists the undelivered events of hooks.
     Events { to: Option<String>, most: Option<usize> },
     /// Have some delivered that were put aside, and try those that wait now.
     RetryEvents {
@@ -195,7 +195,7 @@ fn kick(running: &Running, session: Option<u64>, user: Option<String>, address: 
     json!({ "kicked": running.kick(meant) })
 }
 
-/// Sets limits. What they leave out stays as it was set, unless that is to be forgotten.
+/// Sets limits. Limits that are left out stay as they are, unless `restore` removes them.
 fn set_limits(running: &Running, scope: &Scope, limits: &Limits, restore: bool) -> Result<Value, String> {
     match (restore && !running.restore_limits(scope)) || !running.set_limits(scope, limits) {
         true => Err(format!("there is no {scope}")),
@@ -203,7 +203,7 @@ fn set_limits(running: &Running, scope: &Scope, limits: &Limits, restore: bool) 
     }
 }
 
-/// Has the server end so; answers what that waits for.
+/// Ends the server in this way; returns what it waits for.
 fn end(running: &Running, why: &'static str, how: impl FnOnce(&Running)) -> Value {
     let left = transfers(running);
     running.note_why_it_ends(why);

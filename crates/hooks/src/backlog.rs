@@ -26,7 +26,7 @@ pub enum Meant {
     All {
         /// Only of this receiver, as [`Undelivered::to`] names it.
         to: Option<String>,
-        /// Those that wait as well.
+        /// Whether waiting events are included.
         waiting: bool,
     },
 }
@@ -53,7 +53,7 @@ pub struct Undelivered {
     pub is_parked: bool,
     /// Why, or why it still waits.
     pub error: Option<String>,
-    /// What the receiver is told.
+    /// The event as the receiver gets it.
     pub body: Value,
 }
 
@@ -117,7 +117,7 @@ impl Backlog {
         Ok(count)
     }
 
-    /// Has events forgotten; answers how many there were. One that is being delivered may still be.
+    /// Removes events; returns how many. One that is being delivered may still arrive.
     pub fn forget(&self, meant: &Meant) -> Result<u64, String> {
         let mut database = self.open()?;
         let count = change(&mut database, |transaction| match meant {

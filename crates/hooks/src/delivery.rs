@@ -1,4 +1,4 @@
-//! What the queue of deliveries and the threads that deliver tell each other: recipients, events, orders.
+//! The messages between the queue and the threads that deliver: recipients, events, orders.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -24,7 +24,7 @@ pub(super) enum Recipient {
 }
 
 impl Recipient {
-    /// What people call it.
+    /// Its name for users.
     pub(super) fn name(&self) -> &str {
         match self {
             Self::Webhook { url, .. } => url,
@@ -44,7 +44,7 @@ pub(super) struct Delivery {
     pub(super) variables: Vec<u8>,
 }
 
-/// What the writing thread is told.
+/// The messages to the writing thread.
 pub(super) enum Order {
     /// Put these; a session's intention, if it had one, is carried out.
     Put { deliveries: Vec<Delivery>, session: u64, done: Sender<Result<(), String>> },
@@ -60,5 +60,5 @@ pub(super) enum Order {
     Settle(Sender<Result<(), String>>),
 }
 
-/// Says what an operator should look at.
+/// Reports a warning for the operator.
 pub(super) type Warn = Arc<dyn Fn(&str) + Send + Sync>;

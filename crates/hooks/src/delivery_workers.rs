@@ -1,7 +1,7 @@
 //! Deliveries from the queue: each receiver has a thread, which tells it of its events in their order.
 //!
-//! What was delivered is not read again, though the writer of the queue may not have removed it yet. If an
-//! administrator has put older events back, the thread returns to these after waiting for the writer.
+//! A delivered event is not read again, though the writer of the queue may not have removed it yet. If an administrator
+//! has put older events back, the thread returns to these after waiting for the writer.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -26,10 +26,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// A program that fails so often for the same event is not asked again.
 const PROGRAM_TRIES: u32 = 5;
 
-/// What the threads share.
+/// The state shared by the threads.
 pub(super) struct Shared {
     pub(super) path: PathBuf,
-    /// What the ids of events begin with.
+    /// The prefix of event ids.
     pub(super) origin: String,
     pub(super) warn: Warn,
     /// Guarded for a look.
@@ -92,13 +92,13 @@ impl Shared {
         self.state().workers.get(receiver)?.trouble.clone()
     }
 
-    /// Has the threads end.
+    /// Ends the threads.
     pub(super) fn stop(&self) {
         self.state().stopped = true;
         self.change.notify_all();
     }
 
-    /// Has the threads end because another process delivers, and waits for them so long at most.
+    /// Ends the threads because another process delivers, and waits for them for at most this time.
     pub(super) fn rest(&self, most: Duration) {
         let mut state = self.state();
         state.resting = true;
@@ -130,7 +130,7 @@ impl Shared {
     }
 }
 
-/// What it takes to begin deliveries.
+/// What is needed to start deliveries.
 pub(super) struct DeliveryWorkers {
     orders: Sender<Order>,
     pub(super) shared: Arc<Shared>,
@@ -152,7 +152,7 @@ impl DeliveryWorkers {
         self.tell(receiver, |progress| progress.last = progress.last.max(last));
     }
 
-    /// What waits for a receiver, up to this event, is to be tried now, from the first on.
+    /// Retries a receiver's events up to this one, from the first on.
     pub(super) fn begin_again(&self, receiver: &str, last: i64) {
         self.shared.state().hurries += 1;
         self.tell(receiver, |progress| {
@@ -199,7 +199,7 @@ impl DeliveryWorkers {
     }
 }
 
-/// The end of a thread, however it comes about; also of one that did not begin.
+/// Notes the end of a thread, also after a panic or if it did not start.
 struct End(Arc<Shared>);
 
 impl Drop for End {
@@ -233,7 +233,7 @@ impl DeliveryWorker {
             }
             Recipient::Program { .. } => None,
         };
-        // What was read is delivered before more is: the writer may not have removed it yet.
+        // Events that were read are delivered before more are read: the writer may not have removed them yet.
         let (mut behind, mut tries) = (0, 0);
         loop {
             behind = match self.wait_for_more(behind) {
@@ -287,7 +287,8 @@ impl DeliveryWorker {
         }
     }
 
-    /// Waits for an event behind this one; answers behind which one there are some, or `None` if the queue is closed.
+    /// Waits for an event after this one; returns the number after which there are some, or `None` if the queue is
+    /// closed.
     fn wait_for_more(&self, behind: i64) -> Option<i64> {
         let has_nothing = |progress: &Progress| progress.last <= behind && !progress.begins_again;
         let nothing_new =
@@ -303,7 +304,7 @@ impl DeliveryWorker {
         if !begins_again {
             return Some(behind);
         }
-        // What was delivered is to be gone by then.
+        // Delivered events must be removed by then.
         let (done, settled) = channel();
         let _ = self.orders.send(Order::Settle(done));
         let _ = settled.recv();

@@ -1,7 +1,7 @@
-//! What a moment is to a program, a receiver, and a template: the same names everywhere.
+//! The facts of an event for a program, a receiver, and a template: the same names everywhere.
 //!
-//! Names are bytes. Programs get them as they are; in JSON a name that is no UTF-8 comes a second time, under the
-//! same key with `-hex` behind it.
+//! Names are bytes. Programs get them as they are; in JSON a name that is not UTF-8 has a second value, under the same
+//! key with the suffix `-hex`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::AsRawFd;
@@ -32,7 +32,7 @@ pub const NAMES: &[(&str, &str)] = &[
     ("address", "the client's address, without the port"),
     ("user", "who is logged in"),
     ("verb", "the command"),
-    ("argument", "what stands behind it; never a password"),
+    ("argument", "its argument; never a password"),
     ("path", "the file or directory, as clients see it"),
     ("name", "the last part of it"),
     ("directory", "the part before it"),
@@ -143,7 +143,7 @@ fn native(moment: &Moment, path: &VirtualPath) -> Option<PathBuf> {
     }
     let handle = match moment.is_pending() {
         true => moment.preview()?,
-        // What has the name is another file.
+        // Another file has the name.
         false if moment.is_taken() && moment.path.as_ref() == Some(path) => return None,
         false => moment.storage.as_ref()?.open_read(path, Wait::Allowed).ok()?,
     };
@@ -262,7 +262,7 @@ pub(super) fn pack<'a>(words: impl IntoIterator<Item = &'a OsStr>) -> Vec<u8> {
         .collect()
 }
 
-/// What [`pack`] made.
+/// The inverse of [`pack`].
 pub(super) fn unpack(bytes: &[u8]) -> Vec<OsString> {
     let words = bytes.strip_suffix(&[0]).map(|bytes| bytes.split(|&byte| byte == 0)).into_iter().flatten();
     words.map(|word| OsString::from_vec(word.to_vec())).collect()

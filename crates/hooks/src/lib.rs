@@ -126,7 +126,7 @@ pub fn call_if_any(hooks: Option<&dyn Hooks>, moment: &Moment) -> Ruling {
     }
 }
 
-/// What was ruled of an upload that has no name yet is done, and logged; answers why it has none where it should have.
+/// Applies and logs the verdict about an upload that has no name yet; returns an error if it could not take its name.
 pub fn conclude(moment: &Moment, ruling: &Ruling) -> Option<String> {
     if let Some(pending) = &moment.pending {
         match ruling {
@@ -157,7 +157,7 @@ fn why_not(moment: &Moment, ruling: &Ruling, failure: Option<&str>) -> Option<St
     }
 }
 
-/// What may happen.
+/// The events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)] // The table below is the documentation.
 pub enum Event {
@@ -254,7 +254,7 @@ impl Event {
 /// An event, and all that is known of it.
 #[derive(Debug, Clone)]
 pub struct Moment {
-    /// What it is.
+    /// The event.
     pub event: Event,
     /// When it was.
     pub time: SystemTime,
@@ -267,9 +267,9 @@ pub struct Moment {
     /// The user that is logged in; with [`Event::Login`] the one that is about to be, with [`Event::Ban`] the one that
     /// tried.
     pub user: Option<Arc<[u8]>>,
-    /// The command, in capitals; of `SITE` with the subcommand: `SITE CHMOD`. Empty where there is none.
+    /// The command in upper case, with the subcommand of `SITE`: `SITE CHMOD`. Empty for other events.
     pub verb: String,
-    /// What stands behind it; never a password.
+    /// Its argument; never a password.
     pub argument: Vec<u8>,
     /// The file or directory, as clients see it.
     pub path: Option<VirtualPath>,
@@ -277,7 +277,7 @@ pub struct Moment {
     pub is_directory: bool,
     /// Its new name, where it is renamed.
     pub to: Option<VirtualPath>,
-    /// What a command names besides: the parts of `COMB`, what an `RNTO` renames, the other end of a copy.
+    /// Further paths of a command: the parts of `COMB`, the source of an `RNTO`, the other end of a copy.
     pub also: Vec<VirtualPath>,
     /// The folders that the pattern of a listing leads into.
     pub searched: Option<Searched>,
@@ -295,7 +295,7 @@ pub struct Moment {
     pub recall: Recall,
     /// An upload that has no name yet.
     pub pending: Option<Arc<Pending>>,
-    /// One that the log has not heard of.
+    /// An upload that is not logged yet.
     pub undecided: Option<Box<Undecided>>,
 }
 
@@ -316,7 +316,7 @@ impl Moment {
         self.pending.as_ref().is_some_and(|pending| pending.is_taken())
     }
 
-    /// What an upload without a name holds, where that can be had.
+    /// The content of an upload without a name, if it can be opened.
     pub fn preview(&self) -> Option<ReadHandle> {
         self.pending.as_ref()?.preview()
     }
@@ -327,7 +327,7 @@ impl Moment {
     }
 }
 
-/// What a hook says.
+/// The verdict of a hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ruling {
     /// Go on.

@@ -157,7 +157,8 @@ mod tests {
         assert!(!matches(&"/**/a".repeat(12), &"/a/b".repeat(1000)));
     }
 
-    /// What patterns mean, tried way by way: each part stands for its component, and `**` for any number of them.
+    /// Matches a pattern by trying all alternatives: each part stands for one component, and `**` for any number of
+    /// them.
     fn means<T>(pattern: &[Option<Glob>], rest: &[T], is_one: &dyn Fn(&Glob, &T) -> bool) -> bool {
         match (pattern.split_first(), rest.split_first()) {
             (None, None) => true,

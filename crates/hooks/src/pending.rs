@@ -52,7 +52,7 @@ impl Pending {
         matches!(&*self.lock(), State::Waiting(..) | State::Busy)
     }
 
-    /// What it holds, where that can be looked at.
+    /// Its content, if it can be opened.
     pub fn preview(&self) -> Option<ReadHandle> {
         let State::Waiting(mut upload, commit) = self.begin()? else { return None };
         let preview = upload.preview();
@@ -60,7 +60,7 @@ impl Pending {
         preview.ok().flatten()
     }
 
-    /// Has it take its name, if it has not yet; answers whether it has, or needs none.
+    /// Commits it, if it is not yet; returns true if it has its name, or needs none.
     pub fn commit(&self) -> bool {
         if let Some(State::Waiting(upload, commit)) = self.begin() {
             let ended = match commit(upload) {

@@ -53,7 +53,7 @@ impl Pools {
             self.long.finish(left());
             self.brief.finish(left());
             self.naming.finish(left());
-            // What one has done may be followed by something for the other.
+            // A job of one pool may be followed by one of the other.
             let are_over = || [&self.long, &self.brief, &self.naming].iter().all(|pool| pool.is_over());
             let is_over = are_over() && are_over();
             if is_over || left().is_zero() {

@@ -161,12 +161,12 @@ impl Queue {
         &self.shared.path
     }
 
-    /// What the ids of its events begin with.
+    /// The prefix of its event ids.
     pub(super) fn origin(&self) -> &str {
         &self.shared.origin
     }
 
-    /// What people call a receiver that is written so.
+    /// The name of a stored receiver for users.
     pub(super) fn name_of(receiver: &str) -> Option<String> {
         serde_json::from_str::<Recipient>(receiver).ok().map(|to| to.name().to_owned())
     }
@@ -176,7 +176,7 @@ impl Queue {
         self.shared.trouble_of(receiver)
     }
 
-    /// What waits for a receiver, up to this event, is to be tried now, from the first on: there may be older ones again.
+    /// Retries a receiver's events up to this one, from the first on, because older ones may have been put back.
     pub(super) fn begin_again(&self, receiver: &str, last: i64) {
         self.workers.begin_again(receiver, last);
     }
@@ -194,7 +194,7 @@ impl Queue {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the threads end.
+    /// Ends the threads.
     fn stop(&self) {
         self.shared.stop();
         self.orders().take();
@@ -209,7 +209,7 @@ impl Queue {
     /// Delivers again.
     pub(super) fn take_back(&self) -> Result<(), String> {
         let wrong = |error: &dyn std::fmt::Display| {
-            format!("the queue of hooks {} is not to be had again: {error}", self.path().display())
+            format!("the queue of hooks {} cannot be opened again: {error}", self.path().display())
         };
         self.lock.try_lock().map_err(|error| wrong(&error))?;
         self.shared.resume();
@@ -263,7 +263,7 @@ fn waiting(database: &Connection) -> rusqlite::Result<Vec<(String, i64)>> {
     query.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }
 
-/// Writes what it is told to, many orders in one transaction.
+/// Executes orders, many in one transaction.
 fn write(database: &mut Connection, inbox: &Receiver<Order>, workers: &DeliveryWorkers) {
     let mut seen = None;
     loop {
@@ -303,7 +303,7 @@ fn announce_others(database: &Connection, seen: &mut Option<i64>, workers: &Deli
         let version: i64 = query.query_row([], |row| row.get(0))?;
         Ok(version)
     });
-    // What cannot be read now is looked at again in a moment.
+    // A failed read is repeated in a moment.
     let Ok(version) = version else { return };
     if seen.replace(version).is_some_and(|seen| seen != version) {
         let waiting = waiting(database).unwrap_or_default();

@@ -1,8 +1,8 @@
 //! Configured hooks: rules, each with the events that it is about and one action.
 //!
-//! Rules are looked at in their order, and those that match make a chain: a rewritten or moved file is what the
-//! next rule has before it, and a refusal ends it. What need not be waited for goes to the queue, and is there,
-//! safe, before the client hears of what it tells.
+//! Rules are evaluated in order, and those that match form a chain: the next rule sees a rewritten path or a moved
+//! file, and a refusal ends it. Events that no session waits for go to the queue, and are stored before the client gets
+//! its reply.
 //!
 //! A staged upload has no name until the chain has passed it, moves it, or has it wait for another: a refusal before
 //! that leaves what had the name.

@@ -1,4 +1,4 @@
-//! `verify`: an uploaded file is held to the hash that comes beside it, `a.zip` to `a.zip.sha256`.
+//! `verify`: compares an uploaded file with the hash in a second file, `a.zip` with `a.zip.sha256`.
 //!
 //! The two are a pair, and nothing further is done to one without the other: whichever comes first waits where it
 //! is; with the second they are compared, and both go on. Two that come at once take turns, so that only one of
@@ -12,7 +12,7 @@ use super::Refusal;
 /// Of a file that holds a hash, as much is read.
 const HASH_FILE: usize = 4096;
 
-/// What a hash reads at a time.
+/// The size of a read.
 const CHUNK: usize = 256 * 1024;
 
 /// A file, and the one that holds its hash.

@@ -39,7 +39,7 @@ pub(super) struct Webhook {
     agent: ureq::Agent,
 }
 
-/// What a post shows to the receiver, so that it is believed: fields of its head, and a signature.
+/// The credentials of a post: header fields, and a signature.
 #[derive(Clone, Default)]
 pub struct Credentials {
     headers: Vec<(HeaderName, HeaderValue)>,
@@ -99,7 +99,7 @@ impl Credentials {
         }
     }
 
-    /// What a [`Keyring`] finds them by.
+    /// Its index in a [`Keyring`].
     pub(super) fn number(&self) -> usize {
         self.number
     }
@@ -195,7 +195,7 @@ impl Webhook {
         let answer = response.body_mut().with_config().limit(ANSWER).read_to_vec();
         match status {
             200..300 => answer.map_err(|error| NotTaken::Yet(error.to_string())),
-            // What it does not believe yet, too early, too many, and what gateways say of themselves.
+            // Temporary refusals: missing credentials, too early, too many requests, and errors of gateways.
             401 | 407 | 408 | 425 | 429 => Err(NotTaken::Yet(format!("the receiver answers {status}"))),
             400..500 => Err(NotTaken::Ever(status)),
             _ => Err(NotTaken::Yet(format!("the receiver answers {status}"))),

@@ -69,7 +69,7 @@ pub enum Cause {
 }
 
 impl Turned {
-    /// What the client may know.
+    /// The reply for the client.
     pub fn for_the_client(&self) -> &'static str {
         match self {
             Self::NotAllowed(_) | Self::Denied(_) => "Connections from your address are not accepted.",
@@ -126,7 +126,7 @@ pub struct BanReport {
     pub left: Option<Duration>,
 }
 
-/// So many bytes of a user's name are kept: names are as long as clients like.
+/// How many bytes of a user's name are kept, because clients choose its length.
 const NAME: usize = 64;
 
 /// A network's ban.
@@ -171,7 +171,7 @@ impl Count {
     }
 }
 
-/// What a failed login led to.
+/// The consequence of a failed login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failed {
     /// Failures of this user from this address, the last one included.

@@ -15,8 +15,8 @@ pub(super) type Nanos = u64;
 
 pub(super) const SECOND: Nanos = 1_000_000_000;
 
-/// What a slice lasts at the bucket's rate where one draws alone. `bench-runs/2026-11-21-2core-kvm-limits`: a thousand
-/// sessions wake up five times a second each; shorter slices cost more, longer ones are less even.
+/// The duration of a slice at the bucket's rate for a single transfer. `bench-runs/2026-11-21-2core-kvm-limits`: a
+/// thousand sessions wake up five times a second each; shorter slices cost more, longer ones are less even.
 const SLICE: Nanos = SECOND / 5;
 
 /// Less is not worth a system call; it takes a second at a limit of a kilobyte a second.
@@ -30,7 +30,7 @@ const LARGEST: u64 = 1 << 20;
 pub(super) struct Bucket {
     /// Bytes a second; 0 for no limit.
     rate: AtomicU64,
-    /// What was reserved before is over at this moment.
+    /// When all earlier reservations are over.
     free_at: AtomicU64,
     /// Transfers that draw.
     drawers: AtomicU32,
@@ -43,7 +43,7 @@ pub(super) struct Bucket {
 pub(super) struct Place {
     /// When the bytes may move.
     pub(super) start: Nanos,
-    /// What they were charged, to be given back if they do not.
+    /// The reserved time, given back if unused.
     cost: Nanos,
     epoch: u32,
 }
@@ -54,7 +54,7 @@ impl Bucket {
         self.rate.load(Relaxed)
     }
 
-    /// Sets the rate; answers whether it is another one. Those who stand in line line up anew.
+    /// Sets the rate; returns true if it has changed. Waiting transfers then reserve again.
     pub(super) fn set_rate(&self, rate: u64, now: Nanos) -> bool {
         if self.rate.swap(rate, Relaxed) == rate {
             return false;
@@ -123,7 +123,7 @@ impl Bucket {
     }
 }
 
-/// What bytes take at a rate.
+/// How long bytes take at a rate.
 fn cost(bytes: u64, rate: u64) -> Nanos {
     let cost = u128::from(bytes) * u128::from(SECOND) / u128::from(rate);
     // A year, for a rate of a byte a second.

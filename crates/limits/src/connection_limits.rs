@@ -29,7 +29,7 @@ impl NetworkBits {
     }
 }
 
-/// What registries give out: an office, and the customer of a provider.
+/// The networks that registries assign: to an office, or to the customer of a provider.
 impl Default for NetworkBits {
     fn default() -> Self {
         Self { ipv4: 24, ipv6: 56 }
@@ -53,7 +53,7 @@ pub enum TooManyConnections {
 }
 
 impl TooManyConnections {
-    /// What the client may know: which limit it is, and no number or name.
+    /// The reply for the client: it names the limit, without a number or a name.
     pub fn for_the_client(self) -> &'static str {
         match self {
             Self::Server(_) | Self::Descriptors(_) => "Too many sessions on this server; try again later.",
@@ -78,8 +78,8 @@ impl TooManyConnections {
 pub struct ConnectionLimit {
     limit: Timed,
     bits: NetworkBits,
-    /// What one may have where nothing is set; 0 for any number. Not of this machine's own addresses, from which proxies
-    /// and tests come.
+    /// The default for one address; 0 for no limit. It does not apply to this machine's own addresses, which proxies
+    /// and tests use.
     share: u64,
     /// Locked for one map operation, and only where there is a limit at some time.
     counts: Mutex<HashMap<Network, u64>>,

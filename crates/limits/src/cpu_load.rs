@@ -16,7 +16,7 @@ impl Load {
         self.percent.load(Relaxed)
     }
 
-    /// Looks at `/proc/stat`; where there is none, the load stays 0.
+    /// Reads `/proc/stat`; where it is missing, the load stays 0.
     pub fn look(&self) {
         if let Some((busy, total)) = std::fs::read_to_string("/proc/stat").ok().as_deref().and_then(parse) {
             let (busy_before, total_before) =

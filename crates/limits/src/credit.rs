@@ -10,7 +10,7 @@ use millrace_vfs::{Committed, FileError, ReadHandle, Readiness, Upload};
 
 use super::traffic::Traffic;
 
-/// What an upload earns.
+/// The credit of an upload.
 #[derive(Debug)]
 pub(super) struct Credit {
     traffic: Arc<Traffic>,
@@ -20,11 +20,11 @@ pub(super) struct Credit {
 
 #[derive(Debug, Default)]
 struct Earned {
-    /// What has come of it.
+    /// Its received bytes.
     came: u64,
     /// How much of that is there to stay.
     stays: u64,
-    /// What was given for it.
+    /// The credited bytes.
     given: u64,
 }
 
@@ -152,7 +152,7 @@ impl Upload for Earning {
 
 impl Drop for Earning {
     fn drop(&mut self) {
-        // What dropping a staged one means is its own to say.
+        // The upload itself handles a drop.
         match self.is_staged() {
             true => drop(self.inner.take()),
             false => self.leave(),

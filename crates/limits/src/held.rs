@@ -10,7 +10,7 @@ use crate::clock::wall_seconds;
 pub struct HeldQuota {
     /// Bytes of all files together.
     pub bytes: Scheduled<Quantity>,
-    /// Files; folders are none.
+    /// Files, without folders.
     pub files: Scheduled<Quantity>,
 }
 
@@ -20,7 +20,7 @@ impl HeldQuota {
         self.bytes.is_none() && self.files.is_none()
     }
 
-    /// What holds at a moment, in seconds since 1970.
+    /// The allowance at a time, in seconds since 1970.
     pub fn at(&self, wall: i64) -> Allowance {
         let most = |count: &Scheduled<Quantity>| count.at(wall).map(|Quantity(most)| most);
         Allowance { bytes: most(&self.bytes), files: most(&self.files) }

@@ -51,7 +51,7 @@ pub use traffic::{
 };
 pub use tree::{Direction, Member, Scope, ScopeReport, Tree};
 
-/// What a scope is limited to; `None` where nothing was said, so that a default may hold.
+/// The limits of a scope; `None` where none is set, so that a default may apply.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes a second to clients.
@@ -78,7 +78,7 @@ impl Limits {
     }
 }
 
-/// What an account brings along: the limits of its user, groups and sessions.
+/// The limits of an account: of its user, groups and sessions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AccountLimits {
     /// All of the user's sessions together.
@@ -87,7 +87,7 @@ pub struct AccountLimits {
     pub session: Limits,
     /// All sessions of all members of each of the user's groups together.
     pub groups: Vec<GroupLimits>,
-    /// What the user may move, and has.
+    /// The user's transfer quota, and what is used of it.
     pub moved: Option<Moved>,
 }
 
@@ -100,7 +100,7 @@ pub struct GroupLimits {
     pub limits: Limits,
 }
 
-/// What a server is limited to.
+/// The limits of a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerLimits {
     /// The whole server. Its limits on sessions stand elsewhere in the configuration.
@@ -118,7 +118,7 @@ pub struct ServerLimits {
 /// A limit of sessions is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// Whose.
+    /// The scope.
     pub scope: Scope,
     /// How many there may be.
     pub value: u64,
@@ -127,7 +127,7 @@ pub struct Refused {
 }
 
 impl Refused {
-    /// What the client may know: which limit it is, and no number or name.
+    /// The reply for the client: it names the limit, without a number or a name.
     pub fn for_the_client(&self) -> &'static str {
         match self.scope {
             Scope::Server => "Too many sessions on this server; try again later.",

@@ -28,7 +28,7 @@ const MOST: usize = 32 * 1024;
 /// The words for periods, and how long they are in seconds.
 const PERIODS: [(&str, u64); 4] = [("second", 1), ("minute", 60), ("hour", 3600), ("day", 86_400)];
 
-/// So many within a period: `60/minute`.
+/// A rate such as `60/minute`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
     count: NonZeroU32,
@@ -104,7 +104,7 @@ pub struct TooMany {
 }
 
 impl TooMany {
-    /// What the client may know: which limit it is, and no number or name.
+    /// The reply for the client: it names the limit, without a number or a name.
     pub fn for_the_client(&self) -> &'static str {
         match self.key {
             LimitKey::LoginsPerAddress => "Too many logins from your address; try again later.",

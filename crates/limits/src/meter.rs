@@ -14,7 +14,7 @@ use super::tree::{Direction, Member, Node, Tree};
 /// the first would get ahead of the others by whole slices.
 const EARLY: Nanos = SECOND / 40;
 
-/// Who waits looks up this often whether the limits have changed.
+/// How often a waiting transfer checks whether the limits have changed.
 const LONGEST: Nanos = SECOND / 2;
 
 /// How far a transfer may fall behind its reservation and still keep it. More would be a burst.
@@ -23,7 +23,7 @@ const LATEST: Nanos = SECOND / 2;
 /// How much may move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Allowance {
-    /// So many bytes, now.
+    /// That many bytes, now.
     Now(u64),
     /// None before this moment.
     Until(Nanos),
@@ -35,7 +35,7 @@ pub(crate) struct Meter {
     direction: Direction,
     /// Those with a limit, from the server's to the session's.
     way: Vec<(Arc<Node>, Option<Place>)>,
-    /// What the places were reserved for, and what of it is left.
+    /// The reserved bytes, and the rest of them.
     reserved: u64,
     left: u64,
     /// When it may move.
@@ -86,7 +86,7 @@ impl Meter {
         }
     }
 
-    /// What may still be moved of the last allowance.
+    /// The rest of the last allowance.
     pub(crate) fn left(&self) -> u64 {
         self.left
     }

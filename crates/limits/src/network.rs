@@ -37,7 +37,7 @@ impl Network {
         }
     }
 
-    /// What one client has: an IPv4 address, or the 64 bits that an IPv6 client is given.
+    /// The network of one client: an IPv4 address, or the 64 bits of an IPv6 client.
     pub fn of_client(address: IpAddr) -> Self {
         match address.to_canonical() {
             address @ IpAddr::V4(_) => Self::new(address, 32),

@@ -1,4 +1,4 @@
-//! What a transfer keeps of the limits: its meter, until when it sleeps, and what it has taken of a transfer quota.
+//! A transfer's state of the limits: its meter, until when it sleeps, and its share of a transfer quota.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -24,11 +24,11 @@ pub struct Pace {
     counts: bool,
     /// `None` where the user may move whatever there is.
     quota: Option<Box<Piece>>,
-    /// What an upload earns by becoming a file.
+    /// The credit for a completed upload.
     credit: Option<Arc<Credit>>,
 }
 
-/// What a transfer has taken of a transfer quota.
+/// The part of a transfer quota that a transfer has reserved.
 #[derive(Debug)]
 struct Piece {
     moved: Moved,
@@ -132,7 +132,7 @@ impl Pace {
         self.quota.as_ref()?.over.as_ref()
     }
 
-    /// What may still be moved of the last allowance.
+    /// The rest of the last allowance.
     pub fn left(&self) -> u64 {
         let metered = self.meter.as_ref().map_or(u64::MAX, |meter| meter.left());
         self.quota.as_ref().map_or(metered, |piece| metered.min(piece.left))
@@ -148,7 +148,7 @@ impl Pace {
         self.spend(std::mem::take(&mut errand.bytes));
     }
 
-    /// So many bytes were moved, whether they were allowed or not: see [`Meter::spend`].
+    /// Notes that so many bytes were moved, allowed or not: see [`Meter::spend`].
     pub fn spend(&mut self, bytes: u64) {
         if let Some(meter) = &mut self.meter {
             meter.spend(bytes);

@@ -26,7 +26,7 @@ macro_rules! limit_keys {
             /// Every one.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// As it is spelt where it is set, or in `docs/limits.md` if it cannot be.
+            /// The key in the configuration, or in `docs/limits.md` if it is not configurable.
             pub fn key(self) -> &'static str {
                 match self {
                     $(Self::$name => $key,)*
@@ -120,7 +120,7 @@ impl LimitKey {
     }
 }
 
-/// What a limit is set to.
+/// The value of a limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Setting {
     /// A number.
@@ -141,7 +141,7 @@ impl From<String> for Setting {
     }
 }
 
-/// As it is written in the configuration.
+/// In the form of the configuration.
 impl From<Duration> for Setting {
     fn from(time: Duration) -> Self {
         Self::Text(match time.subsec_millis() {
@@ -156,7 +156,7 @@ impl From<Duration> for Setting {
 pub struct Reached {
     /// Which limit it is.
     pub key: LimitKey,
-    /// What it is set to.
+    /// The value of the limit.
     pub value: Setting,
     /// The owner, where there are several: `user alice`.
     pub of: Option<String>,

@@ -43,7 +43,7 @@ struct Rule<T> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scheduled<T>(Schedule<Option<T>>);
 
-/// How many there may be of something: `10G`. Unlike a [`Limit`] it may be 0, which is none of it at all.
+/// An amount such as `10G`. Unlike in a [`Limit`], 0 means none at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quantity(pub u64);
 
@@ -145,7 +145,7 @@ impl<T: Copy + PartialEq + FromStr<Err: fmt::Display>> FromStr for Scheduled<T> 
 }
 
 impl<T: Copy + PartialEq + fmt::Display> fmt::Display for Scheduled<T> {
-    /// As it can be read again.
+    /// In a form that can be parsed again.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.write(f, |value| value.map_or("none".to_owned(), |value| value.to_string()))
     }
@@ -216,7 +216,7 @@ impl<T: Copy + PartialEq> Schedule<T> {
         Ok(Self { otherwise, rules: rules.into() })
     }
 
-    /// As it can be read again.
+    /// In a form that can be parsed again.
     pub(super) fn write(&self, f: &mut fmt::Formatter<'_>, word: impl Fn(T) -> String) -> fmt::Result {
         f.write_str(&word(self.otherwise))?;
         self.rules.iter().try_for_each(|rule| write!(f, "; {}{}", rule.when(), word(rule.value)))
@@ -372,7 +372,7 @@ pub(super) fn number(text: &str) -> Result<u64, LimitError> {
 }
 
 impl fmt::Display for Limit {
-    /// As it can be read again.
+    /// In a form that can be parsed again.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.write(f, |value| match value {
             0 => "none".to_owned(),

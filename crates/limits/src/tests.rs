@@ -150,7 +150,7 @@ fn what_was_moved_beyond_a_piece_of_a_quota_is_charged() {
     assert!(moved.check(Direction::Upload, 0).is_err());
 }
 
-/// What was taken for the last minute and not moved is no way round what holds in this one.
+/// Bytes reserved in the last minute and not moved cannot be used to exceed this minute's quota.
 #[test]
 fn a_transfer_that_runs_is_held_to_the_quota_of_each_minute() {
     let quota = TransferQuota {
@@ -375,7 +375,7 @@ fn a_limit_that_comes_later_reaches_a_transfer_that_looked_too_early() {
         (with(100_000_000), with(400_000), &none, 400_000),
         (with(400_000), with(0), &none, 0),
         (ServerLimits::default(), with(400_000), &none, 400_000),
-        // What `millrace user set` writes, of which nothing is configured anew.
+        // The settings that `millrace user set` writes, without a change of the configuration.
         (ServerLimits::default(), ServerLimits::default(), &own, 400_000),
     ] {
         let bench = Bench::new(before);
@@ -471,7 +471,7 @@ fn what_was_not_moved_is_given_back() {
     }
 }
 
-/// What the kernel is to be told of each, in thousands of bytes a second.
+/// The rate that the kernel is set to for each, in thousands of bytes a second.
 fn flows(meters: &[Meter]) -> Vec<u64> {
     meters.iter().map(|meter| meter.flow().and_then(Flow::rate).unwrap_or_default() / 1000).collect()
 }

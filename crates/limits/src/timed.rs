@@ -18,7 +18,7 @@ impl Timed {
         Self { limit, now }
     }
 
-    /// What it is now; 0 for no limit.
+    /// The present value; 0 for no limit.
     pub fn value(&self) -> u64 {
         self.now.load(Relaxed)
     }

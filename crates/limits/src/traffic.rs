@@ -31,7 +31,7 @@ const LEAP: i64 = 40;
 /// Seconds of a day.
 const DAY: i64 = 86_400;
 
-/// So much within a period: `10G/day`.
+/// An amount within a period: `10G/day`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Per {
     /// Bytes.
@@ -94,7 +94,7 @@ impl TransferQuota {
             && self.ratio.is_none()
     }
 
-    /// What holds at a moment, in seconds since 1970. What was moved counts, whatever held when it was.
+    /// The quota at a time, in seconds since 1970. Bytes moved earlier count, whatever the quota was then.
     fn at(&self, wall: i64) -> InForce {
         let Self { upload, download, total, ratio } = self;
         InForce {
@@ -106,7 +106,7 @@ impl TransferQuota {
     }
 }
 
-/// What a user is held to, and what the user has moved.
+/// A user's transfer quota, and what the user has moved.
 #[derive(Debug, Clone)]
 pub struct Moved {
     /// Each session has it, and most have none.
@@ -123,7 +123,7 @@ impl PartialEq for Moved {
 
 impl Eq for Moved {}
 
-/// What a user has moved.
+/// The bytes that a user has moved.
 #[derive(Debug, Default)]
 pub struct Traffic(Mutex<Counts>);
 
@@ -145,13 +145,13 @@ struct Counts {
     ever: Bytes,
     #[serde(skip)]
     is_new: bool,
-    /// What was counted here since another process counts.
+    /// The bytes counted here since another process took over the counting.
     #[serde(skip)]
     since: Since,
 }
 
-/// What a user has moved at a server that another relieves: that one is told of it at the end. Less than nothing where
-/// what was taken before was given back.
+/// The bytes that a user has moved at a server that is being replaced: it reports them to its successor at the end.
+/// Negative where earlier reservations were given back.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Since {
     up: i64,
@@ -175,13 +175,13 @@ impl Counts {
         self.day = day;
     }
 
-    /// What may be downloaded in all for what was uploaded.
+    /// The bytes that may be downloaded for the uploaded ones.
     fn earned(&self, ratio: Ratio) -> u64 {
         let earned = u128::from(self.ever.up) * u128::from(ratio.download) / u128::from(ratio.upload.max(1));
         u64::try_from(earned).unwrap_or(u64::MAX)
     }
 
-    /// What may still go this way, or what forbids it.
+    /// The rest of the quota in this direction, or the quota that forbids the transfer.
     fn left(&self, quota: InForce, direction: Direction) -> Result<u64, OverQuota> {
         let of = |per: Per| self.periods[per.period as usize];
         let per = |per: Option<Per>, counted, used: fn(Bytes) -> u64| {
@@ -283,7 +283,7 @@ impl Moved {
 }
 
 impl Traffic {
-    /// So much of what came is a file now, for which a ratio gives something.
+    /// Counts received bytes that have become a file, and earn credit.
     pub(super) fn credit(&self, bytes: u64) {
         let mut counts = self.lock();
         counts.is_new = true;
@@ -291,7 +291,7 @@ impl Traffic {
         counts.ever.up = counts.ever.up.saturating_add(bytes);
     }
 
-    /// So much was counted by a server that this one relieves.
+    /// Adds what the predecessor counted.
     fn add_elsewhere(&self, since: Since, wall: i64) {
         let mut counts = self.lock();
         counts.look_at(wall);
@@ -317,7 +317,7 @@ pub struct Used {
     pub key: &'static str,
     /// Where the virtual folder is whose quota it is; `None` for the user's own.
     pub folder: Option<String>,
-    /// So much; of a ratio, what was downloaded.
+    /// The used amount; for a ratio, the downloaded bytes.
     pub used: u64,
     /// How much it may be; of a ratio, what was earned by uploads.
     pub most: u64,
@@ -340,7 +340,7 @@ impl Quotas {
         Self { ledger, users: Mutex::default() }
     }
 
-    /// What folders hold.
+    /// The counts of folders.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
@@ -350,7 +350,7 @@ impl Quotas {
         self.lock().get(user).cloned()
     }
 
-    /// What a user has moved. May wait.
+    /// The counts of a user. May block.
     pub fn traffic(&self, user: &str) -> Arc<Traffic> {
         if let Some(traffic) = self.traffic_at_hand(user) {
             return traffic;
@@ -361,7 +361,7 @@ impl Quotas {
         Arc::clone(self.lock().entry(user.to_owned()).or_insert(traffic))
     }
 
-    /// What a user has used of transfer quotas at this time, in seconds since 1970, as it was last stored: for reports.
+    /// The last stored use of a user's transfer quotas at this time, in seconds since 1970: for reports.
     pub fn moved_of(&self, user: &str, quota: &TransferQuota, wall: i64) -> Vec<Used> {
         let kept = self.ledger.kept_note(&key(user)).and_then(|text| serde_json::from_str(&text).ok());
         let mut counts: Counts = kept.unwrap_or_default();
@@ -391,7 +391,7 @@ impl Quotas {
         periods.into_iter().chain([ratio]).flatten().collect()
     }
 
-    /// What a tree holds, as it was last kept: files and bytes of a folder whose quota this is.
+    /// The last stored use of a folder's quota: files and bytes.
     pub fn held_in(&self, tree: &str, allowance: Allowance) -> Vec<Used> {
         let Some(kept) = self.ledger.kept(tree) else { return Vec::new() };
         let used = |key, used, most: Option<u64>| {
@@ -410,7 +410,7 @@ impl Quotas {
         self.ledger.leave();
     }
 
-    /// What users have moved since.
+    /// What users have moved since another process took over.
     pub fn since(&self) -> Vec<(String, Since)> {
         let users = self.lock();
         let moved = users.iter().map(|(user, traffic)| (user.clone(), traffic.lock().since));

@@ -1,4 +1,4 @@
-//! Who shares what: the server's buckets, those of its listeners, groups and users, and each session's.
+//! The tree of buckets: the server's, those of its listeners, groups and users, and each session's.
 //!
 //! A node lives as long as it is used or has a reservation in the future: a user that connects anew for each file
 //! continues with the reservations of the last session.
@@ -34,7 +34,7 @@ pub enum Direction {
     Upload,
 }
 
-/// Whose limits are meant.
+/// The scope of limits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// The whole server.
@@ -80,7 +80,7 @@ impl Defaults {
         self.groups.get(name).cloned().unwrap_or_default()
     }
 
-    /// What holds for a user, each of their sessions and their groups, where an account says this.
+    /// The limits of a user, of each of the user's sessions and of the user's groups, for this account.
     fn beneath(&self, said: &AccountLimits) -> (Limits, Limits, Vec<Limits>) {
         let of_group = |group: &GroupLimits| group.limits.clone().or(&self.of_group(&group.name));
         let of_groups = said.groups.iter().map(of_group).collect();
@@ -182,7 +182,7 @@ impl Tree {
         let is_new = held.is_empty();
         let clock = self.moment(now);
         let (user_limits, session_limits, group_limits) = lock(&self.defaults).beneath(limits);
-        // Transfers are to hear of it, where there can be any: others' in any case, the member's own if it was there.
+        // Running transfers must notice it: other members' in any case, the member's own if it existed.
         let mut changed = false;
         let mut enter = |node: &Arc<Node>, limits: Limits| {
             let differs = node.configure(limits, clock);
@@ -255,7 +255,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The node of a name, made where there is none.
+/// The node of a name, created if missing.
 fn node<K: ?Sized + std::hash::Hash + Eq>(
     nodes: &Mutex<HashMap<Arc<K>, Arc<Node>>>,
     name: &K,

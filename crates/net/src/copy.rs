@@ -50,9 +50,9 @@ pub fn is_cached(file: &File, offset: u64, length: u64) -> bool {
     ends.iter().all(|&end| read_cached(file, &mut byte, end).is_ok())
 }
 
-/// Sends up to `length` bytes of a file from `offset`, without copying them through this process.
-/// 0 is the end of the file; [`io::ErrorKind::WouldBlock`] a full socket. What this kernel does not do with such a file
-/// ([`Side::Kernel`]) has to be read and written.
+/// Sends up to `length` bytes of a file from `offset`, without copying them through this process. 0 is the end of the
+/// file; [`io::ErrorKind::WouldBlock`] a full socket. On [`Side::Kernel`] the caller must read and write the file
+/// instead.
 pub fn send_file(
     socket: impl AsFd,
     file: &File,
@@ -70,7 +70,7 @@ pub fn send_file(
     })
 }
 
-/// Returns true if it is the call itself that is not to be had: the file system has none, or a filter forbids it.
+/// Returns true if the system call itself is unavailable: the file system lacks it, or a seccomp filter forbids it.
 fn is_refused(errno: Errno) -> bool {
     matches!(errno, Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM)
 }
@@ -95,8 +95,8 @@ impl Conduit {
     }
 
     /// Moves what has come on the socket, up to `most` bytes, into the file at `offset`. 0 is the end of the stream;
-    /// [`io::ErrorKind::WouldBlock`] an empty socket. What was taken off the socket is always written,
-    /// or the error is the file's ([`Side::File`]). With [`Side::Kernel`] nothing was, and never will be.
+    /// [`io::ErrorKind::WouldBlock`] an empty socket. Bytes read from the socket are always written, or the error is
+    /// the file's ([`Side::File`]). With [`Side::Kernel`] no byte was read, and the call will never work.
     pub fn receive(
         &mut self,
         socket: impl AsFd,
@@ -142,7 +142,7 @@ impl Conduit {
     }
 }
 
-/// Whose error it was.
+/// The side that caused an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// The network's.

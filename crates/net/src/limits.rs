@@ -1,4 +1,4 @@
-//! What the process is allowed.
+//! Resource limits of the process.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

@@ -97,8 +97,8 @@ fn open(address: SocketAddr, reuse_port: bool, only_its_own: bool) -> io::Result
     Ok(socket)
 }
 
-/// What control connections inherit: keepalive, so that a peer that vanished is noticed, and urgent data in
-/// line, so that an `ABOR` sent out of band is heard.
+/// What control connections inherit: keepalive, so that a peer that vanished is noticed, and urgent data in line, so
+/// that an `ABOR` sent out of band is read.
 fn prepare_control(socket: &OwnedFd, keepalive: Duration) -> io::Result<()> {
     sockopt::set_socket_oobinline(socket, true)?;
     if !keepalive.is_zero() {
@@ -110,8 +110,8 @@ fn prepare_control(socket: &OwnedFd, keepalive: Duration) -> io::Result<()> {
     Ok(())
 }
 
-/// Has the connections of a listener acknowledge what comes first with the answer to it: a segment less for a request
-/// that is answered at once. Who cannot answer yet, and waits for more, says [`acknowledge`].
+/// Delays the acknowledgement of a connection's first data until its answer, which saves a segment where the answer is
+/// immediate. A connection that cannot answer yet calls [`acknowledge`].
 pub fn acknowledge_with_answers(listener: impl AsFd) -> io::Result<()> {
     Ok(sockopt::set_tcp_quickack(listener, false)?)
 }
@@ -193,7 +193,7 @@ mod tests {
 
     use super::*;
 
-    /// What a kernel under load does a moment later.
+    /// Waits for a condition that a kernel under load meets a moment later.
     fn eventually(mut claim: impl FnMut() -> bool) {
         let begin = Instant::now();
         while !claim() {

@@ -1,8 +1,8 @@
 //! The header in which a proxy names its client: the PROXY protocol of HAProxy, versions 1 (a line) and 2 (binary), as
 //! `doc/proxy-protocol.txt` there has it.
 //!
-//! The invariants: a header is taken whole or not at all, and not a byte behind it is taken from the socket, so the
-//! next reader (TLS, a session, an upload) sees a connection without it. A malformed header is an error.
+//! The invariants: a header is read whole or not at all, and no byte after it is read from the socket, so the next
+//! reader (TLS, a session, an upload) sees a connection without it. A malformed header is an error.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -17,16 +17,16 @@ pub const MOST: usize = 4096;
 /// The longest line of version 1, with its end.
 const LINE: usize = 107;
 
-/// What version 2 begins with.
+/// The beginning of a version 2 header.
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 
-/// What version 1 begins with.
+/// The beginning of a version 1 header.
 const WORD: &[u8; 6] = b"PROXY ";
 
 /// The type of the field that is a checksum of the header.
 const CRC32C: u8 = 0x03;
 
-/// What a header says.
+/// The content of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// How many bytes it is long.
@@ -40,14 +40,14 @@ pub struct Header {
 pub struct Ends {
     /// The client.
     pub client: SocketAddr,
-    /// What the client connected to.
+    /// The address that the client connected to.
     pub server: SocketAddr,
 }
 
 /// Why a header is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProxyFault {
-    /// What came is no beginning of one.
+    /// The bytes are not the beginning of a header.
     Missing,
     /// The connection ended in it, or before it.
     Ended,
@@ -57,7 +57,7 @@ pub enum ProxyFault {
     Version,
     /// It is about something else than TCP.
     Family,
-    /// Its addresses are none.
+    /// The addresses are invalid.
     Address,
     /// Its further fields go beyond its end.
     Field,

@@ -80,7 +80,7 @@ pub fn is_connected(socket: impl AsFd) -> bool {
     getpeername(socket).is_ok_and(|peer| peer.is_some())
 }
 
-/// Says that nothing more will be sent, while the peer's bytes are still read.
+/// Shuts the output down; the peer's bytes can still be read.
 pub fn end_writing(socket: impl AsFd) -> io::Result<()> {
     Ok(shutdown(socket, Shutdown::Write)?)
 }
@@ -101,13 +101,13 @@ pub fn pace(socket: impl AsFd, rate: Option<u64>) -> io::Result<()> {
     Ok(nix::sys::socket::setsockopt(&socket, pacing::MaxPacingRate, &(rate as usize))?)
 }
 
-/// What [`pace`] has it keep to.
+/// The rate set by [`pace`].
 pub fn paced(socket: impl AsFd) -> io::Result<Option<u64>> {
     let rate = nix::sys::socket::getsockopt(&socket, pacing::MaxPacingRate)? as u32;
     Ok((rate != UNPACED).then_some(rate.into()))
 }
 
-/// What the kernel takes for no rate at all.
+/// The kernel's value for no rate.
 const UNPACED: u32 = u32::MAX;
 
 /// `SO_MAX_PACING_RATE`, as nix lets others add options to its own. Its numbers are the kernel's 32 bits without a sign.
@@ -182,7 +182,7 @@ pub fn wait_any<'a>(
     Ok(sockets.iter().map(|socket| !socket.revents().is_empty()).collect())
 }
 
-/// What has come on a socket and was not read, if anything has: bytes or an end. Does not wait.
+/// The unread input of a socket, if any: bytes or the end. Does not wait.
 pub fn unread(socket: impl AsFd) -> Option<Unread> {
     let mut sockets = [PollFd::new(&socket, PollFlags::IN | PollFlags::RDHUP)];
     match poll(&mut sockets, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
@@ -200,8 +200,8 @@ pub struct Unread {
     pub has_ended: bool,
 }
 
-/// Waits until the peer has said its last, or the time is over; answers whether it has. What it says before that is
-/// left there. For threads that may wait.
+/// Waits until the peer has closed, or the time is over; returns true if it has. Input before the end stays unread. For
+/// threads that may block.
 pub fn wait_for_end(socket: impl AsFd, most: Duration) -> bool {
     let end = Instant::now() + most;
     loop {

@@ -57,7 +57,7 @@ pub struct Process {
 /// Why there is no child.
 #[derive(Debug)]
 enum Failure {
-    /// It was not tried: it is not to be had here.
+    /// It was not tried, because it is not available here.
     Unavailable,
     Failed(io::Error),
 }

@@ -1,17 +1,17 @@
-//! What each program that is started may use of the machine (`setrlimit`).
+//! Resource limits of started programs (`setrlimit`).
 
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
-/// What a program may use; `None` for as much as this process. What it starts has the same limits, each for itself, but
-/// for `processes`.
+/// The limits of a program; `None` inherits this process's limit. Its children have the same limits, each for itself,
+/// except for `processes`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ProgramLimits {
-    /// Processor time, in whole seconds: behind it the kernel ends the program.
+    /// Processor time, in whole seconds: the kernel then ends the program.
     pub cpu: Option<Duration>,
-    /// Bytes of its address space: behind them it is given no more memory.
+    /// Bytes of its address space: further allocations fail.
     pub memory: Option<u64>,
     /// Processes and threads of the user that this process runs as, this process's own included. The kernel holds no
     /// root user to it.
@@ -21,7 +21,7 @@ pub struct ProgramLimits {
 static LIMITS: RwLock<ProgramLimits> =
     RwLock::new(ProgramLimits { cpu: None, memory: None, processes: None });
 
-/// Has every program that this process starts from now on held to these limits.
+/// Applies these limits to every program that this process starts from now on.
 pub fn limit_programs(limits: ProgramLimits) {
     *LIMITS.write().unwrap_or_else(PoisonError::into_inner) = limits;
 }
@@ -43,7 +43,7 @@ pub(crate) fn in_force() -> impl Iterator<Item = (Resource, u64)> {
 /// Holds a program to the limits that was started without them.
 pub(crate) fn hold(pid: Pid) {
     for (resource, most) in in_force() {
-        // One that has ended needs none.
+        // An ended program needs none.
         let _ = prlimit(Some(pid), resource, Rlimit { current: Some(most), maximum: Some(most) });
     }
 }

@@ -42,14 +42,14 @@ pub struct Program {
     pub time: Duration,
     /// Bytes of its output that are kept.
     pub most: usize,
-    /// What it is run for.
+    /// The purpose of the program.
     pub purpose: Purpose,
 }
 
-/// What a program is for.
+/// The purpose of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// To answer: an answer that is not whole is none, and nothing that it started outlives it.
+    /// It produces an answer: an incomplete answer is an error, and nothing that it started outlives it.
     Answer,
     /// It works without a result: the beginning of its output is kept, and its background processes may go on.
     Work,
@@ -73,12 +73,12 @@ impl Purpose {
     }
 }
 
-/// What came of it.
+/// The result of a program.
 #[derive(Debug)]
 pub struct Ended {
     /// How it ended.
     pub how: How,
-    /// What it wrote to standard output, up to [`Program::most`] bytes.
+    /// Its standard output, up to [`Program::most`] bytes.
     pub output: Vec<u8>,
     /// The beginning of what it wrote to standard error.
     pub complaints: Vec<u8>,
@@ -297,7 +297,7 @@ fn wait(
     }
 }
 
-/// What it is still to be given.
+/// The rest of its input.
 struct Feed<'a> {
     pipe: Option<File>,
     rest: &'a [u8],

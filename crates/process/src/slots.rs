@@ -60,7 +60,7 @@ pub(crate) fn lend(streams: [BorrowedFd<'_>; 3]) -> io::Result<Option<Lent>> {
 }
 
 impl Lent {
-    /// The streams, and the first descriptor behind them.
+    /// The streams, and the first descriptor after them.
     pub(crate) fn streams(&self) -> Option<([BorrowedFd<'_>; 3], RawFd)> {
         let streams = self.0.as_ref()?.streams.each_ref().map(AsFd::as_fd);
         let behind = streams.iter().map(AsRawFd::as_raw_fd).max()? + 1;

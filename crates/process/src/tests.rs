@@ -9,7 +9,8 @@ use super::*;
 
 type Way = fn(&Start<'_>) -> io::Result<Process>;
 
-/// The quick one, which may not be to be had where the tests run, without slots and with; and the one that always is.
+/// The quick method, with and without slots, which may be unavailable where the tests run; and the one that is always
+/// available.
 const WAYS: [Way; 3] = [
     |start| start.start(),
     |start| {
@@ -136,7 +137,7 @@ fn it_has_no_descriptor_of_ours() {
         let (said, _) = Wanted::shell("ls /proc/$$/fd | wc -l").run(*way).unwrap();
         let count = said.trim().parse::<usize>().unwrap();
         // The shell has one or two of its own for the pipe.
-        assert!(count < held.len() || Ok(count) == by_command, "{count}: none, or it is not to be had here");
+        assert!(count < held.len() || Ok(count) == by_command, "{count}: none, or it is not available here");
     }
 }
 

@@ -60,7 +60,7 @@ struct Call {
     arguments: [*const c_void; 4],
 }
 
-/// What a child leaves of a call that has failed: its answer, and the call behind it.
+/// Where a child records a failed call: its result, and the call.
 #[repr(C)]
 struct Failed {
     error: isize,
@@ -84,7 +84,7 @@ struct CloneArguments {
 /// `clone3`, or `close_range`, was refused once, and will always be.
 static IS_REFUSED: AtomicBool = AtomicBool::new(false);
 
-/// Starts a program whose streams are none of the first three descriptors; returns when it is loaded.
+/// Starts a program whose streams are not among the first three descriptors; returns when it is loaded.
 pub(crate) fn start(start: &Start<'_>) -> Result<Pid, Failure> {
     if IS_REFUSED.load(Ordering::Relaxed) {
         return Err(Failure::Unavailable);
@@ -115,7 +115,7 @@ pub(crate) fn start(start: &Start<'_>) -> Result<Pid, Failure> {
         Call::new(DUP2, [input, number(0), NONE, NONE]),
         Call::new(DUP2, [output, number(1), NONE, NONE]),
         Call::new(DUP2, [errors, number(2), NONE, NONE]),
-        // What this process was started with, and does not know of.
+        // Inherited descriptors that this process does not know of.
         Call::new(CLOSE_RANGE, [number(3), number(u32::MAX as usize), NONE, NONE]),
         Call::new(CHDIR, [start.folder.as_ptr().cast(), NONE, NONE, NONE]),
     ];
@@ -168,7 +168,7 @@ fn pointers(block: &[u8]) -> io::Result<Vec<*const u8>> {
     Ok(strings(block)?.map(<[u8]>::as_ptr).chain([ptr::null()]).collect())
 }
 
-/// What the kernel has answered: a number, or an error.
+/// The kernel's result: a number, or an error.
 fn answer(answer: isize) -> io::Result<i32> {
     let answer = i32::try_from(answer).map_err(io::Error::other)?;
     match answer {
@@ -177,8 +177,8 @@ fn answer(answer: isize) -> io::Result<i32> {
     }
 }
 
-/// Makes a child that shares this as well, and makes these calls until one fails, or has made another program of it. Answers the child's number,
-/// or the error that there is none for; and the call that has failed, with an error of 0 where none has.
+/// Makes a child with these shared resources that makes these calls until one fails, or `execve` succeeds. Returns the
+/// child's process ID, or the error; and the failed call, with an error of 0 where none has failed.
 #[allow(unsafe_code)]
 fn begin(shared: u64, calls: &[Call]) -> (isize, Failed) {
     let clone = CloneArguments {
@@ -188,10 +188,10 @@ fn begin(shared: u64, calls: &[Call]) -> (isize, Failed) {
     };
     let mut failed = Failed { error: 0, next: ptr::null() };
     let pid: isize;
-    // SAFETY: see the top of this file. The child leaves the loop by `execve` or by `exit_group` alone, since the last of
-    // the calls is an `execve`: were it to come back, it would have failed. What the calls point to lives until then,
-    // in the caller's frame. The child has registers of its own, so that only those count as changed that a system
-    // call changes.
+    // SAFETY: see the top of this file. The child leaves the loop by `execve` or by `exit_group` alone, since the last
+    // of the calls is an `execve`: if it returns, it has failed. The memory that the calls point to lives until then,
+    // in the caller's frame. The child has registers of its own, so only those that a system call changes are
+    // clobbered.
     unsafe {
         asm!(
             "syscall",

@@ -19,7 +19,7 @@ use millrace_vfs::{
     Resting, Storage, Upload, VirtualPath, Wait, WriteMode,
 };
 
-/// What goes wrong with a call.
+/// How a call fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// `EIO`: the device failed.
@@ -61,8 +61,7 @@ impl Fault {
     }
 }
 
-/// What shall go wrong when, and what has happened so far. Clones share it, so a test keeps one while the
-/// server has the storage.
+/// The planned faults, and the calls so far. Clones share it, so a test keeps one while the server has the storage.
 #[derive(Debug, Clone, Default)]
 pub struct Faults {
     shared: Arc<(Mutex<State>, Condvar)>,

@@ -6,11 +6,10 @@
 //! mounted       /in/bank     encrypted, in memory, rows of a database ...
 //! ```
 //!
-//! A path belongs to the deepest folder that holds it. What a folder covers in the base is hidden. A
-//! directory that only leads to a folder (`/in` above, where the base has none) is shown and can be entered,
-//! and takes no entries of its own. A folder cannot be removed, renamed or replaced by a client; nor can
-//! what leads to it. Renaming from one back end to another is [`FileError::CrossDevice`]: it could not be
-//! atomic. Copying works.
+//! A path belongs to the deepest folder that holds it. A folder hides the base's entries at its path. A directory that
+//! only leads to a folder (`/in` above, where the base has none) is shown and can be entered, and takes no entries of
+//! its own. A folder cannot be removed, renamed or replaced by a client; nor can the directories that lead to it.
+//! Renaming from one back end to another is [`FileError::CrossDevice`]: it could not be atomic. Copying works.
 
 use std::io;
 use std::sync::Arc;
@@ -306,7 +305,7 @@ impl Storage for Folders {
         storage.find_partial(&inner, key)
     }
 
-    /// What a mounted folder holds is counted in it.
+    /// The content of a mounted folder counts towards it.
     fn resting(&self) -> Result<Resting, FileError> {
         self.base.resting()
     }

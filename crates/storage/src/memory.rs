@@ -25,7 +25,7 @@ pub struct MemoryStorage {
     shared: Arc<Shared>,
 }
 
-/// What the storage and its open uploads and directories share.
+/// The state shared by the storage and its open uploads and directories.
 #[derive(Debug)]
 struct Shared {
     /// Held for one operation; never while bytes are copied to or from a client.

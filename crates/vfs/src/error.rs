@@ -1,4 +1,4 @@
-//! What can go wrong with a file, in terms that a protocol can turn into an honest reply.
+//! The errors of files, in terms that a protocol can turn into an honest reply.
 
 use std::io;
 

@@ -56,7 +56,7 @@ pub trait ReadStream: Send + std::fmt::Debug {
     }
 }
 
-/// What an upload does to the name that it is for.
+/// What an upload does to its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteMode {
     /// `STOR`: replace the file or make it. Whether by staging or in place is the back end's setting.
@@ -118,7 +118,7 @@ pub trait Upload: Send + std::fmt::Debug {
     }
 }
 
-/// What a commit made.
+/// The result of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Committed {
     /// The file's length in bytes after the upload.
@@ -130,7 +130,7 @@ pub struct Committed {
 pub struct DirEntry {
     /// The name: one component, any bytes but `/` and NUL.
     pub name: Vec<u8>,
-    /// What the name stands for. A link that can be followed within the tree shows its target here.
+    /// The metadata of the entry. A link that can be followed within the tree shows its target here.
     pub metadata: Metadata,
     /// Where the entry is a symbolic link: the link itself.
     pub link: Option<Link>,

@@ -7,7 +7,7 @@ use crate::{
     ReadHandle, Resting, Space, Storage, Upload, VirtualPath, Wait, WriteMode,
 };
 
-/// What a call that a [`Layer`] forwards does to the files.
+/// How a call that a [`Layer`] forwards accesses files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
     /// It reads files, directories or metadata.

@@ -1,6 +1,6 @@
 //! The metadata of a file, and the attributes that a client may change.
 
-/// What an entry is.
+/// The type of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileKind {
     /// A regular file.

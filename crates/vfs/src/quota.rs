@@ -1,4 +1,4 @@
-//! Quotas, as far as protocols hear of them: which one is used up, and how much of them is used.
+//! Quotas as protocols see them: which one is used up, and how much of them is used.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 pub enum Counted {
     /// The bytes of all files.
     Bytes,
-    /// Files; directories are none.
+    /// Files, without directories.
     Files,
     /// Bytes from the client within a period.
     Uploaded,
@@ -19,7 +19,7 @@ pub enum Counted {
     Ratio,
 }
 
-/// Whose a quota is.
+/// The owner of a quota.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum QuotaScope {
     /// The account's.
@@ -28,7 +28,7 @@ pub enum QuotaScope {
     Folder(String),
 }
 
-/// A quota that is used up. What it displays is for the client: which it is, and no more.
+/// A quota that is used up. Its text is for the client and only names the quota.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OverQuota {
     /// The scope of the quota.

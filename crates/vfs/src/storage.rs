@@ -19,11 +19,11 @@ pub enum Wait {
 /// Free and total room, in bytes, for a user that may write at a path (`AVBL`, `ALLO`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Space {
-    /// What may still be written.
+    /// The bytes that may still be written.
     pub available: u64,
-    /// What the device or quota holds in all.
+    /// The capacity of the device or quota.
     pub total: u64,
-    /// What a quota of the server's own counts there, where one holds.
+    /// The server's own quota there, if any.
     pub held: Option<Held>,
     /// The quota of the server's own that leaves no more than is available; `None` where the device does.
     pub quota: Option<OverQuota>,
@@ -49,7 +49,7 @@ pub trait Storage: Send + Sync + Debug {
         wait: Wait,
     ) -> Result<Box<dyn Upload>, FileError>;
 
-    /// What the path stands for, links followed.
+    /// The metadata of the path, links followed.
     fn metadata(&self, path: &VirtualPath, wait: Wait) -> Result<Metadata, FileError>;
 
     /// The entry itself, links not followed, with the text of a link.

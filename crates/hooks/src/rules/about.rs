@@ -9,13 +9,13 @@ use millrace_vfs::{VirtualPath, Wait};
 use super::{Action, Rule};
 use crate::{Event, Moment, Refusal};
 
-/// What methods of HTTP, and commands by their names of RFC 775, are called in FTP, and what besides where they are about a
-/// directory: a rule about the one holds for the other, so that there is no way round it.
+/// The FTP commands that correspond to methods of HTTP and to the names of RFC 775, and further ones for directories: a
+/// rule about one applies to the others, so that it cannot be bypassed.
 const ALIKE: &[(&str, &[&str], &[&str])] = &[
     ("GET", &["RETR"], LISTS),
     ("HEAD", &["GET", "RETR"], LISTS),
     ("PUT", &["STOR"], &[]),
-    // It makes the file where there is none.
+    // It creates a missing file.
     ("LOCK", &["STOR"], &[]),
     ("DELETE", &["DELE", "RMD", "RMDA"], &[]),
     ("MKCOL", &["MKD"], &[]),
@@ -29,7 +29,7 @@ const ALIKE: &[(&str, &[&str], &[&str])] = &[
     ("XRMD", &["RMD"], &[]),
 ];
 
-/// What tells the names in a directory.
+/// The commands that list a directory.
 const LISTS: &[&str] = &["LIST", "MLSD", "NLST"];
 
 impl Rule {

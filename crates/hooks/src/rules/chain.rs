@@ -10,7 +10,7 @@ use crate::verify::{self, Pair, Turn};
 use crate::{Event, Moment, Refusal};
 use millrace_process::Recall;
 
-/// What comes of one rule of a chain.
+/// The result of one rule of a chain.
 enum Done<'a> {
     /// The chain goes on.
     On,
@@ -23,8 +23,9 @@ enum Done<'a> {
 }
 
 impl Rules {
-    /// The chain for one moment, from one of the rules on; where the file is then. By what a file was `verified`, it is
-    /// not verified again. One that `has_waited` its sender takes for safe: where nothing can be said of it now, it stays.
+    /// Runs the chain for one event, from one of the rules on, with the file's present path. A file is not verified
+    /// twice by the same algorithm (`verified`). A file that `has_waited` was acknowledged, so it stays if its rules
+    /// fail now.
     pub(super) fn chain(
         &self,
         first: usize,
@@ -93,7 +94,7 @@ impl Rules {
     /// The rest of a chain for a file that has waited.
     fn go_on(&self, first: usize, moment: &Moment, verified: &[Algorithm]) -> Result<(), Refusal> {
         let gone_on = self.chain(first, moment, verified.to_vec(), true);
-        // What nothing can be said of waits on.
+        // A file whose rules fail waits on.
         let refused = gone_on.as_ref().err().filter(|refusal| !refusal.is_passing);
         if let Some(refusal) = refused {
             self.tell_refused(moment, refusal);

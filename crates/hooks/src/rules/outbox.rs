@@ -1,4 +1,4 @@
-//! What rules tell later: the deliveries of a chain, which the queue keeps until they are delivered.
+//! Deliveries of a chain, which the queue stores until they are delivered.
 
 use std::ffi::OsString;
 
@@ -10,13 +10,13 @@ use crate::Moment;
 use crate::delivery::{Delivery, Recipient};
 use crate::facts::{self, Facts, TakenForOption};
 
-/// What a chain tells by the queue.
+/// The queued deliveries of a chain.
 #[derive(Default)]
 pub(super) struct Outbox<'a> {
     pub(super) written: Vec<Delivery>,
     /// Rules whose deliveries say where the file is: it has no name yet.
     early: Vec<&'a Rule>,
-    /// What could not be written, for the log.
+    /// Events that could not be stored, for the log.
     pub(super) refused: Vec<String>,
 }
 

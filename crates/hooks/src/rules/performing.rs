@@ -1,5 +1,5 @@
-//! One rule's deed, done at once: a refusal, another path, a program, a webhook. What programs and receivers say with
-//! success is read here, and what it means that one of them fails.
+//! Performs one rule's action: a refusal, another path, a program, a webhook. It interprets the answers of programs and
+//! receivers, and their failures.
 
 use millrace_vfs::VirtualPath;
 use serde::Deserialize;
@@ -11,7 +11,7 @@ use crate::webhook::Webhook;
 use crate::{HEARD, Moment, Refusal};
 use millrace_process::{Ended, How, Program, Purpose, Recall};
 
-/// What a program prints, or a receiver answers, where it says more than yes or no.
+/// The answer of a program or receiver, beyond success or failure.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Said {
@@ -101,7 +101,7 @@ impl Rules {
         }
     }
 
-    /// What was said with success: nothing, or JSON.
+    /// Parses a successful answer: empty, or JSON.
     fn read_answer(
         &self,
         rule: &Rule,

@@ -59,17 +59,17 @@ pub struct Rule {
     pub refused_to: Option<Template>,
 }
 
-/// What a rule does.
+/// The action of a rule.
 #[derive(Debug, Clone)]
 pub enum Action {
     /// Says no, with this text.
     Refuse(String),
-    /// Has the command be about another path.
+    /// Applies the command to another path.
     Rewrite(Template),
     /// Moves an uploaded file.
     Move(Template),
-    /// Holds an uploaded file to the hash in the file beside it, and the other way round; until both are there,
-    /// what follows is done to neither.
+    /// Compares an uploaded file with the hash in a second file, whichever comes first; until both have arrived, later
+    /// rules do not run for either.
     Verify(Algorithm),
     /// Runs a program: the file, and its arguments.
     Run(Vec<Template>),
@@ -77,7 +77,7 @@ pub enum Action {
     Webhook {
         /// To this address.
         url: String,
-        /// So many at most, where they come from the queue.
+        /// At most this many in one post, from the queue.
         batch: usize,
         /// The credentials sent with it.
         credentials: Credentials,

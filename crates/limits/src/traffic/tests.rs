@@ -1,4 +1,4 @@
-//! What users have moved, with the days passed in.
+//! The counts of users, with simulated days.
 
 use super::*;
 

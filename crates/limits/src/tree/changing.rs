@@ -1,6 +1,6 @@
 //! Limits that change while bytes are on their way: what an administrator sets, another configuration, the clock.
 //!
-//! Transfers hear of it by the count of changes, and look for their buckets anew.
+//! Transfers notice it by the count of changes, and look up their buckets again.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -72,7 +72,7 @@ impl Tree {
         for name in defaults.groups.keys() {
             node(&self.groups, &**name, clock, |name| Scope::Group(Arc::clone(name)));
         }
-        // What an account says of a group is said again when it is looked at, which a reload leads to.
+        // A reload checks the accounts again, which sets their groups' limits again.
         for (name, node) in &*lock(&self.groups) {
             node.configure(defaults.of_group(name), clock);
         }
@@ -126,7 +126,7 @@ impl Tree {
         }
     }
 
-    /// Where something changed, transfers are to hear of it.
+    /// If something changed, makes transfers notice it.
     pub(super) fn note_change(&self, changed: bool) {
         if changed {
             self.generation.fetch_add(1, Relaxed);

@@ -53,7 +53,7 @@ impl Member {
         }
     }
 
-    /// What the user may move, where that is bounded.
+    /// The user's transfer quota, if any.
     pub fn moved(&self) -> Option<&Moved> {
         self.login.as_ref()?.moved.as_ref()
     }

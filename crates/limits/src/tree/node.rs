@@ -23,7 +23,7 @@ pub(crate) struct Node {
     wanted: Mutex<Wanted>,
 }
 
-/// What was configured, and what was set since.
+/// The configured limits, and those set at run time.
 #[derive(Debug, Default)]
 struct Wanted {
     configured: Limits,
@@ -52,7 +52,7 @@ impl Node {
         }
     }
 
-    /// Whose limits these are.
+    /// The scope of these limits.
     pub(super) fn scope(&self) -> &Scope {
         &self.scope
     }
@@ -66,7 +66,7 @@ impl Node {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the configuration says; what was set since stays. Answers whether anything changed.
+    /// Applies the configuration; limits set at run time stay. Returns true if anything changed.
     pub(super) fn configure(&self, configured: Limits, clock: Moment) -> bool {
         let mut wanted = self.wanted();
         if wanted.configured != configured {
@@ -190,7 +190,7 @@ impl Drop for Seat {
     }
 }
 
-/// The part of a member that is none of the node's sessions.
+/// A membership that does not count as a session.
 #[derive(Debug)]
 pub(super) struct Guest(Arc<Node>);
 
@@ -221,7 +221,7 @@ pub(super) struct Moment {
 /// The effective limits of a scope.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScopeReport {
-    /// Whose limits.
+    /// The scope.
     pub scope: Scope,
     /// Sessions now.
     pub sessions: usize,

@@ -30,10 +30,10 @@ const TICKETS: usize = 2;
 /// A control connection's protocol, by its registered name; also what clients say of data connections.
 const ALPN_FTP: &[u8] = b"ftp";
 
-/// What FileZilla says of data connections.
+/// FileZilla's ALPN name for data connections.
 const ALPN_FTP_DATA: &[u8] = b"ftp-data";
 
-/// What an acceptor is made of: files, so that they can be read again.
+/// The files that an acceptor is made of, so that they can be reloaded.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
     /// Certificates and their keys. The first is the one for clients that name no server.
@@ -43,7 +43,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Says whether the files can be used, and keeps nothing of them.
+    /// Checks that the files can be used, without keeping them.
     pub fn check(&self) -> Result<(), LoadError> {
         Acceptor::new(self).map(drop)
     }
@@ -84,7 +84,7 @@ pub enum Clients {
     Require(Authorities),
 }
 
-/// Who vouches for clients.
+/// The authorities that issue client certificates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authorities {
     /// The certificates of those that may, in PEM.
@@ -102,7 +102,7 @@ pub struct Acceptor {
     current: RwLock<Arc<Base>>,
 }
 
-/// What all connections of one generation of certificates share.
+/// What all connections with the same certificates share.
 #[derive(Debug)]
 struct Base {
     identities: Arc<Identities>,
@@ -281,7 +281,7 @@ impl Host {
         Ok(Tls::server(Arc::clone(config))?.settling())
     }
 
-    /// What its data connections are known by.
+    /// Identifies its data connections.
     pub fn badge(&self) -> TicketId {
         TicketId(Arc::clone(&self.binding))
     }

@@ -1,5 +1,4 @@
-//! What clients will find wrong with certificates and lists that can be used: their time is over, or soon will be, or a
-//! chain is out of order.
+//! Warnings about usable certificates and lists: they have expired or soon will, or a chain is out of order.
 //!
 //! Files are looked at when they are put in force; what time has to do with them can then be asked at any time.
 
@@ -83,8 +82,8 @@ fn days<E>(time: Result<Duration, E>) -> u64 {
     time.map_or(0, |time| time.as_secs() / DAY)
 }
 
-/// Says so where behind a certificate another one comes than that which has issued it, though it is there (RFC 8446
-/// section 4.4.2). Some clients sort a chain, and others give up.
+/// Returns a warning if a certificate is not followed by its issuer, though the file has it (RFC 8446 section 4.4.2).
+/// Some clients sort a chain, others fail.
 fn disorder(file: &Path, chain: &[CertificateDer<'_>]) -> Option<String> {
     let names: Vec<_> =
         chain.iter().map(|certificate| certificate_info::names(certificate)).collect::<Option<_>>()?;
@@ -96,7 +95,7 @@ fn disorder(file: &Path, chain: &[CertificateDer<'_>]) -> Option<String> {
         (found != at + 1).then(|| {
             format!(
                 "TLS: the chain in {} is out of order, and some clients will not find their way: number {} in it has \
-                 issued number {}, and has to come right behind it",
+                 issued number {}, and has to follow it",
                 file.display(),
                 found + 1,
                 at + 1
@@ -183,7 +182,7 @@ mod tests {
         };
         let (ca, crl) = (folder.0.join("ca.pem"), folder.0.join("crl.pem"));
         fs::write(&ca, authority.pem()).unwrap();
-        // What holds the older one is spoken of, whatever its order.
+        // The name of the older one is printed, whatever their order.
         fs::write(&crl, list(2060) + &list(2030)).unwrap();
         let authorities = Authorities { certificates: ca, revoked: vec![crl, folder.0.join("missing.pem")] };
         let plan = Plan { identities: Vec::new(), clients: Clients::Require(authorities) };

@@ -16,7 +16,7 @@ const GENERALIZED_TIME: u8 = 0x18;
 const AUTHORITY_KEY_IDENTIFIER: &[u8] = &[0x55, 0x1d, 0x23];
 const KEY_IDENTIFIER: u8 = 0x80;
 
-/// What a certificate says of itself.
+/// The information in a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CertificateInfo {
     /// From when it is good.
@@ -87,7 +87,7 @@ pub(super) fn names(certificate: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((issuer.0, subject.0))
 }
 
-/// What of a certificate is understood here.
+/// The parsed parts of a certificate.
 struct Read<'a> {
     issuer: Der<'a>,
     validity: Der<'a>,
@@ -96,7 +96,7 @@ struct Read<'a> {
 
 fn take_apart(certificate: &[u8]) -> Option<Read<'_>> {
     let mut signed = Der(certificate).expect(SEQUENCE)?.expect(SEQUENCE)?;
-    // version and serialNumber are none, signature is the first.
+    // version and serialNumber are not sequences; signature is the first.
     while signed.next()?.0 != SEQUENCE {}
     let (issuer, validity) = (signed.expect(SEQUENCE)?, signed.expect(SEQUENCE)?);
     Some(Read { issuer, validity, subject: signed.expect(SEQUENCE)? })
@@ -105,7 +105,7 @@ fn take_apart(certificate: &[u8]) -> Option<Read<'_>> {
 /// When a list of what was taken back is to be replaced, if it says so (RFC 5280 section 5.1).
 pub(super) fn next_update(list: &[u8]) -> Option<SystemTime> {
     let mut signed = Der(list).expect(SEQUENCE)?.expect(SEQUENCE)?;
-    // version is none, and may be missing; signature is the first, issuer the second.
+    // version is not a sequence, and optional; signature is the first, issuer the second.
     while signed.next()?.0 != SEQUENCE {}
     signed.expect(SEQUENCE)?;
     time(signed.next()?)?;

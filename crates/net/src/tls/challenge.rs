@@ -34,7 +34,7 @@ impl Challenges {
         self.any.load(Ordering::Relaxed)
     }
 
-    /// What a client is to be shown that begins so; `None` for all others than the CA.
+    /// The configuration for a challenge in this ClientHello; `None` for all clients except the CA.
     pub(super) fn config_for(&self, hello: &Hello) -> Option<Arc<ServerConfig>> {
         let [ACME_TLS] = hello.protocols.iter().map(Vec::as_slice).collect::<Vec<_>>()[..] else {
             return None;

@@ -1,7 +1,7 @@
 //! A TLS connection together with what its socket has not taken yet: the copy loop.
 //!
-//! Nothing here waits. Reads are as large as the caller's buffer and hold many records; writes hand the
-//! kernel several full-size records at a time. What was encrypted is sent before anything else is.
+//! Nothing here waits. Reads are as large as the caller's buffer and hold many records; writes hand the kernel several
+//! full-size records at a time. Encrypted data is sent before any other.
 //!
 //! A kernel that knows TLS would be a second kind of channel: with `dangerous_into_kernel_connection` of rustls, one whose
 //! handshake is over would give its keys to the socket, and be `sendfile` from there on.
@@ -37,7 +37,7 @@ pub struct Channel {
     held: bool,
 }
 
-/// What came of a read.
+/// The result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Heard {
     /// Wire bytes, so many; the read filled the buffer or not.
@@ -224,7 +224,7 @@ impl Channel {
         self.out.release();
     }
 
-    /// Says that this was all, after everything before; `Ok` once the socket has taken it.
+    /// Sends close_notify after everything before; `Ok` once the socket has taken it.
     pub fn close(&mut self, socket: impl AsFd) -> io::Result<()> {
         if !self.closed {
             self.closed = true;

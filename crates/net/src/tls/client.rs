@@ -31,7 +31,7 @@ pub enum Trust<'a> {
     Authorities(&'a Path),
 }
 
-/// What a connector offers.
+/// The versions that a connector offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Versions {
     /// TLS 1.2 and 1.3.

@@ -29,7 +29,7 @@ use super::ticket_resend::{self, Renewal};
 use super::tickets::Binding;
 use super::wire::{Unwritten, Wire};
 
-/// What may wait for its rest: a handshake message of 64 KiB, which no honest one reaches.
+/// The most incomplete input that is kept: a handshake message of 64 KiB, more than any legitimate one.
 const KEPT: usize = 64 * 1024 + 256;
 
 /// The largest record, with what encryption adds to it.
@@ -48,7 +48,7 @@ pub struct Tls {
     side: Side,
     /// The beginning of a record or of a handshake message.
     incoming: Vec<u8>,
-    /// What the client offered, until the handshake is over.
+    /// The client's offer, until the handshake is over.
     hello: Option<Box<Hello>>,
     peeked: bool,
     ended: bool,
@@ -258,7 +258,7 @@ impl Tls {
         }
     }
 
-    /// What the hello asks for that rustls would not do.
+    /// Handles the parts of the hello that rustls does not.
     fn heed_hello(&mut self, out: &mut Wire) -> Result<(), Fault> {
         let (tls12, challenges) = (self.tls12.take(), self.challenges.take());
         let Some(hello) = &self.hello else { return Ok(()) };
@@ -338,7 +338,7 @@ impl Tls {
         sealed.map(|()| count).map_err(|Fault(error)| Unwritten::sealing(error))
     }
 
-    /// Says that nothing more will be sent: the end that the other side can trust.
+    /// Sends close_notify, the authenticated end.
     pub fn close(&mut self, out: &mut Wire) -> Result<(), Fault> {
         if let Side::Settled(records) = &mut self.side {
             return records.close(out).map_err(Fault);
@@ -417,7 +417,7 @@ impl Tls {
         self.ended
     }
 
-    /// What came behind the other side's close_notify, or is not a whole record yet.
+    /// The bytes after the other side's close_notify, or an incomplete record.
     pub fn into_rest(self) -> Vec<u8> {
         self.incoming
     }

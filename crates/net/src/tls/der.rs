@@ -1,6 +1,6 @@
 //! DER (X.690) as far as certificates need it: values are taken apart, and none are understood.
 //!
-//! What does not fit is `None`: nothing that comes from outside makes it panic.
+//! Invalid data yields `None`: no input causes a panic.
 
 /// Tags: of values in a row, and of others.
 pub(super) const SEQUENCE: u8 = 0x30;

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-/// What a client offered.
+/// The offer of a client.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Hello {
     /// The versions, as their numbers on the wire (0x0303 is TLS 1.2).

@@ -44,7 +44,7 @@ impl Wanted {
         }
     }
 
-    /// What turns DER into PEM.
+    /// The command that converts DER to PEM.
     fn command(self) -> &'static str {
         match self {
             Self::Certificate => "openssl x509 -inform DER",
@@ -56,7 +56,7 @@ impl Wanted {
 
 const SWAPPED: &str = "the files of certificate and key may have been swapped";
 
-/// What people have in their files instead, by its label: what it is, and what to do.
+/// Sections that users have in their files by mistake, by label: what they are, and the remedy.
 const INSTEAD: [(&str, &str, &str); 16] = [
     ("CERTIFICATE", "a certificate", SWAPPED),
     ("PRIVATE KEY", "a private key", SWAPPED),
@@ -129,7 +129,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// What sections there are, by what stands in the lines that begin them.
+/// The labels of the sections, from their first lines.
 fn labels(text: &[u8]) -> impl Iterator<Item = &str> {
     let lines = text.split(|byte| matches!(byte, b'\n' | b'\r'));
     lines.filter_map(|line| {
@@ -213,7 +213,7 @@ fn broken(text: &[u8], wanted: Wanted, error: &Error) -> String {
     }
 }
 
-/// What a file in DER is.
+/// The content of a DER file.
 enum Der {
     One(Wanted),
     Store,

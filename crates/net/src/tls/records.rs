@@ -56,13 +56,13 @@ pub(super) struct Records {
     form: Form,
     reading: Half,
     writing: Half,
-    /// So many records may be sealed with one key.
+    /// How many records may be encrypted with one key.
     most: u64,
     /// Makes new keys.
     keys: KernelConnection<ServerConnectionData>,
     /// The certificate that the client showed, if it was asked for one.
     peer: Option<CertificateDer<'static>>,
-    /// What came without content, since there was some.
+    /// Consecutive records without content.
     idle: u8,
     /// The peer has requested a key update: it precedes our next bytes, once for all requests until then. A peer that
     /// requests updates and never reads thus takes no memory.
@@ -95,7 +95,7 @@ impl Form {
     }
 }
 
-/// What TLS 1.2 authenticates besides the content, whose length is `length` (RFC 5246, section 6.2.3.3).
+/// The additional data that TLS 1.2 authenticates with a content of `length` bytes (RFC 5246, section 6.2.3.3).
 fn additional(sequence: u64, kind: u8, version: [u8; 2], length: usize) -> [u8; 13] {
     let mut data = [0; 13];
     data[..8].copy_from_slice(&sequence.to_be_bytes());

@@ -10,13 +10,13 @@ use thiserror::Error;
 /// Why certificates cannot be the roots that are trusted.
 #[derive(Debug, Error)]
 pub enum RootsError {
-    /// There is text between the marks of PEM that is none.
+    /// The PEM section has invalid content.
     #[error("this is no certificate in PEM: {0}")]
     Pem(pem::Error),
     /// A certificate is not one of an authority.
     #[error("a certificate cannot be used: {0}")]
     Certificate(rustls::Error),
-    /// There is none.
+    /// There are no certificates.
     #[error("there is no certificate in PEM")]
     Empty,
 }

@@ -10,7 +10,7 @@ use rcgen::{CertificateParams, DnType, KeyPair as GeneratedKey};
 use super::key_pair::KeyPair;
 
 impl KeyPair {
-    /// What [`self_signed`] keeps in a folder, whether or not it is there.
+    /// The pair that [`self_signed`] stores in a folder, whether or not it exists.
     pub fn self_signed(folder: &Path) -> Self {
         let folder = folder.join("self-signed");
         Self { certificate: folder.join("certificate.pem"), key: folder.join("key.pem") }

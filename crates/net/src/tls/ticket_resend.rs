@@ -74,7 +74,7 @@ static OBSERVED: LazyLock<Vec<Tls13CipherSuite>> = LazyLock::new(|| {
     ALGORITHMS.iter().map(observed).collect()
 });
 
-/// What was sealed since this was asked last.
+/// The messages encrypted since the last call.
 pub(super) fn sealed() -> Option<Vec<u8>> {
     SEALED.take()
 }
@@ -150,12 +150,12 @@ pub(super) struct Renewal {
     session: Option<Session>,
 }
 
-/// What a ticket stands for.
+/// The session of a ticket.
 #[derive(Debug)]
 struct Session {
-    /// What comes before the ticket in its message: lifetime, age_add (another for each ticket), nonce.
+    /// The fields before the ticket in its message: lifetime, age_add (random for each ticket), nonce.
     head: Vec<u8>,
-    /// What the ticket says, to us.
+    /// The ticket's plaintext, for this server.
     plain: Vec<u8>,
 }
 
@@ -164,7 +164,7 @@ impl Renewal {
         Self { binding, session: None }
     }
 
-    /// Whose tickets they are.
+    /// The control connection that the tickets belong to.
     pub(super) fn binding(&self) -> &Binding {
         &self.binding
     }

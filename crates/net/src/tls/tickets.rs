@@ -54,7 +54,7 @@ impl Binding {
         self.tls12.load(Ordering::Relaxed)
     }
 
-    /// Whose ticket this is, and what it says; `None` where it cannot be read.
+    /// The owner of a ticket, and its content; `None` where it cannot be decrypted.
     fn open(&self, ticket: &[u8]) -> Option<(u64, Vec<u8>)> {
         let mut text = self.keys.decrypt(ticket)?;
         let (number, _) = text.split_first_chunk()?;

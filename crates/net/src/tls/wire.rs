@@ -12,7 +12,7 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// What waits to be taken.
+    /// The pending bytes.
     pub fn pending(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
@@ -22,7 +22,7 @@ impl Wire {
         self.start == self.end
     }
 
-    /// Says that the first `count` bytes were taken.
+    /// Removes the first `count` bytes.
     pub fn consume(&mut self, count: usize) {
         self.start = (self.start + count).min(self.end);
         if self.start == self.end {
@@ -49,7 +49,7 @@ impl Wire {
         &mut self.bytes[self.end..]
     }
 
-    /// Says that the first `count` bytes of the room were filled.
+    /// Adds the first `count` bytes of the free space.
     pub(super) fn fill(&mut self, count: usize) {
         self.end = (self.end + count).min(self.bytes.len());
     }
@@ -58,7 +58,7 @@ impl Wire {
 /// Why [`Channel::write_from`](super::Channel::write_from) has written nothing.
 #[derive(Debug)]
 pub enum Unwritten {
-    /// What was to be sent could not be read.
+    /// The source of the data could not be read.
     Source(io::Error),
     /// The socket takes nothing: for now, where it is [`io::ErrorKind::WouldBlock`]. Or nothing can be encrypted any more.
     Socket(io::Error),

@@ -22,8 +22,8 @@ pub(super) struct Item<'a> {
     pub(super) entry: &'a DirEntry,
 }
 
-/// A form of archive. What it makes is taken with `take`; a file's data comes in order, exactly as much as
-/// its metadata says.
+/// An archive format. Its output is fetched with `take`; a file's data arrives in order, exactly as much as its
+/// metadata announces.
 pub(super) trait Form: Send + fmt::Debug {
     fn directory(&mut self, item: &Item<'_>) -> io::Result<()>;
     fn link(&mut self, item: &Item<'_>, text: &[u8]) -> io::Result<()>;

@@ -16,10 +16,10 @@ pub(super) const STORED: usize = CONTENT + OVERHEAD;
 
 const MAGIC: &[u8; 21] = b"millrace encrypted 1\n";
 const SALT: usize = 19;
-/// What stands before the first chunk, in bytes.
+/// The length of the header before the first chunk, in bytes.
 pub(super) const HEADER: usize = MAGIC.len() + SALT;
 
-/// What makes a file's chunks its own.
+/// The random value that binds chunks to their file.
 pub(super) type Salt = [u8; SALT];
 
 /// The header of a file.

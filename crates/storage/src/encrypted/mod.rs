@@ -11,9 +11,9 @@
 //! between files or cut off without the reader's noticing: it gets an error, never wrong bytes. Any part can
 //! be read without what stands before it (`REST`). Names, sizes and times are not hidden.
 //!
-//! Content is never changed in place: `APPE` and `REST` before `STOR` copy what stays into a new upload, so a
-//! nonce is never used twice and a cut connection leaves a file that can be read. What had come of such an
-//! upload stays, as it does where a back end writes in place. So the back end has to stage what replaces a file.
+//! Content is never changed in place: `APPE` and `REST` before `STOR` copy what stays into a new upload, so a nonce is
+//! never used twice and a cut connection leaves a file that can be read. The received part of such an upload stays, as
+//! with a back end that writes in place. So the back end has to stage replacements.
 
 mod chunk;
 mod read;
@@ -105,7 +105,7 @@ impl Encrypted {
     }
 }
 
-/// What the client is told of a file: the length of its content.
+/// The metadata for clients: the length of the content.
 fn shown(metadata: Metadata) -> Metadata {
     if metadata.is_file() {
         Metadata { size: chunk::content_length(metadata.size), ..metadata }

@@ -18,9 +18,9 @@ pub(super) struct Writer {
     stored: Vec<u8>,
     number: u64,
     length: u64,
-    /// What stood behind the place where the upload began, and goes on behind what came.
+    /// The rest of the old file after the upload's start, which follows the new data.
     kept: Option<Reader>,
-    /// What came stays also where not all of it did.
+    /// The received part stays after an abort.
     in_place: bool,
     /// The last chunk is written.
     is_sealed: bool,

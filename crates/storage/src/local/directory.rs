@@ -104,7 +104,7 @@ impl Directory for Listing {
     }
 }
 
-/// What it takes to look at an entry.
+/// What an entry's metadata is read with.
 struct Entries<'a> {
     tree: &'a Tree,
     path: &'a VirtualPath,
@@ -127,7 +127,7 @@ impl Entries<'_> {
         Ok(Some(DirEntry { name: name.to_owned(), metadata: target, link: Some(Link { text, metadata }) }))
     }
 
-    /// What a link leads to, where that lies within the tree.
+    /// The target of a link, if it lies within the tree.
     fn follow(&self, name: &[u8]) -> Result<Metadata, FileError> {
         let path = self.path.join(name).map_err(|_| FileError::NameTooLong)?;
         self.tree.metadata(&path, Wait::Allowed)

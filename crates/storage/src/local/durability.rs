@@ -1,4 +1,4 @@
-//! What an acknowledged change survives, and the calls that see to it.
+//! The durability of acknowledged changes, and the system calls that ensure it.
 //!
 //! The order is what promises: a file's bytes are on the device before its name leads to them, and the name is on the
 //! device before the change is acknowledged, as far as the level asks for either. A failed call fails the change for
@@ -107,7 +107,7 @@ struct Group {
     next: Option<Arc<Round>>,
 }
 
-/// What came of one call.
+/// The result of one call.
 type Round = OnceLock<rustix::io::Result<()>>;
 
 impl GroupCommit {
@@ -156,7 +156,7 @@ pub(super) mod calls {
         Bytes,
         /// A directory's names.
         Name,
-        /// What a file system tells of a file's bytes when a descriptor is closed.
+        /// An error that a file system reports when a descriptor is closed.
         Close,
     }
 
@@ -171,9 +171,9 @@ pub(super) mod calls {
 
     #[cfg(test)]
     thread_local! {
-        /// What this thread has asked for.
+        /// The calls that this thread has made.
         pub(in super::super) static MADE: std::cell::RefCell<Vec<Call>> = const { std::cell::RefCell::new(Vec::new()) };
-        /// The call from now on that fails, counted from 1; 0 is none.
+        /// The number of the next call that fails, counted from 1; 0 is none.
         pub(in super::super) static FAILS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
         /// Whether this thread's files lie as if on NFS.
         pub(in super::super) static TELLS_LATE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };

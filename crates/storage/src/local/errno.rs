@@ -1,4 +1,4 @@
-//! What the kernel says, as a [`FileError`].
+//! Converts the kernel's errors to [`FileError`].
 //!
 //! The only place where an errno is given a meaning. `EXDEV` has two: from a lookup it is a link that leads
 //! out of the tree, from a rename or a link it is another device.

@@ -51,7 +51,7 @@ pub(super) struct Made {
     tree: Arc<Tree>,
     area: Arc<StagingArea>,
     path: VirtualPath,
-    /// What it was at first.
+    /// Its metadata at the beginning.
     metadata: Metadata,
 }
 
@@ -223,7 +223,7 @@ impl Upload for InPlace {
     fn abort(self: Box<Self>) {}
 
     fn undo(mut self: Box<Self>) {
-        // What others have appended meanwhile is not ours to cut off.
+        // Data that others have appended meanwhile must not be cut off.
         let is_ours = !self.appends || self.end().is_ok_and(|end| end == self.position);
         let cut = || truncate(&self.file, self.size);
         if is_ours && self.position > self.size && self.ownership.hold(cut).is_ok() {

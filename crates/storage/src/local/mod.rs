@@ -98,9 +98,9 @@ pub enum LocalError {
     /// The directory cannot be opened.
     #[error("cannot serve {}: {source}", path.display())]
     Root {
-        /// What was to be served.
+        /// The path of the root.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Nothing would keep a symbolic link from leading out of the directory.

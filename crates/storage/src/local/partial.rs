@@ -1,7 +1,7 @@
 //! Uploads that outlive the process: staged files that keep a name between two visits of their client.
 //!
-//! The invariant: what a partial upload holds is exactly what was acknowledged or came later in order; where it had
-//! to be checked first (a mark beside it says up to where it is sure), a kill leaves none of what was not.
+//! The invariant: a partial upload holds exactly the acknowledged data, and later data in order; with checksums (a mark
+//! beside it has the verified length), a kill leaves no unverified data.
 //!
 //! The file is created in the target's directory, whose access lists it inherits, and named in the staging directory;
 //! where it cannot be named there (another mount, a root without write permission) there are no partial uploads. An
@@ -239,7 +239,7 @@ struct Kept {
     begun: u64,
     position: u64,
     is_checked: bool,
-    /// Those that it has swallowed.
+    /// The parts joined into it.
     joined: Joined,
 }
 
@@ -248,7 +248,7 @@ impl Kept {
         self.file.as_ref().ok_or(FileError::Cancelled)
     }
 
-    /// Says beside it up to where it is sure.
+    /// Writes the mark with the verified length.
     fn set_mark(&self) -> Result<(), FileError> {
         let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let name = mark_name(&self.key);
@@ -351,7 +351,7 @@ impl Upload for Kept {
             }
             return Err(error);
         }
-        // What has the name may have come since this was begun.
+        // The file of that name may be newer than this upload.
         let target = self.destination.target()?;
         let file = self.file.take().ok_or(FileError::Cancelled)?;
         let published = StagingFile::kept(file, &self.directory, kept_name(&self.key));
@@ -429,7 +429,7 @@ fn release(file: &File) {
 fn mark(directory: &OwnedFd, key: &PartialKey) -> Option<u64> {
     let file = open_named(directory, mark_name(key).as_bytes()).ok()?;
     let mut bytes = [0; 8];
-    // One that is not whole was written before the first byte came.
+    // An incomplete mark was written before the first byte arrived.
     match std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, 0) {
         Ok(()) => Some(u64::from_be_bytes(bytes)),
         Err(_) => None,

@@ -19,7 +19,7 @@ use super::tree::{CONFINED, open_confined};
 /// How a directory is opened that is only looked up.
 const LOOKED_UP: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// How the root's own path is resolved: it has no links, so one that is there now was put there since.
+/// How the root's own path is resolved: it had no links, so a link in it now was added since.
 const WITHOUT_LINKS: ResolveFlags = ResolveFlags::NO_SYMLINKS.union(ResolveFlags::NO_MAGICLINKS);
 
 /// A directory, held by its descriptor, that other directories are found beneath.
@@ -38,7 +38,8 @@ pub struct FoundDirectory {
 }
 
 impl RootDirectory {
-    /// Opens `path`, which is absolute and has no links in it. One that is not there yet is opened when it is needed.
+    /// Opens `path`, which is absolute and has no links in it. If it does not exist yet, it is opened when it is
+    /// needed.
     pub fn new(path: PathBuf) -> Self {
         let held = open_root(&path, Wait::Allowed).ok().map(Arc::new);
         Self { path, held: Mutex::new(held) }
@@ -62,8 +63,8 @@ impl RootDirectory {
         Ok(FoundDirectory { directory, path: self.path.join(folder) })
     }
 
-    /// An absolute link leads out of the root in the kernel's eyes, also where it names a place within. What it
-    /// names is only a hint: that place is looked up beneath the root in turn, with no link left to follow.
+    /// For the kernel, an absolute link leads out of the root, even if its target is within. Its target is only a hint:
+    /// that place is looked up beneath the root in turn, with no link left to follow.
     fn find_by_absolute_link(&self, root: &OwnedFd, folder: &Path) -> io::Result<OwnedFd> {
         let named = self.path.join(folder).canonicalize()?;
         let within = named.strip_prefix(&self.path).map_err(|_| Errno::XDEV)?;

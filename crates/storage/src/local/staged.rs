@@ -1,8 +1,8 @@
 //! Staged uploads: the bytes go beside the name, and take it in one step at the end.
 //!
-//! The invariant: at every moment, and whatever is killed, the name shows the old file or all of the new one.
-//! What a power cut leaves is a setting (`durability.rs`): the file systems' own orders do not promise that a new name
-//! leads to bytes (ext4 flushes nothing before a link, XFS nothing before a rename).
+//! The invariant: at every moment, also after a kill, the name shows the old file or all of the new one. For power cuts
+//! there is a setting (`durability.rs`): the file systems' own orders do not promise that a new name leads to bytes
+//! (ext4 flushes nothing before a link, XFS nothing before a rename).
 //!
 //! # How
 //!
@@ -206,7 +206,7 @@ impl StagingFile {
         Err(file_error(Errno::BUSY))
     }
 
-    /// One that has a name already.
+    /// An upload whose file has a name already.
     pub(super) fn kept(file: File, directory: &Arc<OwnedFd>, name: String) -> Self {
         Self { file, hidden: Some(HiddenName::new(Arc::clone(directory), name)) }
     }
@@ -339,8 +339,8 @@ pub(super) fn open_unnamed(target: &Target, mode: Mode) -> Result<Option<File>, 
     }
 }
 
-/// Gives the new file the permission bits of the one that it replaces, and its owner where we may. What may
-/// not be done is not done: the upload matters more.
+/// Gives the new file the permission bits of the one that it replaces, and its owner where that is permitted. Errors
+/// are ignored: the upload matters more.
 fn inherit(file: &File, old: &Metadata) {
     let Ok(stat) = rustix::fs::fstat(file) else { return };
     if (stat.st_uid, stat.st_gid) != (old.owner.user, old.owner.group) {

@@ -23,10 +23,10 @@ use rustix::io::Errno;
 
 use super::tree::Tree;
 
-/// What every reserved name begins with.
+/// The prefix of every reserved name.
 const PREFIX: &[u8] = b".millrace-";
 
-/// What every hidden file's name ends with.
+/// The suffix of every hidden file's name.
 const SUFFIX: &[u8] = b".part";
 
 /// The staging directory, at the root of the tree.
@@ -55,7 +55,7 @@ pub(super) fn kept_name(key: &PartialKey) -> String {
     format!(".millrace-{key}.kept")
 }
 
-/// The name of the mark beside it that says up to where it is sure.
+/// The name of the mark with the verified length.
 pub(super) fn mark_name(key: &PartialKey) -> String {
     format!(".millrace-{key}.kept.mark")
 }

@@ -24,7 +24,7 @@ const MOST_LEVELS: usize = 128;
 /// The buffer of one level.
 const BUFFER: usize = 16 << 10;
 
-/// What a sweep did.
+/// The result of a sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SweepReport {
     /// Leftovers that were removed.

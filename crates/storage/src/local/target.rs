@@ -23,7 +23,7 @@ pub(super) struct Target {
     pub(super) directory: Arc<OwnedFd>,
     /// The name in it.
     pub(super) name: Vec<u8>,
-    /// What the name stood for when the upload began.
+    /// The name's entry when the upload began.
     pub(super) old: Option<Metadata>,
     /// Whether the name must still be free at the end.
     pub(super) exclusive: bool,

@@ -1,4 +1,4 @@
-//! What a test of the whole crate cannot have happen: kernels and trees that lack something.
+//! Cases that a test of the whole crate cannot cause: kernels and trees that lack a feature.
 
 use super::*;
 

@@ -5,8 +5,8 @@
 //! check of ours that a rename could race with. A link within the tree is followed; an absolute one or one that climbs
 //! above the root is [`FileError::PermissionDenied`].
 //!
-//! What changes a directory is done relative to a descriptor of the parent and names one component, so
-//! the last step follows no link either.
+//! Changes of a directory are relative to a descriptor of the parent and name one component, so the last step follows
+//! no link either.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -136,7 +136,7 @@ impl Tree {
         self.open_at(&path.parent(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty(), wait)
     }
 
-    /// What `path` stands for, links followed.
+    /// The metadata of `path`, links followed.
     pub(super) fn metadata(&self, path: &VirtualPath, wait: Wait) -> Result<Metadata, FileError> {
         if path.is_root() {
             return match self.answers_inline || wait == Wait::Allowed {

@@ -1,4 +1,4 @@
-//! What both kinds of upload do with an open file: write at a position, and cut it.
+//! Common to both kinds of upload: write at a position, and truncate.
 
 use std::fs::File;
 

@@ -64,7 +64,7 @@ struct FileState {
     attributes: Attributes,
 }
 
-/// What can be changed of a node, and its identity.
+/// The changeable attributes of a node, and its identity.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Attributes {
     modified: Timestamp,
@@ -101,13 +101,13 @@ impl Tree {
         self.identities
     }
 
-    /// What a path stands for, links followed.
+    /// The node of a path, links followed.
     pub(super) fn find(&self, path: &VirtualPath) -> Result<&Node, FileError> {
         let place = self.resolve(path, true)?;
         self.node(&place).ok_or(FileError::NotFound)
     }
 
-    /// What an entry of a directory stands for, links followed.
+    /// The node of a directory's entry, links followed.
     pub(super) fn follow(&self, directory: &[Vec<u8>], name: &[u8]) -> Option<&Node> {
         let place = self.walk(directory.to_vec(), &[name], true).ok()?;
         self.node(&place)

@@ -113,7 +113,7 @@ impl Upload for InPlace {
     fn abort(self: Box<Self>) {}
 
     fn undo(self: Box<Self>) {
-        // What others have appended meanwhile is not ours to cut off.
+        // Data that others have appended meanwhile must not be cut off.
         if !self.appends || self.file.content().len() as u64 == self.position {
             self.file.truncate(self.old_length);
         }

@@ -36,7 +36,7 @@ const SCHEMA: &str = "
 /// Why tallies cannot be kept.
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
-    /// What the database says.
+    /// The database's error.
     #[error("the quota ledger {path} cannot be used: {source}", path = path.display())]
     Sqlite {
         /// The file.
@@ -61,7 +61,7 @@ pub enum LedgerError {
 #[derive(Debug)]
 pub struct Ledger {
     book: Option<Arc<Book>>,
-    /// Those that are in use. Guarded for a look-up.
+    /// The tallies in use. Locked for a lookup.
     tallies: Mutex<HashMap<String, Arc<Tally>>>,
     /// The trees with a quota, as far as they were looked up. Locked for a lookup.
     known: Mutex<HashSet<String>>,
@@ -75,7 +75,7 @@ pub(super) struct Book {
     path: PathBuf,
     /// Held for a transaction.
     connection: Mutex<Option<Connection>>,
-    /// What went wrong last.
+    /// The last error.
     complaint: Mutex<Option<String>>,
 }
 
@@ -202,7 +202,7 @@ impl Ledger {
         reports
     }
 
-    /// Counts trees anew: one, or all. Those that are not in use are counted when they are next changed.
+    /// Counts trees again: one, or all. A tree that is not in use is counted at its next change.
     pub fn recount(&self, tree: Option<&str>) -> Result<Vec<TallyReport>, LedgerError> {
         if let Some(book) = &self.book {
             book.forget(tree)?;
@@ -227,7 +227,7 @@ impl Drop for Ledger {
 }
 
 impl Book {
-    /// What was kept of a tree, if it may be believed; from now on it may not.
+    /// The stored count of a tree, if it is valid; it is marked as invalid from now on.
     pub(super) fn take(&self, tree: &str) -> Option<(u64, u64)> {
         let taken = self.with(|connection| {
             let transaction = connection.transaction()?;

@@ -4,7 +4,7 @@
 //! Quota (an allowance)  ->  Tally (what a tree holds)  ->  Ledger (tallies that outlive the process)
 //! ```
 //!
-//! What a tree holds is counted once, by a walk; from then on every change adds or takes away. An upload reserves its
+//! A tree's content is counted once, by a walk; from then on every change adds or takes away. An upload reserves its
 //! bytes before they are written, so concurrent uploads never exceed the quota together. Replacing a file counts the
 //! difference in length only. After a change by another program the count is wrong until [`Ledger::recount`];
 //! concurrent changes of one name count rather too much than too little.
@@ -32,7 +32,7 @@ use upload::Metered;
 pub struct Allowance {
     /// Bytes of all files together.
     pub bytes: Option<u64>,
-    /// Files; folders are none.
+    /// Files, without folders.
     pub files: Option<u64>,
 }
 
@@ -53,7 +53,7 @@ impl Allowances for Allowance {
 #[derive(Debug)]
 pub struct Quota(Arc<Terms>);
 
-/// What uploads need of it as well.
+/// The parts of a quota that uploads need as well.
 #[derive(Debug)]
 struct Terms {
     inner: Arc<dyn Storage>,
@@ -75,7 +75,7 @@ impl Quota {
 }
 
 impl Terms {
-    /// The size of the file that a path leads to; `None` where there is none.
+    /// The size of the file at a path; `None` if it does not exist.
     fn size(&self, path: &VirtualPath, wait: Wait) -> Result<Option<u64>, FileError> {
         match self.inner.metadata(path, wait) {
             Ok(found) if found.kind == FileKind::File => Ok(Some(found.size)),
@@ -172,7 +172,7 @@ impl millrace_vfs::Layer for Quota {
         Ok(())
     }
 
-    /// What the copy is longer is reserved before it begins.
+    /// The growth by the copy is reserved before it begins.
     fn copy(
         &self,
         from: &VirtualPath,

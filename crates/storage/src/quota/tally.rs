@@ -20,7 +20,7 @@ const SHARDS: usize = 16;
 /// How often a tree that is being changed is counted before the count is taken as it is.
 const TRIES: usize = 3;
 
-/// What a tree holds. All that uses the tree has the same.
+/// The count of a tree's content. All users of the tree share it.
 #[derive(Debug)]
 pub struct Tally {
     /// Names the tree in the ledger.
@@ -78,7 +78,7 @@ pub struct TallyReport {
 }
 
 impl Tally {
-    /// What `storage` holds, which no ledger keeps: it is counted when it is first needed.
+    /// A tally of `storage` without a ledger: it is counted when it is first needed.
     pub fn new(key: &str, storage: Arc<dyn Storage>) -> Self {
         Self::kept(key, storage, None)
     }
@@ -142,8 +142,8 @@ impl Tally {
         self.counts().state == State::Changing
     }
 
-    /// Has the ledger keep it, if nothing was changed since this was asked last, or this is the `last` time.
-    /// Answers whether the ledger has all that is known here.
+    /// Stores the count in the ledger, if nothing has changed since the last call, or if this is the `last` time.
+    /// Returns true if the ledger is up to date.
     pub(super) fn keep(&self, last: bool) -> bool {
         let Ok(_only) = self.counting.try_lock() else { return false };
         let (bytes, files) = {

@@ -62,7 +62,7 @@ fn store(quota: &Quota, name: &str, mode: WriteMode, size: usize) -> Result<u64,
     upload.commit().map(|committed| committed.size)
 }
 
-/// What the tally says is what a walk finds.
+/// Checks that the tally equals the result of a walk.
 #[track_caller]
 fn check(quota: &Quota, bytes: u64, files: u64) {
     assert_eq!(quota.0.tally.used(), (bytes, files));
@@ -401,7 +401,7 @@ fn partial_uploads_count_whether_they_are_open_or_not() {
     assert_eq!(quota.0.tally.used(), (70, 1));
     open("two", 2, PartialMode::Resume).unwrap().upload.commit().unwrap();
     check(&quota, 100, 2);
-    // One that takes the place of a file is paid for with what that had.
+    // A file that replaces another reuses its reservation.
     let mut again = open("one", 4, PartialMode::New).unwrap();
     again.upload.write_all(&[7; 70]).unwrap();
     is_over(again.upload.write_all(&[7; 1]), Counted::Bytes);

@@ -60,7 +60,7 @@ impl Metered {
         }
     }
 
-    /// One that goes on with what came before, which is paid for.
+    /// Continues an upload whose earlier data is already charged.
     pub(super) fn resumed(
         inner: Box<dyn Upload>,
         terms: Arc<Terms>,
@@ -101,7 +101,7 @@ impl Metered {
         charge.settle(self.before, is_there.then_some(left));
     }
 
-    /// What came stays.
+    /// The received data stays.
     fn settle_in_place(&mut self) {
         if let Some(charge) = self.charge.take() {
             let kept = if self.keeps_rest { self.before.unwrap_or(0) } else { 0 };
@@ -225,7 +225,7 @@ impl Upload for Metered {
 impl Drop for Metered {
     fn drop(&mut self) {
         match self.is_staged {
-            // What that means is its own to say.
+            // The upload itself handles that.
             true => drop(self.inner.take()),
             false => self.leave(),
         }

@@ -50,7 +50,7 @@ impl Shared {
         self.remove_left();
     }
 
-    /// What fails is tried again with the next, and when the database is next opened.
+    /// A failed removal is retried with the next one, and when the database is next opened.
     fn remove_left(&self) {
         let left = std::mem::take(&mut *self.contents.left());
         for (index, content) in left.iter().enumerate() {
@@ -155,7 +155,7 @@ pub(super) fn size(look: &dyn Statements, content: i64) -> Result<Option<u64>, F
     Ok(row.map(|row| row.number(0)).transpose()?.map(i64::unsigned_abs))
 }
 
-/// A chunk's bytes; nothing where there is none.
+/// A chunk's bytes; empty if it does not exist.
 pub(super) fn chunk(look: &dyn Statements, content: i64, number: u64) -> Result<Vec<u8>, FileError> {
     let sql = "SELECT data FROM chunk WHERE content = ?1 AND number = ?2";
     let row = look.row(sql, &[content.into(), (number as i64).into()])?;

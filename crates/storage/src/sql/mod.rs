@@ -7,10 +7,10 @@
 //! chunk    content + number -> 64 KiB of it
 //! ```
 //!
-//! Every change is one transaction, so a name shows the old file or all of the new, whatever is killed: an
-//! upload fills a content that no node has, and its commit gives it one. Who reads keeps the content that it
-//! opened; one that has lost its name goes with its last reader, or when the database is next opened. `APPE`
-//! and `REST` before `STOR` write into the content itself, and what came stays.
+//! Every change is one transaction, so a name shows the old file or all of the new, also after a kill: an upload fills
+//! a content without a node, and its commit links it to one. A reader keeps the content that it opened; content without
+//! a name is removed with its last reader, or when the database is next opened. `APPE` and `REST` before `STOR` write
+//! into the content itself, so received data stays.
 //!
 //! There are no symbolic links. Everything may wait. One server uses a database at a time.
 
@@ -56,7 +56,7 @@ pub struct SqlStorage {
     shared: Arc<Shared>,
 }
 
-/// What the storage and its open files share.
+/// The state shared by the storage and its open files.
 #[derive(Debug)]
 struct Shared {
     pool: Pool,
@@ -81,8 +81,8 @@ pub struct SqlError {
 }
 
 impl SqlStorage {
-    /// Opens an SQLite database, made if it is not there, and removes what a killed server left in it. One that this
-    /// process has open already is shared.
+    /// Opens an SQLite database, creates it if missing, and removes the remains of a killed server. A database that
+    /// this process has open already is shared.
     pub fn open(path: &Path) -> Result<Self, SqlError> {
         let failed = |error| SqlError { path: path.display().to_string(), error };
         let path = sole::real(path).map_err(|error| failed(error.into()))?;
@@ -90,8 +90,8 @@ impl SqlStorage {
         Register::look().find_or(Place::File(path.clone()), open)
     }
 
-    /// The tree in a PostgreSQL database, which need not be there yet: each call finds out, and takes no longer than
-    /// `time`. One that this process has open already is shared, and from now on connected to by `server`.
+    /// The tree in a PostgreSQL database, which need not be reachable yet: each call tries, and takes no longer than
+    /// `time`. A database that this process has open already is shared, and from now on connected to by `server`.
     #[cfg(feature = "postgres")]
     pub fn postgres(server: Arc<dyn PostgresServer>, time: Duration) -> std::io::Result<Self> {
         let place = Place::Server(server.place());

@@ -16,7 +16,7 @@ pub(super) enum Pool {
 }
 
 impl Pool {
-    /// Looks at the database. What belongs together is one statement: in PostgreSQL each sees its own moment.
+    /// Reads from the database. A consistent read is one statement: in PostgreSQL each statement has its own snapshot.
     pub(super) fn look<T>(
         &self,
         look: impl Fn(&dyn Statements) -> Result<T, FileError>,

@@ -85,7 +85,7 @@ pub trait PostgresServer: std::fmt::Debug + Send + Sync {
     fn connect(&self) -> Connecting;
 }
 
-/// What a transaction changes.
+/// The parameters of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Of {
     Contents,
@@ -109,7 +109,7 @@ pub(super) struct Pool {
     runtime: Option<Runtime>,
 }
 
-/// What calls share with the tasks of the runtime.
+/// The state shared by calls and the tasks of the runtime.
 struct Link {
     /// Guarded for a clone.
     server: Mutex<Arc<dyn PostgresServer>>,
@@ -119,7 +119,7 @@ struct Link {
     idle: Mutex<Vec<Client>>,
     /// Why there is no connection; `None` as far as it is known that there can be one. Guarded for a clone.
     away: Mutex<Option<String>>,
-    /// Who holds the lock of the database. Guarded for a look.
+    /// The client that holds the database's lock. Locked for a lookup.
     keeper: Mutex<Option<Client>>,
     /// Held by who takes that lock.
     keeping: tokio::sync::Mutex<()>,
@@ -251,7 +251,7 @@ struct Running<'a> {
     is_new: bool,
     /// It has broken, or has taken too long.
     is_lost: Flag<bool>,
-    /// What begins its transaction, until the first statement takes it along.
+    /// The statement that begins the transaction, sent with the first other one.
     begin: Flag<Option<String>>,
     _turn: SemaphorePermit<'a>,
 }
@@ -462,7 +462,7 @@ impl Link {
             let last = set_up(&client).await?;
             self.is_set_up.store(true, Relaxed);
             let link = Arc::clone(self);
-            // However long that takes. What fails is left until the database is next opened.
+            // Without a time limit. A failed removal waits until the database is next opened.
             tokio::spawn(async move { drop(link.sweep(last).await) });
         }
         *lock(&self.keeper) = Some(client);

@@ -1,4 +1,4 @@
-//! What the databases have in common: statements with values, and rows of numbers and bytes.
+//! Common to both databases: statements with values, and rows of numbers and bytes.
 //!
 //! Statements are written for both. Their parameters are `?1`, `?2`, ...; numbers have 64 bits.
 
@@ -35,7 +35,7 @@ impl<'a> From<&'a [u8]> for Value<'a> {
     }
 }
 
-/// What stands in a row under a column.
+/// The value of a column.
 #[derive(Debug)]
 pub(super) enum Cell {
     Null,

@@ -45,7 +45,7 @@ pub(super) fn make_root(change: &dyn Statements) -> Result<(), FileError> {
     change.execute(sql, &[ROOT.into(), name, mode, now.seconds.into(), now.nanoseconds.into()])
 }
 
-/// What removes contents that no node has, up to the one that is the parameter.
+/// The statements that remove contents without a node, up to the parameter.
 pub(super) const SWEEP: [&str; 2] = [
     "DELETE FROM chunk WHERE content IN (SELECT id FROM content WHERE id <= ?1
         AND NOT EXISTS (SELECT 1 FROM node WHERE node.content = content.id))",

@@ -1,4 +1,4 @@
-//! What a name leads to: a file, any part of which can be read, a directory, nothing; and that a name is bytes.
+//! What a name resolves to: a file, of which any part can be read, a directory, or nothing. Names are bytes.
 
 use super::{Claim, names, path, pattern, read, read_at, read_path, write, write_path};
 use crate::{Change, FileError, Storage, VirtualPath, Wait, WriteMode};

@@ -23,7 +23,7 @@ impl Half {
         Ok(Self { key: LessSafeKey::new(key), iv, sequence })
     }
 
-    /// So many records were opened or sealed with this key.
+    /// How many records were encrypted or decrypted with this key.
     pub(super) fn used(&self) -> u64 {
         self.sequence
     }

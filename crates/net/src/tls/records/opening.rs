@@ -10,18 +10,18 @@ use super::{
 };
 use crate::tls::wire::Wire;
 
-/// What a record may be longer than its plain bytes, at most: the type, padding, nonce and tag (RFC 5246, 6.2.3).
+/// How much longer a record may be than its plaintext: the type, padding, nonce and tag (RFC 5246, 6.2.3).
 const EXPANSION: usize = 2048;
 
 /// How many records or requests without a byte of content are borne one after the other, as rustls bears them.
 pub(super) const PATIENCE: u8 = 32;
 
-/// What became of wire bytes.
+/// The result of decryption.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in crate::tls) struct Opened {
-    /// So many plain bytes are in front.
+    /// The number of plaintext bytes at the front.
     pub(in crate::tls) plain: usize,
-    /// So many wire bytes were records, and whole.
+    /// The number of wire bytes that were complete records.
     pub(in crate::tls) used: usize,
     /// The other side has said that nothing more will come.
     pub(in crate::tls) ended: bool,

@@ -23,7 +23,7 @@ impl Records {
         })
     }
 
-    /// Says that nothing more will be sent.
+    /// Sends close_notify.
     pub(in crate::tls) fn close(&mut self, out: &mut Wire) -> Result<(), Error> {
         self.seal_one(ALERT, &[WARNING, AlertDescription::CloseNotify.into()], out)
     }

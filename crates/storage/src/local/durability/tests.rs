@@ -49,7 +49,7 @@ fn path(text: &str) -> VirtualPath {
     VirtualPath::parse(text.as_bytes()).unwrap()
 }
 
-/// What was waited for, in this order; `fails` is the call that fails.
+/// The calls waited for, in order; `fails` is the call that fails.
 fn waited<T>(fails: usize, act: impl FnOnce() -> T) -> (T, Vec<Call>) {
     FAILS.set(fails);
     MADE.with_borrow_mut(Vec::clear);
@@ -74,7 +74,7 @@ fn piece(storage: &LocalStorage, mode: PartialMode) -> Result<Box<dyn Upload>, F
 #[test]
 fn each_change_waits_for_what_its_level_promises() {
     type Act = fn(&LocalStorage) -> Result<(), FileError>;
-    /// What it is, how it is written, and the waits at `whole` and at `full`.
+    /// The operation, the kind of upload, and the calls at `whole` and at `full`.
     type Row<'a> = (&'a str, Uploads, Act, &'a [Call], &'a [Call]);
     let changes: &[Row<'_>] = &[
         ("STOR, new", Uploads::Staged, |s| store(s, "/new", WriteMode::Replace), &[Bytes], &[Bytes, Name]),
@@ -158,7 +158,7 @@ fn a_failed_wait_for_the_bytes_leaves_the_old_file_and_nothing_else() {
     }
 }
 
-/// The kernel tells an error once: what it was told of is never acknowledged later.
+/// The kernel reports an error once: an affected write is never acknowledged later.
 #[test]
 fn a_piece_that_could_not_be_written_is_gone_with_those_before_it() {
     let scratch = Scratch::new();
