@@ -17,8 +17,8 @@ use millrace_limits::AccountLimits;
 
 /// A fixed set of accounts.
 ///
-/// Names and passwords are bytes. One that contains a NUL never logs in: what lies behind these accounts
-/// one day (PAM, LDAP) would take the NUL for the end.
+/// Names and passwords are bytes. One that contains a NUL never logs in: a back end (PAM, LDAP) would take the NUL for
+/// the end.
 #[derive(Debug)]
 pub struct Accounts {
     users: HashMap<Vec<u8>, User>,

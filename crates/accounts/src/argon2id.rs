@@ -81,7 +81,7 @@ impl Argon2id {
         u64::from(params.m_cost()) * u64::from(params.t_cost())
     }
 
-    /// As it was read.
+    /// In its original form.
     pub(super) fn text(&self) -> String {
         self.0.to_string()
     }
@@ -107,8 +107,8 @@ impl Argon2id {
     }
 }
 
-/// What argon2id works in, some 19 MiB, which one hash after another may use. All of it is the system's again when it is
-/// dropped.
+/// The working memory of argon2id, some 19 MiB, reused from one hash to the next. It is returned to the system when it
+/// is dropped.
 #[derive(Default)]
 pub(super) struct Memory(Vec<Block>);
 

@@ -62,7 +62,7 @@ struct Call {
     headers: Vec<(String, String)>,
 }
 
-/// What there is to be said of a web service; errors are full sentences without their full stop.
+/// The settings of a web service; errors are full sentences without their full stop.
 #[derive(Debug, Clone, Default)]
 pub struct Service {
     /// `http://` or `https://`.

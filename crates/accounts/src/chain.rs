@@ -39,7 +39,7 @@ const ANONYMOUS: &str = "anonymous";
 #[derive(Debug)]
 pub struct Chain {
     sources: Vec<Box<dyn Source>>,
-    /// What of most of their users is remembered: which it was. One for all of them, so that a session is small.
+    /// The sources of users whose further data need not be kept. They are shared, so that a session is small.
     names: Vec<Arc<Told>>,
     groups: HashMap<String, Group>,
     homes: Arc<Homes>,
@@ -218,7 +218,7 @@ impl Chain {
         self.anonymous.is_some() && Accounts::is_anonymous_name(attempt.user)
     }
 
-    /// What holds for the anonymous user, if there is one and a group of that name.
+    /// The settings of the anonymous user, if it is enabled and there is a group of that name.
     pub fn anonymous_settings(&self) -> Option<Effective> {
         let (account, group) = (self.anonymous.as_ref()?, self.groups.get(ANONYMOUS)?);
         let mut user = User { name: ANONYMOUS.to_owned(), ..User::default() };

@@ -1,4 +1,4 @@
-//! What a row of a database or an entry of a directory says of a user.
+//! Converts a row of a database or an entry of a directory to a user.
 //!
 //! Each cell is a setting by its name, in any form that has one meaning: a list may be an array, JSON, or words with
 //! commas between; a truth may be 1. NULL and empty values are not set. A malformed value is an error that refuses the
@@ -16,7 +16,7 @@ pub(super) fn user(
     cells: impl IntoIterator<Item = (String, Value)>,
 ) -> Result<Option<(User, Option<String>)>, String> {
     let mut user = User { name: name.to_owned(), ..User::default() };
-    // What stands in a column of its own goes before what the profile says of it.
+    // A column overrides the same key of the profile.
     let (mut hash, mut keys, mut own) = (None, Map::new(), Map::new());
     for (column, value) in cells {
         match (column.as_str(), value) {

@@ -1,4 +1,4 @@
-//! Decoys: hashes that are computed where there is none to check, so that every refusal takes the same time.
+//! Decoys: hashes that are computed where there is no real one to check, so that every refusal takes the same time.
 //!
 //! Hashes of different costs may be in use. A refusal computes one of each cost, whatever the name is: the user's own,
 //! where there is one, and decoys for the others. So neither an unknown name nor one with a cheaper hash stands out.

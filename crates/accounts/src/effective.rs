@@ -1,5 +1,5 @@
-//! What holds for a user: what was said of the user, else of a group, in the order of the groups, else the
-//! default; and whether it lets a login in.
+//! The effective settings of a user: the user's own, else those of a group, in the order of the groups, else the
+//! default; and whether they permit a login.
 //!
 //! Nothing here asks a clock, a file or a network: the same [`Effective`] decides logins, ends sessions whose
 //! hour has passed, and is printed by `millrace explain`.
@@ -31,7 +31,7 @@ pub struct Effective {
     origins: Vec<(String, Origin)>,
 }
 
-/// Who said something.
+/// The origin of a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// The default.
@@ -102,7 +102,7 @@ pub fn resolve(user: &User, group: impl Fn(&str) -> Option<Group>) -> Effective 
     Effective { user: user.name.clone(), groups, unknown_groups, said, origins }
 }
 
-/// What a profile says.
+/// The keys of a profile.
 fn keys(profile: &Profile) -> Map<String, Value> {
     match serde_json::to_value(profile) {
         Ok(Value::Object(keys)) => keys,
@@ -161,7 +161,7 @@ impl Effective {
         self.said.hours.is_some() || self.said.expires.is_some()
     }
 
-    /// What may be done where.
+    /// The permissions by path.
     pub fn rules(&self) -> Rules {
         let said = &self.said;
         let base = said.access.map_or(Permissions::READ_WRITE, |access| access.0);
@@ -174,7 +174,7 @@ impl Effective {
         allowed.fold(rules, |rules, name| rules.allow_name(name.as_str().as_bytes()))
     }
 
-    /// What holds for data connections, on top of what the server wants.
+    /// The required protection of data connections, beyond the server's.
     pub fn data_security(&self) -> DataSecurity {
         DataSecurity {
             encrypted: self.said.require_tls_data == Some(true),
@@ -210,7 +210,7 @@ impl Effective {
                 upload: limit(&said.session_upload),
                 sessions: None,
             },
-            // What all members share is said where the groups are.
+            // Settings shared by all members are reported with the groups.
             groups: self
                 .groups
                 .iter()
@@ -256,7 +256,7 @@ impl Effective {
                 "group" => self
                     .groups
                     .first()
-                    .ok_or_else(|| format!("{template:?} needs a group, and there is none"))?,
+                    .ok_or_else(|| format!("{template:?} needs a group, and the user has none"))?,
                 _ => return Err(format!("{template:?} has {{{word}}}; there are {{user}} and {{group}}")),
             };
             folder.push_str(before);
@@ -267,7 +267,7 @@ impl Effective {
         Ok(folder)
     }
 
-    /// Who said a key.
+    /// The origin of a key.
     pub fn origin(&self, key: &str) -> Origin {
         let found = self.origins.iter().find(|(name, _)| name == key);
         found.map_or(Origin::Default, |(_, origin)| origin.clone())

@@ -86,7 +86,7 @@ impl Hash {
         }
     }
 
-    /// What a check costs, in KiB that argon2id would write in that time.
+    /// The cost of a check, in KiB that argon2id would write in that time.
     pub(super) fn cost(&self) -> u64 {
         match self {
             Self::Argon2id(hash) => hash.cost(),
@@ -112,7 +112,7 @@ impl Hash {
         }
     }
 
-    /// Tells hashes apart, so that a success with one is none with another.
+    /// Distinguishes hashes, so that a success with one does not count for another.
     pub(super) fn text(&self) -> String {
         match self {
             Self::Argon2id(hash) => hash.text(),

@@ -100,9 +100,9 @@ impl Hashing {
 struct Turns {
     /// Hashes that may be begun now.
     free: usize,
-    /// Who waits for one that has ended.
+    /// Logins that wait for another to end.
     waiting: usize,
-    /// What those that have ended have left to who waits.
+    /// The memory of ended hashes, for waiting logins.
     memory: Vec<Memory>,
 }
 

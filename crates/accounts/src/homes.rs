@@ -32,7 +32,7 @@ impl Homes {
         Self { root: RootDirectory::new(root), options, open: Mutex::default() }
     }
 
-    /// From now on every upload that replaces a file is written beside it.
+    /// From now on every upload that replaces a file is staged.
     pub(super) fn stage(&mut self) {
         self.options.uploads = Uploads::Staged;
     }
@@ -60,8 +60,8 @@ impl Homes {
         storage.is_served_from(&found).then_some(storage)
     }
 
-    /// The folder `folder`, relative to all that is served; the empty one is all of it. One that is missing is
-    /// made where that is asked for, if the folder that it is to lie in is there.
+    /// Opens `folder`, relative to the served root; empty for the root. With `make` a missing one is created, if its
+    /// parent exists.
     pub fn open(&self, folder: &str, read_only: bool, make: bool) -> Result<Arc<LocalStorage>, String> {
         if let Some(open) = self.kept(folder, read_only, Wait::Allowed) {
             return Ok(open);

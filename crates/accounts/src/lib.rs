@@ -100,7 +100,7 @@ pub trait Authenticator: Send + Sync + Debug {
     }
 }
 
-/// Whose accounts were changed.
+/// The users whose accounts have changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Changed {
     /// None.
@@ -143,7 +143,7 @@ pub struct Attempt<'a> {
     pub password: &'a [u8],
     /// The client's address, in its plain form (an IPv4 client is IPv4 also on a dual-stack socket).
     pub from: IpAddr,
-    /// What the client speaks.
+    /// The client's protocol.
     pub protocol: Protocol,
     /// Whether the connection is encrypted.
     pub encrypted: bool,
@@ -197,7 +197,7 @@ pub enum Decision {
     Unavailable(String),
 }
 
-/// What a login gives access to.
+/// The access that a login grants.
 #[derive(Debug, Clone)]
 pub struct Account {
     /// The files.
@@ -205,15 +205,15 @@ pub struct Account {
     /// The same without the user's permissions, for hooks: they can read the files of a user that may only upload.
     /// `None` where that is `storage`.
     pub unruled: Option<Arc<dyn Storage>>,
-    /// What may be done with them, in one place or another.
+    /// Its permissions, in at least one place.
     pub permissions: Permissions,
-    /// What may be done where, which `storage` sees to; `None` for the same everywhere.
+    /// The permissions by path, which `storage` enforces; `None` if they are the same everywhere.
     pub rules: Option<Arc<Rules>>,
     /// Where the session begins.
     pub home: VirtualPath,
     /// Bandwidth and sessions; `None` where the server's defaults hold.
     pub limits: Option<Arc<AccountLimits>>,
-    /// What holds for its data connections.
+    /// The required protection of its data connections.
     pub data: DataSecurity,
     /// Whether a certificate with the user's name in it makes the password needless.
     pub certificate_suffices: bool,
@@ -223,7 +223,7 @@ pub struct Account {
     pub told: Option<Arc<Told>>,
 }
 
-/// What a source has told at a login.
+/// What a source knew of the user at the login.
 #[derive(Debug, Clone)]
 pub struct Told {
     /// Its name.
@@ -232,7 +232,8 @@ pub struct Told {
     pub mark: u64,
     /// The accepted user, where the source cannot find it without the password.
     pub user: Option<Box<User>>,
-    /// What they were let in by, where that may change as time passes and the source may not be able to tell.
+    /// The settings that permitted the login, where that may change with time and the source may be unable to answer
+    /// again.
     pub effective: Option<Box<Effective>>,
 }
 
@@ -242,7 +243,7 @@ impl Told {
     }
 }
 
-/// What an account's data connections have to be like, beyond what the server wants of all.
+/// The required protection of an account's data connections, beyond the server's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DataSecurity {
     /// They have to be encrypted.

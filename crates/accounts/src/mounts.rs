@@ -63,7 +63,7 @@ pub enum MountedFiles {
 #[derive(Debug)]
 pub struct MountedDirectory {
     homes: Homes,
-    /// What follows the part that has no templates in it.
+    /// The rest after the part without templates.
     beneath: String,
 }
 
@@ -160,7 +160,7 @@ impl MountedDatabase {
         }
     }
 
-    /// Makes sure that it is there. What may mend itself is no error, but told.
+    /// Checks that it is reachable. A temporary problem is returned as a message, not as an error.
     fn check(&self) -> Result<Option<String>, String> {
         match &self.0 {
             Rows::Postgres { name, storage } => {

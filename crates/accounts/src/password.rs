@@ -23,7 +23,7 @@ pub(super) enum Kept {
     Plain(Mac),
     /// Given as a hash.
     Hashed(Box<Hash>),
-    /// There is none.
+    /// No password.
     Nothing,
 }
 

@@ -27,7 +27,7 @@ pub struct Profile {
     /// The folder that is all the user sees, within the served one: `"home/{user}"`, `"{group}/in"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
-    /// What may be done.
+    /// The permissions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access: Option<Access>,
     /// Where something else may be done.
@@ -48,7 +48,7 @@ pub struct Profile {
     /// When to be logged in; at all other times the account is refused and its sessions are ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hours: Option<Vec<Hours>>,
-    /// What to log in by.
+    /// The protocols to log in by.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocols: Option<Vec<Protocol>>,
     /// Whether only encrypted connections are accepted.
@@ -60,7 +60,7 @@ pub struct Profile {
     /// Whether data connections have to resume the TLS session of their control connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_resumption: Option<Resumption>,
-    /// What a certificate of the client's is worth.
+    /// What a client certificate proves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_client_login: Option<CertificateLogin>,
     /// From when on the account cannot be used.
@@ -123,11 +123,11 @@ pub struct User {
 pub struct Group {
     /// Its name.
     pub name: String,
-    /// What holds where a member says nothing else.
+    /// The defaults for members.
     pub profile: Profile,
 }
 
-/// What may be done: `"ro"`, `"rw"`, `"none"`, or an array of permissions.
+/// Permissions: `"ro"`, `"rw"`, `"none"`, or an array of permissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access(pub Permissions);
 
@@ -137,7 +137,7 @@ pub struct Access(pub Permissions);
 pub struct Tree {
     /// As the user sees it; a component may be a pattern: `"/projects/*/incoming"`.
     pub path: PlacePattern,
-    /// What may be done there.
+    /// The permissions there.
     pub access: Access,
 }
 
@@ -170,7 +170,7 @@ pub struct Amount(pub Limit);
 pub struct ValueError(String);
 
 impl PlacePattern {
-    /// As it was written.
+    /// In its original form.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -200,7 +200,7 @@ impl fmt::Display for PlacePattern {
 }
 
 impl NamePattern {
-    /// As it was written.
+    /// In its original form.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -56,7 +56,7 @@ pub(super) struct Remote<L: Link> {
     runtime: Option<Runtime>,
 }
 
-/// What logins share with the tasks of the runtime.
+/// The state shared by logins and the tasks of the runtime.
 struct Shared<L: Link> {
     link: L,
     time: Duration,
@@ -186,7 +186,7 @@ impl<L: Link> Shared<L> {
     async fn look(self: Arc<Self>, names: Vec<String>) {
         let _looking = Looking(&self.is_looking);
         for name in names {
-            // Who cannot be asked about stays what he was.
+            // A user that cannot be queried stays unchanged.
             let user = match self.find(&name, None).await {
                 Ok(Found::User(user, _)) => Some(*user),
                 Ok(Found::Unknown) => None,

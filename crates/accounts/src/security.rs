@@ -1,4 +1,4 @@
-//! What accounts and servers may want of TLS: resumed sessions on data connections, logins by certificate.
+//! The requirements of accounts and servers on TLS: resumed sessions on data connections, logins by certificate.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 /// Whether a data connection has to show that it belongs to its control connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resumption {
-    /// One that does not gets 522.
+    /// A connection that does not resume gets 522.
     Require,
     /// The log says which did not, and which showed another control connection's ticket.
     Prefer,
@@ -42,7 +42,7 @@ impl fmt::Display for Resumption {
 #[error("{0:?} is none of the choices; write require or prefer or off")]
 pub struct ResumptionError(String);
 
-/// What a user's client certificate is worth. It is the user's if it has the user's name in it.
+/// What a client certificate proves. It belongs to the user if it contains the user's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CertificateLogin {
     /// Nothing.

@@ -34,7 +34,7 @@ pub trait Source: Send + Sync + Debug {
     /// How the log names it: `users.db`.
     fn name(&self) -> &str;
 
-    /// What tells it from others of that name, such as two queries to one database.
+    /// Distinguishes it from others of that name, such as two queries to one database.
     fn mark(&self) -> u64 {
         0
     }
@@ -72,8 +72,8 @@ pub trait Source: Send + Sync + Debug {
         Ok(())
     }
 
-    /// Returns true if it has groups for other purposes too: those that nothing is said of here mean nothing. Where this is
-    /// not so, a group that is not there is a mistake, and its members are not let in.
+    /// Returns true if it has groups for other purposes too: groups without settings here are ignored. Otherwise a
+    /// missing group is a mistake, and its members are refused.
     fn has_groups_of_its_own(&self) -> bool {
         false
     }
@@ -102,7 +102,7 @@ pub enum Proof {
     Password(Password),
     /// The source has found it right.
     Right,
-    /// The source has found it wrong, or there is none that would be right.
+    /// The source has found it wrong, or the user has no password.
     Wrong,
     /// The source has found it right, and the account not to be used now: for the log.
     Refused(String),

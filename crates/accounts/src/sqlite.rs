@@ -46,8 +46,7 @@ pub struct Database {
     name: String,
     /// Guarded for a push or a pop.
     idle: Mutex<Idle>,
-    /// The last change that was told of; `None` where this is another file than before. Guarded for as long as it takes
-    /// to ask.
+    /// The last reported change; `None` if the file was replaced. Locked during a query.
     seen: Mutex<Option<i64>>,
 }
 
@@ -62,7 +61,7 @@ struct Idle {
 /// A user as the database has it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Stored {
-    /// Who, and with which settings.
+    /// The user and its settings.
     pub user: User,
     /// The hash of the password; `None` where none would be right.
     pub hash: Option<String>,
@@ -84,7 +83,7 @@ pub enum DatabaseError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// There is a user of this name already.
@@ -209,7 +208,7 @@ impl Database {
         self.with(|connection| read(connection, name))
     }
 
-    /// Users in the order of their names, beginning behind this one.
+    /// Users in the order of their names, after this one.
     pub fn list(&self, behind: &str, most: usize) -> Result<Vec<Stored>, DatabaseError> {
         const QUERY: &str =
             "SELECT name, password, groups, profile FROM user WHERE name > ?1 ORDER BY name LIMIT ?2";
@@ -277,7 +276,7 @@ impl Database {
             .map(|count| count.max(0) as u64)
     }
 
-    /// What was changed behind a number, and the last number.
+    /// The changes after a number, and the last number.
     fn changes_behind(&self, seen: Option<i64>) -> Result<(Changed, i64), DatabaseError> {
         self.with(|connection| {
             let last = "SELECT ifnull(max(number), 0) FROM change";

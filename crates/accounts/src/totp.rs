@@ -20,7 +20,7 @@ const PERIOD: i64 = 30;
 /// Digits of a code.
 pub(super) const DIGITS: usize = 6;
 
-/// What the server and the app both know.
+/// The secret shared by the server and the app.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Vec<u8>);
 

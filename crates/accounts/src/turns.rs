@@ -1,4 +1,4 @@
-//! Questions about logins that take their time: so many run at once, some more wait for their turn, the rest are none.
+//! Limits slow queries about logins: so many run at once, some more wait, the rest are refused.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;

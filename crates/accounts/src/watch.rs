@@ -83,7 +83,7 @@ impl Watch {
         self.next = self.begun.map(|begun| begun + PERIOD.max(took * SHARE));
     }
 
-    /// Whose accounts were changed since this was asked last.
+    /// The users whose accounts have changed since the last call.
     pub(super) fn changed(&mut self) -> Changed {
         match std::mem::take(&mut self.changed) {
             changed if changed.is_empty() => Changed::Nothing,

@@ -64,7 +64,7 @@ impl<'a> Received<'a> {
 /// Cuts a stream of bytes into replies (RFC 959 section 4.2).
 #[derive(Debug, Default)]
 pub struct ReplyReader {
-    /// What has come of the current reply, unless it lay in the input in one piece.
+    /// The received part of the current reply, unless the input has it in one piece.
     buffer: Vec<u8>,
     /// Where the current line begins in `buffer`.
     line: usize,
@@ -156,7 +156,7 @@ pub enum Plan {
     ExtendedActive(SocketAddr),
 }
 
-/// What a command has led to.
+/// The result of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientEvent<'a> {
     /// The server greets: commands may be sent.
@@ -198,7 +198,7 @@ pub struct ClientSession {
     server: SocketAddr,
     /// In the order in which they were sent.
     sent: VecDeque<Sent>,
-    /// What `PASS` will say when it is asked for.
+    /// The password for `PASS`.
     password: Vec<u8>,
 }
 
@@ -379,7 +379,7 @@ mod tests {
         assert_eq!(replies(&vec![b'2'; MAX_REPLY + 1], 4096), Err(ClientError::TooLong));
     }
 
-    /// What a client makes of replies, with what it says meanwhile.
+    /// The events that a client returns for replies, and what it sends meanwhile.
     fn conversation(
         client: &mut ClientSession,
         replies: &[u8],

@@ -1,7 +1,7 @@
 //! Hashes of files: `HASH`, `XCRC`, `XMD5`, `XSHA256` and their kin.
 //!
-//! A [`Hasher`] is fed by the reader of the file, on the blocking pool, so it can stop between two buffers. The
-//! libraries behind it look for the processor's SHA, AVX2 and carry-less multiply instructions when they run.
+//! A [`Hasher`] is fed by the reader of the file, on the blocking pool, so it can stop between two buffers. Its
+//! libraries detect the processor's SHA, AVX2 and carry-less multiply instructions when they run.
 //!
 //! Names are those of the IANA registry "FTP Hash Algorithms" (draft-bryan-ftp-hash); BLAKE3 is in no
 //! registry.
@@ -128,7 +128,7 @@ pub struct Span {
     pub end: Option<u64>,
 }
 
-/// What `XCRC` and its kin are to hash.
+/// The range that `XCRC` and similar commands hash.
 ///
 /// Without quotes, `a 0 5` may be the file `a 0 5`, or five bytes of the file `a`: the readings are in the
 /// order in which to try them, and the first that names a file counts.

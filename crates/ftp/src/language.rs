@@ -142,7 +142,7 @@ const GERMAN: &[(&str, &str)] = &[
     ("CPSV needs PROT P.", "CPSV braucht PROT P."),
     ("Unknown mechanism: use AUTH TLS.", "Unbekanntes Verfahren: AUTH TLS."),
     (
-        "This server has no certificate: TLS is not to be had.",
+        "This server has no certificate: TLS is not available.",
         "Dieser Server hat kein Zertifikat: TLS gibt es nicht.",
     ),
     ("The connection is encrypted already.", "Die Verbindung ist schon verschlüsselt."),
@@ -402,7 +402,7 @@ mod tests {
         }
     }
 
-    /// What stands between the parenthesis that `text` begins behind and its partner.
+    /// The text between the parenthesis after which `text` begins and its partner.
     fn arguments(text: &str) -> &str {
         let (mut depth, mut quoted) = (1, false);
         for (at, character) in text.char_indices() {

@@ -25,7 +25,7 @@ pub enum LineEvent<'a> {
     Line(Cow<'a, [u8]>),
     /// A line longer than [`MAX_LINE`] has ended.
     TooLong,
-    /// A line has ended within what Telnet says of an option: what it means is not known, and so it is none.
+    /// A line ended within a Telnet option subnegotiation: it is discarded.
     Torn,
     /// A Telnet option was proposed; these bytes refuse it.
     Refuse([u8; 3]),
@@ -34,7 +34,7 @@ pub enum LineEvent<'a> {
 /// Cuts a stream of bytes into lines.
 #[derive(Debug, Default)]
 pub struct LineReader {
-    /// What has come of the current line.
+    /// The received part of the current line.
     partial: Vec<u8>,
     state: State,
 }

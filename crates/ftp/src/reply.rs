@@ -73,14 +73,14 @@ pub struct Reply {
     before: Vec<Vec<u8>>,
 }
 
-/// What of a text is always the same, and has translations.
+/// The fixed parts of a text, which have translations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Made {
     /// All of one that was not made, nothing of one that was.
     Plainly,
     /// These words, each where it stands.
     OfParts(Vec<(usize, &'static str)>),
-    /// What stands around these.
+    /// The fixed text around the variable parts.
     ByFilling(&'static str, Vec<Vec<u8>>),
 }
 
@@ -89,7 +89,7 @@ enum Made {
 pub(crate) enum Part<'a> {
     /// Words that are always the same.
     Fixed(&'static str),
-    /// What this reply alone says: a path, a number.
+    /// A variable part: a path, a number.
     Own(&'a [u8]),
 }
 

@@ -1,4 +1,4 @@
-//! CGI/1.1 (RFC 3875): what a program is told of a request, and what its answer means.
+//! CGI/1.1 (RFC 3875): the variables that describe a request to a program, and the meaning of its answer.
 //!
 //! The invariant: nothing of a client reaches a variable that means something else to a program. A field becomes
 //! `HTTP_` and its name; `Proxy`, which would become the variable that libraries take their proxy from
@@ -65,11 +65,11 @@ impl Environment {
 pub struct Request<'a> {
     /// The program's path, as clients name it, decoded.
     pub script: &'a [u8],
-    /// What stands behind it in the path, decoded; empty where nothing does.
+    /// The rest of the path after the program, decoded; may be empty.
     pub path_info: &'a [u8],
     /// Where that would lie in the file system.
     pub path_translated: Option<&'a [u8]>,
-    /// What stands behind the question mark, as it came.
+    /// The text after the question mark, undecoded.
     pub query: &'a [u8],
     /// The user, if one has logged in.
     pub user: Option<&'a [u8]>,
@@ -174,7 +174,7 @@ fn add_field(variables: &mut Environment, head: &Head, name: &str) {
     });
 }
 
-/// What a program answered (RFC 3875 section 6.2).
+/// A program's answer (RFC 3875 section 6.2).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// A document, or a redirect that the client is to follow.

@@ -20,7 +20,7 @@ pub struct ETag {
     coding: &'static str,
 }
 
-/// What a representation is compared by.
+/// The properties by which representations are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Validators {
     /// Its tag.
@@ -30,7 +30,7 @@ pub struct Validators {
     pub modified: i64,
 }
 
-/// What becomes of a conditional request.
+/// The result of a conditional request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// It is performed.

@@ -5,10 +5,10 @@
 
 use crate::request::{Field, Head, Method};
 
-/// What pages of other origins may do.
+/// The permissions of pages of other origins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
-    /// Whose pages.
+    /// The origins of the pages.
     pub origins: Vec<Origin>,
     /// By which methods.
     pub methods: Vec<String>,
@@ -33,7 +33,7 @@ pub enum Origin {
     Beneath(String, String),
 }
 
-/// What follows for an answer.
+/// The result for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Leave<'a> {
     /// Every origin, so the answer is the same for all.
@@ -98,7 +98,7 @@ pub fn is_preflight(head: &Head) -> bool {
 }
 
 impl Grant {
-    /// What every answer says, whatever its status; whole lines.
+    /// The header fields of every answer, whatever its status; whole lines.
     pub fn lines(&self, head: &Head, out: &mut String) {
         let leave = self.leave(head);
         if leave != Leave::Everybody {
@@ -109,7 +109,7 @@ impl Grant {
         }
     }
 
-    /// What the answer to a preflight says; whole lines.
+    /// The header fields of the answer to a preflight; whole lines.
     pub fn preflight_lines(&self, head: &Head, out: &mut String) {
         out.push_str("Vary: Origin, Access-Control-Request-Method, Access-Control-Request-Headers\r\n");
         let asked = head.get(Field::AccessControlRequestMethod).unwrap_or_default();

@@ -8,7 +8,7 @@ pub const LENGTH: usize = 29;
 /// The latest date that has four digits for its year.
 const LAST: u64 = 253_402_300_799;
 
-/// Writes a number of seconds since 1970. What lies outside 1970 to 9999 becomes the nearest end of it.
+/// Writes a number of seconds since 1970. Times outside 1970 to 9999 are clamped.
 pub fn write(seconds: i64, out: &mut Vec<u8>) {
     use std::io::Write;
     let seconds = u64::try_from(seconds).unwrap_or(0).min(LAST);

@@ -1,7 +1,7 @@
 //! FastCGI 1.0: records between a server and an application that stays, one request at a time on a connection.
 //!
-//! Both sides are here: the server talks to applications so, and to what answers in its place within the process.
-//! What an application says in `FCGI_STDOUT` is what a program of CGI says: see [`crate::cgi`].
+//! It has both sides: for applications, and for tests within the process. The content of `FCGI_STDOUT` has the format
+//! of a CGI answer: see [`crate::cgi`].
 //!
 //! The invariant: an answer is complete only after `FCGI_END_REQUEST`. A length is never trusted beyond its record, and
 //! a malformed record ends the connection.
@@ -94,7 +94,7 @@ pub fn end(out: &mut Vec<u8>) {
     record(END_REQUEST, &[0, 0, 0, 0, COMPLETE, 0, 0, 0], out);
 }
 
-/// What a peer says.
+/// A message from the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Said<'a> {
     /// Bytes of the request's body; none are its end.
@@ -109,7 +109,7 @@ pub enum Said<'a> {
     End(bool),
 }
 
-/// What a peer says cannot be understood.
+/// A malformed message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed;
 

@@ -16,7 +16,7 @@ const LEFT_OUT: [&str; 6] =
 /// but for those of its body. An error where the path cannot stand in a request line.
 pub fn to_location(head: &Head, path: &[u8], persistence: Persistence) -> Result<Head, Refusal> {
     if !path.iter().all(|byte| matches!(byte, 0x21..=0x7e)) {
-        return Err(Refusal { status: Status::BAD_GATEWAY, reason: "The location is none." });
+        return Err(Refusal { status: Status::BAD_GATEWAY, reason: "The location is invalid." });
     }
     let method = if head.method == Method::Head { "HEAD" } else { "GET" };
     let mut text = request_line(method, path, head.version);

@@ -23,8 +23,8 @@ pub const CODINGS: [Coding; 3] = [
 /// A weight of 0 to 1000 thousandths.
 type Weight = u16;
 
-/// The codings that a client takes, best first; of equal weight in the order of [`CODINGS`]. Those that it likes less
-/// than the file as it is are left out.
+/// The codings that a client takes, best first; of equal weight in the order of [`CODINGS`]. Codings with a lower
+/// weight than the unencoded file are left out.
 pub fn codings(head: &Head) -> Vec<Coding> {
     if head.get(Field::AcceptEncoding).is_none() {
         return Vec::new();

@@ -16,7 +16,7 @@ const MAX_SPECS: usize = 1024;
 /// A gap that is cheaper to send than the head of another part (section 15.3.7.2).
 const GAP: u64 = 80;
 
-/// What a `Range` field asks for, of a file of some length.
+/// The ranges that a `Range` field asks for, of a file of some length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ranges {
     /// The whole: there is no range that counts.
@@ -52,7 +52,7 @@ pub fn parse(field: &[u8], size: u64) -> Ranges {
     }
 }
 
-/// What a `Content-Range` field of a request says (RFC 9110 section 14.5): the first byte, and how many there are.
+/// Parses a `Content-Range` field of a request (RFC 9110 section 14.5): the first byte, and the number of bytes.
 pub fn content_range(field: &[u8]) -> Option<(u64, u64)> {
     let (unit, range) = field.split_at_checked(6)?;
     let slash = memchr::memchr(b'/', range)?;

@@ -37,7 +37,7 @@ pub struct Head {
     /// The host of a target in absolute form.
     authority: Option<Span>,
     lines: Vec<Line>,
-    /// Of each field that is known: which of `lines` is the first of it, from 1 on; 0 where there is none.
+    /// For each known field the index in `lines` of its first line, from 1 on; 0 if it is absent.
     known: [u8; Field::COUNT],
 }
 
@@ -101,7 +101,7 @@ pub enum Version {
 /// Where a request's body ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
-    /// There is none.
+    /// There is no body.
     None,
     /// After so many bytes, at least one.
     Length(u64),

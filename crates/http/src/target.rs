@@ -1,21 +1,21 @@
 //! Request targets (RFC 9112 section 3.2), turned into paths.
 //!
-//! A target is decoded once, and then resolved by name as every path is: what comes out is a [`VirtualPath`],
-//! which cannot lie above the root. What only an attack writes (a way above the root, a NUL, a percent sign that encodes
-//! nothing) is refused rather than repaired; so is an encoded slash, but for those who hand a target on.
+//! A target is decoded once, and then resolved by name like every path: the result is a [`VirtualPath`], which cannot
+//! lie above the root. Forms that only an attack uses (a path above the root, a NUL, an invalid percent-encoding) are
+//! refused rather than repaired; so is an encoded slash, except in targets that are forwarded.
 
 use millrace_vfs::VirtualPath;
 
 use crate::{Refusal, Status};
 
-/// What a target names.
+/// The parts of a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target<'a> {
     /// The path, decoded.
     pub path: VirtualPath,
     /// Whether it was written as a directory: with a slash at its end.
     pub is_directory: bool,
-    /// What stands behind the question mark.
+    /// The text after the question mark.
     pub query: Option<&'a [u8]>,
     /// The authority of a target in absolute form, which goes before the `Host` field.
     pub authority: Option<&'a [u8]>,
@@ -87,7 +87,7 @@ fn resolve(path: &[u8]) -> Result<(VirtualPath, bool), Refusal> {
     }
 }
 
-/// What stands behind `http://` in a target of absolute form.
+/// The rest of an absolute-form target after `http://`.
 fn behind_scheme(target: &[u8]) -> Option<&[u8]> {
     [&b"http://"[..], b"https://"]
         .iter()

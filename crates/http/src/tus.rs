@@ -33,15 +33,15 @@ const MAX_METADATA: usize = 1024;
 pub struct Creation<'a> {
     /// Bytes of the whole file; `None` where the client says it later, or it is those of its parts.
     pub length: Option<u64>,
-    /// What it is to be.
+    /// What it becomes.
     pub becomes: Becomes<'a>,
     /// The name that the file is to have, where the client says one.
     pub name: Option<Vec<u8>>,
-    /// What the client says of it, for the client.
+    /// The client's metadata, returned to the client.
     pub metadata: &'a [u8],
 }
 
-/// What a new upload is to be.
+/// What a new upload becomes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Becomes<'a> {
     /// A file.
@@ -57,7 +57,7 @@ pub enum Becomes<'a> {
     },
 }
 
-/// What a piece has to hash to: the name of the algorithm, and the hash.
+/// The expected hash of a piece: the name of the algorithm, and the hash.
 pub type Checksum<'a> = (&'a [u8], Vec<u8>);
 
 /// A request that brings a piece.
@@ -67,7 +67,7 @@ pub struct Piece<'a> {
     pub offset: u64,
     /// Bytes of the whole file, where the client says it only now.
     pub length: Option<u64>,
-    /// What it has to hash to, where that is said.
+    /// The expected hash, if any.
     pub checksum: Option<Checksum<'a>>,
 }
 
@@ -128,7 +128,7 @@ pub fn has_piece(head: &Head) -> bool {
     head.get(Field::ContentType).is_some_and(|said| said.eq_ignore_ascii_case(PIECE))
 }
 
-/// What a request for a new upload says.
+/// Parses a request for a new upload.
 pub fn creation<'a>(head: &'a Head) -> Result<Creation<'a>, Refusal> {
     let becomes = becomes(head)?;
     let length = match (number(head, "upload-length")?, field(head, "upload-defer-length")?) {
@@ -197,7 +197,7 @@ fn name(metadata: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
     Ok(filename.or(name))
 }
 
-/// What a request that brings a piece says.
+/// Parses a request with a piece.
 pub fn piece<'a>(head: &'a Head) -> Result<Piece<'a>, Refusal> {
     if !has_piece(head) {
         let reason = "The Content-Type of a piece is application/offset+octet-stream.";

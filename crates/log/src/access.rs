@@ -1,7 +1,7 @@
 //! The access log: one line a request, in the Combined format of NCSA and Apache, or as JSON.
 //!
-//! `127.0.0.1 - alice [10/Oct/2000:13:55:36 +0000] "GET /a HTTP/1.1" 200 2326 "-" "curl/8.0"`. What a client
-//! sent is escaped as Apache does it, so that a line is a line and a quote ends where it seems to.
+//! `127.0.0.1 - alice [10/Oct/2000:13:55:36 +0000] "GET /a HTTP/1.1" 200 2326 "-" "curl/8.0"`. Text from clients is
+//! escaped like Apache does, so that it can contain neither a line end nor a quote.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -18,7 +18,7 @@ use super::Subject;
 pub struct Request<'a> {
     /// Empty where the request could not be understood; `target` is then the line that it begins with.
     pub method: &'a str,
-    /// As it was requested.
+    /// The requested target.
     pub target: &'a [u8],
     /// `HTTP/1.1`, or what else was spoken.
     pub protocol: &'static str,

@@ -58,7 +58,7 @@ pub enum Event<'a> {
     Disconnected { reason: &'a str },
     /// TLS has begun on the control connection.
     Secured { version: &'a str, cipher: &'a str, client: Option<&'a str> },
-    /// TLS did not come about on a connection, or not as it has to.
+    /// The TLS handshake of a connection failed, or did not meet the requirements.
     TlsFailed { on: &'a str, reason: &'a str },
     /// A data connection did not resume its control connection's TLS session, as it should; perhaps it showed another's.
     NotResumed { is_foreign: bool },
@@ -106,7 +106,7 @@ pub struct Transferred<'a> {
     pub failure: Option<&'a str>,
     /// Whether line ends were converted (TYPE A).
     pub ascii: bool,
-    /// What an anonymous user gave as an address.
+    /// The mail address that an anonymous user gave.
     pub guest: Option<&'a [u8]>,
 }
 
@@ -135,7 +135,7 @@ impl Direction {
 /// The client and session that an event is about.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
-    /// Its number in the log; 0 where there is none yet.
+    /// Its number in the log; 0 before there is one.
     pub session: u64,
     /// The address of the client.
     pub peer: SocketAddr,

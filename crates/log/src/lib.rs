@@ -1,5 +1,4 @@
-//! What happened, for people and programs: events as text or JSON on standard error, and transfers in
-//! wu-ftpd's xferlog format.
+//! The logs: events as text or JSON on standard error, and transfers in wu-ftpd's xferlog format.
 //!
 //! A worker collects the lines of one turn of its reactor and hands them to a thread ([`writer`]) that writes them, so
 //! that a log costs little at thousands of transfers a second, and a stuck log blocks no worker.
@@ -90,8 +89,8 @@ impl Log {
         files.chain(&self.events).for_each(|writer| writer.close());
     }
 
-    /// Opens the files anew, as their names may be other files now (logrotate). One that cannot be opened goes on
-    /// as it is, and the log says so.
+    /// Reopens the files, whose names may have been moved (logrotate). A file that cannot be opened is kept, with a
+    /// warning in the log.
     pub fn reopen(&self) {
         for file in self.xferlog.iter().chain(&self.access) {
             if let Err(error) = file.reopen() {

@@ -1,6 +1,6 @@
 //! An event as a line: text for people, or a JSON object.
 //!
-//! What a client named is escaped: one event is one line, whatever a file is called. `docs/log.md` lists events and
+//! Names from clients are escaped: one event is one line, whatever the name of a file. `docs/log.md` lists events and
 //! fields: a test compares.
 
 use std::fmt::Write as _;

@@ -15,7 +15,7 @@ pub struct Undecided {
     pub by_http: bool,
     /// Whether line ends were converted (TYPE A).
     pub ascii: bool,
-    /// What an anonymous user gave as an address.
+    /// The mail address that an anonymous user gave.
     pub guest: Option<Box<[u8]>>,
 }
 

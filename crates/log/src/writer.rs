@@ -3,9 +3,9 @@
 //! A line that comes alone is written at once. After a write the thread pauses for a moment, so that a burst is written
 //! together: waking a thread costs more than a line.
 //!
-//! What waits to be written is bounded. Lines beyond that are dropped and counted, and when there is room
-//! again the count is written where they would have stood: a log has gaps only where it says so. So it is with lines
-//! that cannot be written, on a full disk: that is told at once, and how many there were when one can be.
+//! The queue is bounded. Further lines are dropped and counted, and when there is room again the count is written in
+//! their place: a log has no silent gaps. The same holds for lines that cannot be written to a full disk: the error is
+//! reported at once, and the count when a line can be written.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -31,7 +31,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// A failure of a log.
 #[derive(Debug)]
 pub(super) enum Gap<'a> {
-    /// So many lines found no room.
+    /// So many lines were dropped.
     Dropped(u64),
     /// Lines cannot be written from now on.
     Failing(&'a io::Error),
@@ -73,7 +73,7 @@ struct State {
     ended: bool,
 }
 
-/// What the thread does.
+/// The state of the thread.
 ///
 /// ```text
 ///   Idle --a line--> Busy --written--> Resting --a moment, or a crowd--> Busy
@@ -132,7 +132,7 @@ impl Writer {
     /// Hands over whole lines. Never waits.
     pub(super) fn push(&self, lines: &[u8]) {
         let mut state = self.shared.lock();
-        // Behind a gap nothing more is taken until the gap is told of.
+        // After a gap nothing more is taken until the gap is reported.
         if state.dropped > 0 || state.waiting.len() + lines.len() > WAITING {
             state.dropped += lines.iter().filter(|&&byte| byte == b'\n').count() as u64;
         } else {
@@ -223,7 +223,7 @@ impl Shared {
 /// The sink, and its last error.
 struct Page {
     sink: Sink,
-    /// Lines that could not be written and were not told of.
+    /// Unwritten lines that were not reported yet.
     lost: u64,
     /// The last of what was written is no whole line.
     is_torn: bool,
@@ -234,7 +234,7 @@ impl Page {
         match self.write_from_new_line(lines) {
             Ok(()) if self.lost > 0 => {
                 let told = notice(Gap::Lost(std::mem::take(&mut self.lost)));
-                // What goes wrong now shows itself with the next line.
+                // An error now shows again with the next line.
                 let _ = self.sink.write_all(&told);
             }
             Ok(()) => {}
@@ -320,7 +320,7 @@ mod tests {
         for line in crowd.split_inclusive('\n') {
             writer.push(line.as_bytes());
         }
-        // What comes later waits for the next rest to end, or for the end.
+        // Later lines wait for the end of the next pause, or for the end.
         let mut taken = vec![0; crowd.len()];
         reader.read_exact(&mut taken).unwrap();
         assert!(taken == crowd.as_bytes());

@@ -54,7 +54,7 @@ pub(super) fn write(
     let _ = writeln!(out, " {service} 0 * {}", if transfer.failure.is_none() { 'c' } else { 'i' });
 }
 
-/// What may stand in a field: neither blank nor control.
+/// The characters of a field: neither space nor control.
 fn plain(byte: u8) -> u8 {
     if byte <= b' ' || byte == 0x7f { b'_' } else { byte }
 }

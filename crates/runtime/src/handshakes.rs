@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use crate::slab::Key;
 
-/// What handshakes may take of a turn of the reactor.
+/// The share of a reactor's turn for handshakes.
 const SHARE: Duration = Duration::from_millis(2);
 
-/// What of this turn's share is used up, and who waits for the next.
+/// The used part of this turn's share, and the connections that wait for the next.
 #[derive(Debug, Default)]
 pub struct Handshakes {
     spent: Duration,

@@ -48,7 +48,7 @@ impl Tls {
 }
 
 impl Tls {
-    /// What FTP sessions have to know of it.
+    /// The parts that concern FTP sessions.
     pub fn of_sessions(&self) -> TlsPolicy {
         TlsPolicy {
             login: self.login_required,
@@ -66,7 +66,7 @@ impl Tls {
 /// Whether an upload has to end with close_notify, which proves that it is complete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CloseNotify {
-    /// One that does not gets 426.
+    /// An upload without it gets 426.
     pub required: bool,
     /// Clients that are excused, by the beginning of what they say of themselves with `CLNT` or `CSID`. The
     /// log names them each time.
@@ -79,7 +79,7 @@ impl Default for CloseNotify {
     }
 }
 
-/// What all workers share of TLS.
+/// The TLS state shared by all workers.
 #[derive(Debug)]
 pub struct Security {
     /// For control connections, data connections and HTTPS: the server side of each handshake.
@@ -99,17 +99,17 @@ pub struct Security {
 /// There a ticket does not tell whose a data connection is.
 #[derive(Debug, Default)]
 pub struct Mixers {
-    /// Whether there is none, without a lock.
+    /// Whether the list has entries, readable without a lock.
     some: AtomicBool,
     /// By the last time that it was seen. Locked for a look, while there are some.
     seen: Mutex<HashMap<IpAddr, Instant>>,
 }
 
 impl Mixers {
-    /// So many are told apart; of more, the oldest is forgotten.
+    /// The number of networks that are remembered; beyond it, the oldest is forgotten.
     const MOST: usize = 1024;
 
-    /// For so long is it remembered.
+    /// How long a network is remembered.
     const MEMORY: Duration = Duration::from_secs(86_400);
 
     /// Remembers a client whose sessions show tickets of one another.
@@ -134,7 +134,7 @@ impl Mixers {
     }
 }
 
-/// What one client has of addresses: of IPv6 it is 2^64.
+/// The network of one client: with IPv6 it has 2^64 addresses.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
@@ -142,16 +142,16 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// What the files were like when they were looked at.
+/// The state of the files at the last check.
 #[derive(Debug)]
 struct Seen {
-    /// Those that are in force, or that were found to be of no use.
+    /// The files in use, or those that were found unusable.
     judged: Vec<Stamp>,
     /// Those of the last check: files that are being written now wait for the next one.
     last: Vec<Stamp>,
     /// The problems expected with the current certificates.
     outlook: CertificateDiagnostics,
-    /// What the log has been told of it.
+    /// The problems that were logged.
     told: Vec<String>,
 }
 
@@ -177,7 +177,7 @@ impl Security {
         })
     }
 
-    /// What holds now.
+    /// The present policy.
     pub fn policy(&self) -> Arc<Tls> {
         Arc::clone(&self.policy.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -207,8 +207,8 @@ impl Security {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the certificates again if the files have changed since, and rest now. `None` where there was
-    /// nothing to do; files that cannot be used are told of once.
+    /// Reloads the certificates if the files have changed and are stable. `None` if there was nothing to do; unusable
+    /// files are reported once.
     pub fn follow(&self) -> Option<Result<(), LoadError>> {
         let mut seen = self.seen();
         let policy = self.policy();
@@ -225,8 +225,7 @@ impl Security {
         Some(reloaded)
     }
 
-    /// What clients will find wrong with the certificates and lists that are in force, and what was not told since
-    /// these were read.
+    /// New problems that clients will find with the present certificates and lists.
     pub fn doubts(&self, now: SystemTime) -> Vec<String> {
         let mut seen = self.seen();
         let doubts = seen.outlook.doubts(now);

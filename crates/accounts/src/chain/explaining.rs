@@ -12,7 +12,7 @@ use crate::source::{Found, Needs};
 use crate::{Attempt, Decision};
 use millrace_limits as limits;
 
-/// What holds for a user.
+/// The effective settings of a user.
 #[derive(Debug)]
 pub struct Explained {
     /// The name of the source that knows the user.
@@ -28,7 +28,7 @@ pub struct Explained {
 }
 
 impl Chain {
-    /// What holds for a user, if a source knows the name without a password; errors are full sentences.
+    /// Explains a user, if a source finds the name without a password; errors are full sentences.
     pub fn explain(&self, attempt: &Attempt<'_>) -> Result<Option<Explained>, String> {
         let plain = plain(attempt.host.as_bytes());
         let attempt = &Attempt { host: &plain, ..*attempt };

@@ -14,7 +14,7 @@ use crate::{Account, Attempt, Told};
 use millrace_limits::{AccountLimits, Moved};
 
 impl Chain {
-    /// What a user is given; `None` where that would wait and must not.
+    /// The account of a user; `None` where it would block but must not.
     pub(super) fn account(
         &self,
         effective: &Effective,

@@ -1,4 +1,4 @@
-//! Whether a password is the right one, and a code behind it.
+//! Checks a password, followed by a one-time code.
 //!
 //! A wrong password and an unknown name take the same time (`decoys.rs`).
 

@@ -163,7 +163,7 @@ fn the_root_is_held_where_a_link_takes_its_place() {
         assert!(!is_outside(&homes.open(folder, false, false).unwrap()), "{folder:?}");
     }
     homes.open("sub", false, false).unwrap_err();
-    // A directory that the operator puts there is another root.
+    // A directory that the operator creates there later is another root.
     std::fs::remove_file(place.file("served")).unwrap();
     std::fs::create_dir_all(place.file("served/other")).unwrap();
     homes.open("other", false, false).unwrap();

@@ -22,7 +22,7 @@ pub struct Ldap {
     pub base: String,
     /// The attribute that has the name.
     pub name: String,
-    /// What else has to be so of a user: `(objectClass=person)`.
+    /// A further condition for users: `(objectClass=person)`.
     pub filter: Option<String>,
     /// How groups are found, with `{dn}` and `{user}`: `(member={dn})`.
     pub groups: Option<String>,

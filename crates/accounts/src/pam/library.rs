@@ -1,7 +1,7 @@
 //! Calls the PAM library, and interprets its results.
 //!
-//! Every call may take as long as the modules like. What a module asks for in clear is not answered: it would be told
-//! a secret of which it believes that all may see it.
+//! Every call may take as long as the modules like. A prompt with echo is not answered with the password, because the
+//! module treats the answer as public.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -79,7 +79,7 @@ pub(super) fn ask(question: &Question) -> Result<Verdict, String> {
     Ok(Verdict::Right(entry))
 }
 
-/// What it means that a password was not taken.
+/// The meaning of a refused password.
 fn refusal_of_password(error: ErrorCode) -> Result<Verdict, String> {
     match error {
         ErrorCode::UserUnknown => Ok(Verdict::Unknown),
@@ -95,7 +95,7 @@ fn refusal_of_password(error: ErrorCode) -> Result<Verdict, String> {
     }
 }
 
-/// What it means that an account is not in order.
+/// The meaning of an account error.
 fn refusal_of_account(error: ErrorCode) -> Result<Verdict, String> {
     match error {
         ErrorCode::UserUnknown
@@ -117,7 +117,7 @@ fn told(error: ErrorCode) -> String {
 fn entry(name: &str, root: &Path) -> Result<Entry, String> {
     let cannot = |why: String| format!("the passwd entry of {name} cannot be read: {why}");
     let user = unistd::User::from_name(name).map_err(|error| cannot(error.to_string()))?;
-    let user = user.ok_or_else(|| cannot("there is none".to_owned()))?;
+    let user = user.ok_or_else(|| cannot("it has no name".to_owned()))?;
     let c_name = std::ffi::CString::new(name).map_err(|error| cannot(error.to_string()))?;
     let groups = unistd::getgrouplist(&c_name, user.gid).map_err(|error| cannot(error.to_string()))?;
     let named = |gid| unistd::Group::from_gid(gid).ok().flatten().map(|group| group.name);

@@ -24,7 +24,7 @@ use super::source::{Found, Needs, Proof, Source};
 use super::turns::Turns;
 use super::{Attempt, Protocol};
 
-/// What there is to be said of a service of PAM.
+/// The settings of a PAM service.
 #[derive(Debug, Clone)]
 pub struct Pam {
     /// Its name: that of a file in `/etc/pam.d`.
@@ -75,7 +75,7 @@ struct Question {
     passwd: Option<PathBuf>,
 }
 
-/// What a service says.
+/// The result of a service.
 #[derive(Debug, PartialEq, Eq)]
 #[cfg_attr(not(feature = "pam"), allow(dead_code, reason = "unused without the library"))]
 enum Verdict {

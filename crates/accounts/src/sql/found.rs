@@ -1,4 +1,4 @@
-//! What a row of a database says of a user.
+//! Converts a database row to a user.
 
 use serde_json::Value;
 

@@ -24,7 +24,7 @@ pub struct Sql {
     pub password: Option<String>,
     /// Certificates in PEM that the server's has to be signed by, and a wish for TLS.
     pub roots: Option<Vec<u8>>,
-    /// What to ask about users; `None` for a table of ours.
+    /// The query for a user; `None` for the built-in table.
     pub query: Option<String>,
     /// How long an answer may take.
     pub time: Duration,

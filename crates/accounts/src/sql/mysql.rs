@@ -11,8 +11,8 @@ use super::found::{Cells, found};
 use crate::remote::{Link, Remote};
 use crate::source::{Found, Source};
 
-/// What has become of the schema, step by step; the database remembers how many of them it has taken. It has no
-/// transactions for tables: a step has to be one that can be repeated.
+/// The migrations of the schema; the database records how many it has applied. It has no transactions for tables, so
+/// each step must be repeatable.
 const MIGRATIONS: &[&str] = &["
     CREATE TABLE IF NOT EXISTS millrace_user (
         name VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PRIMARY KEY,
@@ -125,7 +125,7 @@ async fn migration(connection: &mut Conn) -> Result<usize, Error> {
             return Ok(taken);
         }
     }
-    // Two servers that start at once do not migrate at once; the lock ends with the connection, too.
+    // A lock keeps two servers from migrating concurrently; it ends with the connection, too.
     connection.query_drop("DO GET_LOCK('millrace_schema', 60)").await?;
     connection.query_drop("CREATE TABLE IF NOT EXISTS millrace_schema (taken INT UNSIGNED NOT NULL)").await?;
     let before = connection.query_first::<u32, _>(TAKEN).await?;

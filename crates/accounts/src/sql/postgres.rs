@@ -10,7 +10,7 @@ use crate::postgres::{self, told};
 use crate::remote::{Link, Remote};
 use crate::source::{Found, Source};
 
-/// What has become of the schema, step by step; the database remembers how many of them it has taken.
+/// The migrations of the schema; the database records how many it has applied.
 const MIGRATIONS: &[&str] = &["
     CREATE TABLE millrace_user (
         name text PRIMARY KEY,
@@ -22,7 +22,7 @@ const MIGRATIONS: &[&str] = &["
 
 const QUERY: &str = "SELECT name, password, groups, profile FROM millrace_user WHERE name = $1";
 
-/// Keeps two servers that start at once from migrating at once; any number will do.
+/// Keeps two servers from migrating concurrently; the number is arbitrary.
 const LOCK: i64 = 0x6d69_6c6c_7261_6365;
 
 /// A PostgreSQL database by its connection string (`host=... user=... dbname=...`, or a URL).

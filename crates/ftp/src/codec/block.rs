@@ -164,7 +164,7 @@ impl Reader {
         Ok(())
     }
 
-    /// What the descriptor of a block says when its data has come: one event at a time.
+    /// Handles a block's descriptor after its data: one event at a time.
     fn end_block(&mut self, descriptor: u8) -> Result<Option<BlockEvent<'static>>, CodecError> {
         self.state = BEFORE_HEADER;
         if descriptor & RESTART != 0 {

@@ -4,7 +4,7 @@ use super::{CodecError, Coding, Mode, Structure, Type};
 use super::{block, deflate, record};
 use crate::{ascii, ebcdic};
 
-/// How far [`Decoder::decode`] came. What it did not take, the caller gives again, first.
+/// The progress of [`Decoder::decode`]. The caller passes unread input again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decoded {
     /// All of the input is taken; there is nothing to write until more comes.
@@ -14,8 +14,8 @@ pub enum Decoded {
         /// Bytes taken.
         consumed: usize,
     },
-    /// MODE B: a restart marker. What was before it is in the output; when that is stored, reply
-    /// `110 MARK marker = position`. Then call again with the rest.
+    /// MODE B: a restart marker. The data before it is in the output; when that is stored, reply `110 MARK marker =
+    /// position`. Then call again with the rest.
     Marker {
         /// Bytes taken.
         consumed: usize,

@@ -76,7 +76,7 @@ impl Deflater {
     }
 
     fn next_stretch(&mut self, out: &mut Vec<u8>) {
-        // What the compressor holds back has to be counted, and out before the level may change.
+        // The compressor's pending output must be counted and written before the level may change.
         self.run(&[], FlushCompress::Sync, out);
         let (begin, made) = (self.stream.total_in(), self.stream.total_out());
         let trial = Stretch::Trial { until: begin + TRIAL, made };

@@ -9,7 +9,7 @@ use crate::{ascii, ebcdic};
 pub struct Encoder {
     translation: ToNetwork,
     framing: Framing,
-    /// What the translation made, on its way into a frame.
+    /// The translated bytes, before they are framed.
     scratch: Vec<u8>,
     /// Bytes of the file taken so far, from its beginning.
     position: u64,

@@ -11,7 +11,7 @@ pub enum CodecError {
     /// Bytes came after the end of the file.
     #[error("data after the end of the file")]
     TrailingData,
-    /// STRU R: 0xFF and a code that is none.
+    /// STRU R: 0xFF with an unknown code.
     #[error("0x{0:02X} is no record mark")]
     BadEscape(u8),
     /// MODE B: a descriptor with bits that mean nothing together.

@@ -37,7 +37,7 @@ pub enum Type {
     Image,
 }
 
-/// What a file is made of (`STRU`).
+/// The structure of a file (`STRU`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Structure {
     /// `F`: bytes.

@@ -1,4 +1,4 @@
-//! What one side encodes the other decodes, in whatever pieces it comes.
+//! Each side decodes what the other encodes, for any division of the input.
 
 use proptest::prelude::*;
 

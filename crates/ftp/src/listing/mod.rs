@@ -44,7 +44,7 @@ pub const BUDGET: u64 = 100_000;
 /// How many directories below the first `-R` goes.
 pub const DEPTH: usize = 32;
 
-/// What the lines of a listing look like.
+/// The format of a listing's lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// `LIST`: as `ls -l`.
@@ -55,13 +55,12 @@ pub enum Format {
     Facts(Facts),
 }
 
-/// What to list, and how.
+/// The parameters of a listing.
 #[derive(Debug, Clone)]
 pub struct Listing {
-    /// What the lines look like.
+    /// The format of the lines.
     pub format: Format,
-    /// What the client asked for. The caller evaluates `long` and `directory` when it chooses the format and the
-    /// source.
+    /// The client's options. The caller evaluates `long` and `directory` when it chooses the format and the source.
     pub options: ListOptions,
     /// Only what matches, level by level; everything where there is no level.
     pub search: Vec<Level>,
@@ -70,14 +69,13 @@ pub struct Listing {
     pub prefix: Vec<u8>,
     /// The time of the request, on which `LIST`'s form of a date depends.
     pub now: Timestamp,
-    /// What the session may do here, for the `perm` fact.
+    /// The session's permissions here, for the `perm` fact.
     pub rights: Rights,
-    /// What ends a line: CR LF, as text on the wire has it, or LF where a line is to become a record, or one of
-    /// EBCDIC.
+    /// The end of a line: CR LF in text on the wire, or LF where a line becomes a record, or one of EBCDIC.
     pub line_end: &'static [u8],
     /// How owners are named.
     pub owners: Arc<dyn OwnerNames>,
-    /// What else `MLSD` may tell of files.
+    /// The source of further facts for `MLSD`.
     pub lore: Arc<dyn Lore>,
     /// How links are shown by `MLSD`.
     pub links: Links,
@@ -89,8 +87,8 @@ pub struct Listing {
     pub depth: usize,
     /// Only directories, and these as `ls -d d*/` shows them: with a slash, and a link as what it leads to.
     pub only_directories: bool,
-    /// What the directory and those above it are. `MLSD` shows a link to one of them as a link: as a directory
-    /// it would have no end for a mirror that goes into it.
+    /// The identities of the directory and its parents. `MLSD` shows a link to one of them as a link: as a directory it
+    /// would have no end for a mirror that goes into it.
     pub ancestors: Vec<(u64, u64)>,
 }
 
@@ -164,13 +162,13 @@ impl fmt::Display for Cut {
     }
 }
 
-/// What a listing has left out: folders that it could not go into. One that is gone by now is none of them.
+/// The folders that a listing could not read. Removed folders are not included.
 #[derive(Debug)]
 pub struct Unread {
     /// The first.
     pub path: VirtualPath,
     /// Why.
     pub why: FileError,
-    /// So many others.
+    /// The number of others.
     pub more: u64,
 }

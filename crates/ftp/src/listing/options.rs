@@ -1,10 +1,10 @@
 //! The options before the path of `LIST`, `NLST` and `STAT`: `LIST -la pub`.
 //!
-//! No RFC has them; clients send them because servers once ran `/bin/ls`. What `ls` knows and what makes no
-//! difference here is taken and ignored; a word with anything else in it is the path. A file may begin with
-//! a hyphen, so a caller first asks whether the argument as it stands names one.
+//! No RFC has them; clients send them because servers once ran `/bin/ls`. Options of `ls` without an effect here are
+//! ignored; a word with an unknown option is the path. A file name may begin with a hyphen, so a caller first checks
+//! whether the whole argument names a file.
 
-/// What a listing is sorted by.
+/// The sort key of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Sort {
     /// By name, bytewise.
@@ -18,7 +18,7 @@ pub enum Sort {
     Unsorted,
 }
 
-/// What a client asked of a listing.
+/// The client's options for a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct ListOptions {
     /// `-a`: `.` and `..` as well. Other names with a leading dot are always listed: clients that remove or
@@ -39,8 +39,8 @@ pub struct ListOptions {
 }
 
 impl ListOptions {
-    /// Parses the words in front that are options, in any order and combination, up to `--` or the first
-    /// word that is none. Answers them and the path, which may be empty, begin with a blank, or have some.
+    /// Parses leading options, in any order and combination, up to `--` or the first other word. Returns them and the
+    /// path, which may be empty, or contain spaces, also at its beginning.
     pub fn parse(argument: &[u8]) -> (Self, &[u8]) {
         let mut options = Self::default();
         let mut rest = argument;
@@ -66,7 +66,7 @@ impl ListOptions {
     }
 
     fn is_known(&self, letter: u8) -> bool {
-        // What `ls` has besides: columns, marks, colours, sizes and their units, quoting.
+        // Further options of `ls`: columns, marks, colours, sizes and their units, quoting.
         letter == b'1' || b"aAlRdrtSUfBCcFghiLmnopQqsTux".contains(&letter)
     }
 

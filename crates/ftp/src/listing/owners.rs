@@ -4,9 +4,9 @@ use std::fmt;
 
 /// Looks up who owns files, for those who read names rather than numbers.
 pub trait OwnerNames: Send + Sync + fmt::Debug {
-    /// Appends the name of a user, or the number where there is none.
+    /// Appends the name of a user, or the number if it has no name.
     fn user(&self, id: u32, out: &mut Vec<u8>);
-    /// Appends the name of a group, or the number where there is none.
+    /// Appends the name of a group, or the number if it has no name.
     fn group(&self, id: u32, out: &mut Vec<u8>);
 }
 

@@ -15,7 +15,7 @@ use crate::glob::Glob;
 pub enum Level {
     /// This name.
     Name(Vec<u8>),
-    /// What matches.
+    /// A pattern for names.
     Pattern(Glob),
 }
 
@@ -29,8 +29,8 @@ impl Level {
     }
 }
 
-/// Folders that are gone into for a pattern: those beneath a folder that match its levels but for the last, which is
-/// for what they hold. One that is called `..` is the one above.
+/// The folders that are searched for a pattern: those beneath a folder that match all of its levels except the last,
+/// which is for their entries. `..` is the parent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Searched {
     /// Where it begins.

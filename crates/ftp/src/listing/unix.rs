@@ -81,16 +81,16 @@ impl UnixWriter {
     }
 }
 
-/// What a line says of an entry.
+/// An entry, as a line describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnixLine {
-    /// What it is; a link is a [`FileKind::Symlink`].
+    /// Its type; a link is a [`FileKind::Symlink`].
     pub kind: FileKind,
     /// Permission bits.
     pub mode: u32,
     /// Number of names.
     pub links: u32,
-    /// Who owns it, a name or a number.
+    /// Its owner, a name or a number.
     pub user: Vec<u8>,
     /// Its group, a name or a number; empty with servers that leave it out.
     pub group: Vec<u8>,

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use super::Via;
 use crate::reply::{Reply, code};
 
-/// How the next data connection will come about.
+/// How the next data connection is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DataPlan {
     /// Nothing was agreed.

@@ -22,7 +22,7 @@ pub(super) enum Closing {
 }
 
 impl Session {
-    /// What was put off until the command in progress had its reply.
+    /// Performs the steps that waited for the reply to the command in progress.
     pub(super) fn finish(&mut self, mut step: Step) -> Step {
         if matches!(self.phase, Phase::Closed | Phase::Penalty) {
             return step;

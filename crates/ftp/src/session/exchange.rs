@@ -16,7 +16,7 @@ use crate::reply::{Replies, Reply, code};
 use crate::session::permission::Permissions;
 use crate::session::rules::Rules;
 
-/// What happens to a session.
+/// An input of a session.
 #[derive(Debug)]
 pub enum Input<'a> {
     /// The client connected; the greeting is due.
@@ -60,14 +60,14 @@ pub struct Now {
     pub wall: Timestamp,
 }
 
-/// What a session wants done about an input: replies first, in order, then at most one effect.
+/// The result of an input: replies first, in order, then at most one act.
 #[derive(Debug, Default)]
 pub struct Step {
-    /// What to send to the client.
+    /// The replies to send.
     pub replies: Replies,
-    /// What to do once they are sent.
+    /// The act after the replies.
     pub act: Option<Act>,
-    /// What the client has come up against: for the driver's log.
+    /// The limit that the client has reached: for the driver's log.
     pub bound: Option<Bound>,
 }
 
@@ -78,9 +78,9 @@ pub enum Bound {
     Login(Duration),
     /// Nothing was said for longer: 421.
     Idle(Duration),
-    /// So many logins have failed: 421.
+    /// So many failed logins: 421.
     Attempts(u32),
-    /// So many lines were no command: 421.
+    /// So many unknown commands: 421.
     UnknownCommands(u8),
     /// No more bytes are free than this, and more were asked for: 452.
     Space(u64),
@@ -167,7 +167,7 @@ pub enum Request {
     Metadata(VirtualPath),
     /// Asks for the metadata of the entry itself. Answer: [`Answer::Entry`].
     Entry(VirtualPath),
-    /// What would a listing show of this path: a link with what it leads to? Answer: [`Answer::Entry`].
+    /// Asks for a path's entry as a listing shows it: a link with its target. Answer: [`Answer::Entry`].
     Look(VirtualPath),
     /// Open to download. Answer: [`Answer::Readable`].
     OpenRead(VirtualPath),
@@ -207,7 +207,7 @@ pub enum Request {
     Newer(VirtualPath, Timestamp),
     /// Free room. Answer: [`Answer::Space`].
     Space(VirtualPath),
-    /// What lies in this directory for those who enter it. Answer: [`Answer::Lines`], maybe none.
+    /// Asks for the messages of a directory. Answer: [`Answer::Lines`], maybe empty.
     Notes(VirtualPath),
     /// Asks for the sessions (`SITE WHO`). Answer: [`Answer::Lines`].
     Who,
@@ -256,7 +256,7 @@ pub enum Answer {
     Login(Verdict),
     /// The passive port listens at this address.
     Listening(SocketAddr),
-    /// No passive port was to be had; the text says why.
+    /// No passive port was available; the text has the reason.
     NoPort(String),
     /// To [`Request::Metadata`].
     Metadata(Metadata),
@@ -289,10 +289,10 @@ pub enum Answer {
     Waiting(Vec<u8>, Duration),
 }
 
-/// What an answer about a tree does not tell of.
+/// What an answer about a tree had to omit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LeftOut {
-    /// So many directories could not be read.
+    /// The number of unreadable directories.
     pub unreadable: u64,
     /// There was more than an answer may hold.
     pub overflow: bool,
@@ -320,7 +320,7 @@ pub struct Progress {
     pub is_checked: bool,
 }
 
-/// What a client said of itself.
+/// The client's credentials.
 #[derive(Clone)]
 pub struct Credentials {
     /// The argument of `USER`.
@@ -353,7 +353,7 @@ pub enum Verdict {
     Refused(String),
 }
 
-/// What a logged-in session may do, and where it begins.
+/// The permissions of a logged-in session, and its first directory.
 #[derive(Debug, Clone)]
 pub struct Grant {
     /// Which commands are allowed: those that are in one place or another.
@@ -438,7 +438,7 @@ pub enum Protection {
     AsClient,
 }
 
-/// What a transfer moves, and in which direction.
+/// The content of a transfer, and its direction.
 #[derive(Debug)]
 pub enum Content {
     /// A file to the client, from this byte to that (as [`ByteRange`]).
@@ -479,7 +479,7 @@ pub struct Outcome {
 pub enum TransferError {
     /// The data connection did not come, or could not be made: 425.
     NoConnection(String),
-    /// TLS did not come about on the data connection, or not as it has to be: 522.
+    /// The TLS handshake of the data connection failed, or did not meet the requirements: 522.
     NotSecured(String),
     /// The data connection broke: 426.
     Broken(std::io::Error),
@@ -487,7 +487,7 @@ pub enum TransferError {
     Stalled,
     /// The client said `ABOR`, or the server is closing: 426.
     Aborted,
-    /// What arrived was not in the agreed form, or was cut short: 426.
+    /// The data was malformed or cut short: 426.
     Malformed(String),
     /// The file failed: 451, 452 or 552.
     File(FileError),

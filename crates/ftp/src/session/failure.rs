@@ -1,6 +1,6 @@
-//! What failed, as a client is told: the code, and words that have translations.
+//! Replies to failures: the code, and a text that has translations.
 //!
-//! What the system said in its own words is for the log. RFC 959 section 5.4 has the codes.
+//! The system's own error text is for the log. RFC 959 section 5.4 has the codes.
 
 use std::io::ErrorKind;
 

@@ -21,7 +21,7 @@ const NONSENSE_LIMIT: u8 = 20;
 
 pub(super) const SHUTTING_DOWN: Reply = Reply::new(code::SERVICE_CLOSING, "The server is shutting down.");
 
-/// What for is the log's to know.
+/// The reason is in the log only.
 pub(super) const KICKED: Reply = Reply::new(code::SERVICE_CLOSING, "Disconnected by the administrator.");
 
 pub(super) const EXPELLED: Reply = Reply::new(
@@ -67,7 +67,7 @@ pub struct Named {
 }
 
 impl Session {
-    /// What the line would run, if it passes the gate now; `None` where a refusal is all that comes of it.
+    /// The command that the line would run, if it passes the gate now; `None` if it would only be refused.
     pub fn named(&self, line: &[u8]) -> Option<Named> {
         let (verb, argument) = split(line);
         let command = commands::find(verb)?;
@@ -83,7 +83,7 @@ impl Session {
         Some(Named { verb: command.verb, site: Some(row.verb), paths, searched })
     }
 
-    /// A line that is not to be run. What it would have used up is used up.
+    /// Refuses a line. It still consumes the values that its command would consume.
     pub(super) fn refused(&mut self, line: &[u8], reply: Reply) -> Step {
         if !self.takes(line) || self.is_busy() {
             return Step::NOTHING;
@@ -235,7 +235,7 @@ fn while_busy(session: &mut Session, command: &Command, argument: Option<&[u8]>)
 }
 
 fn stray(session: &mut Session, verb: &[u8]) -> Step {
-    // What a browser sends when it is led to an FTP port.
+    // The commands of a browser that was directed to an FTP port.
     if [&b"GET"[..], b"POST", b"HEAD", b"PUT", b"OPTIONS", b"CONNECT"].contains(&verb) {
         return session
             .close(Reply::new(code::SERVICE_CLOSING, "This is an FTP server, not an HTTP server."));

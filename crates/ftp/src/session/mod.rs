@@ -55,11 +55,11 @@ pub use rules::Rules;
 pub(crate) use security::Security;
 pub use settings::{Settings, TlsPolicy};
 
-/// What an asked question goes on with, so that a command stays in one file. A box around a function
-/// that captures nothing, which most are, allocates nothing.
+/// The continuation of a request, so that a command stays in one file. A box around a function that captures nothing,
+/// which most are, allocates nothing.
 pub(crate) type Then = Box<dyn FnOnce(&mut Session, Answer) -> Step + Send>;
 
-/// What follows a transfer that ended well.
+/// Runs after a successful transfer.
 pub(crate) type Success = Box<dyn FnOnce(&mut Session) -> Step + Send>;
 
 /// The server's side of one control connection.
@@ -92,11 +92,11 @@ pub struct Session {
     pub(crate) extended_only: bool,
     /// Set by `REST` and `RANG` for the next transfer.
     pub(crate) restart: ByteRange,
-    /// What `restart` was when the current transfer command came and used it up.
+    /// The value of `restart` when the current transfer command consumed it.
     pub(crate) range: ByteRange,
     /// Set by `RNFR` for `RNTO`, or by `SITE CPFR` for `SITE CPTO`.
     pub(crate) source: Option<Source>,
-    /// What the open question, or the running transfer, is about.
+    /// The path of the open request, or of the running transfer.
     pub(crate) subject: Option<VirtualPath>,
     /// The command that it belongs to, or the last one.
     verb: &'static str,
@@ -108,14 +108,14 @@ pub struct Session {
     pub(crate) now: Now,
 }
 
-/// What few sessions set.
+/// State that few sessions need.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Extras {
     /// The hash of `HASH`, where it is not the default.
     pub(crate) hash: Option<crate::digest::Algorithm>,
     /// The language of `LANG`, where it is not English.
     pub(crate) language: Option<Language>,
-    /// What `CLNT` or `CSID` said.
+    /// The text of `CLNT` or `CSID`.
     pub(crate) client: Option<Box<[u8]>>,
     /// `SITE IDLE`, in seconds.
     pub(crate) idle: Option<u32>,
@@ -125,9 +125,9 @@ pub(crate) struct Extras {
     pub(crate) deflate_level: Option<u8>,
     /// Directories whose notes were told, the last one last.
     pub(crate) told: Vec<VirtualPath>,
-    /// What `ALLO` said of the next upload, in bytes.
+    /// The size from `ALLO` for the next upload, in bytes.
     pub(crate) announced: Option<u64>,
-    /// What an anonymous user gave as an address.
+    /// The mail address that an anonymous user gave.
     pub(crate) guest: Option<Box<[u8]>>,
 }
 
@@ -140,7 +140,7 @@ pub(crate) enum Source {
     Copy(VirtualPath),
 }
 
-/// Who the client is.
+/// The client's authentication.
 #[derive(Debug)]
 pub(crate) enum Access {
     /// Not logged in.
@@ -166,7 +166,7 @@ pub(crate) struct Login {
     pub(crate) encrypted_data: bool,
 }
 
-/// What the session waits for.
+/// The state of the session.
 enum Phase {
     /// The next command.
     Ready,
@@ -189,7 +189,7 @@ struct Question {
     then: Then,
     /// The table's `busy` rows pass meanwhile.
     long: bool,
-    /// `then` wants to hear of a failure too; otherwise it becomes a reply by itself.
+    /// `then` gets failures too; otherwise a failure becomes a reply by itself.
     hears_failure: bool,
 }
 
@@ -278,9 +278,9 @@ impl Session {
 
     /// Returns true if a command line may be given to the session now.
     ///
-    /// Between commands that is every line. During a transfer or a long question it is those whose row
-    /// in the table says `busy`, during a short question `ABOR` and `QUIT`; the others wait in the driver's buffer, and so does a line that was too
-    /// long (ask with the empty line).
+    /// Between commands every line may be given. During a transfer or a long request only commands marked `busy` in the
+    /// table, during a short request `ABOR` and `QUIT`; the others wait in the driver's buffer, and so does a line that
+    /// was too long (ask with the empty line).
     pub fn takes(&self, line: &[u8]) -> bool {
         match &self.phase {
             Phase::Ready => true,
@@ -288,8 +288,8 @@ impl Session {
                 // Behind ABOR or QUIT nothing passes: its own reply comes first.
                 !self.aborting && self.closing != Some(Closing::Quit) && gate::is_busy_command(line)
             }
-            // What has a reply of its own would overtake that of the question; a disk may be stuck, though, and
-            // then the client must be able to say that it has waited enough.
+            // A command with a reply of its own would overtake the open one; but a disk may be stuck, and then the
+            // client must be able to abort.
             Phase::Reporting | Phase::Asking(_) => {
                 !self.aborting && self.closing != Some(Closing::Quit) && gate::is_silent_busy_command(line)
             }
@@ -330,12 +330,12 @@ impl Session {
         }
     }
 
-    /// What an anonymous user gave as an address.
+    /// The mail address that an anonymous user gave.
     pub fn guest(&self) -> Option<&[u8]> {
         self.extras.as_ref().and_then(|extras| extras.guest.as_deref())
     }
 
-    /// What the client said of itself, with `CLNT` or `CSID`.
+    /// The client's name from `CLNT` or `CSID`.
     pub fn client(&self) -> Option<&[u8]> {
         self.extras.as_ref().and_then(|extras| extras.client.as_deref())
     }
@@ -432,7 +432,7 @@ impl Session {
         }
     }
 
-    /// What the user may do at a path.
+    /// The user's permissions at a path.
     pub(crate) fn permissions_at(&self, path: &VirtualPath) -> Permissions {
         match &self.access {
             Access::User(login) => login.rules.as_ref().map_or(login.permissions, |rules| rules.at(path)),
@@ -469,7 +469,7 @@ impl Session {
         failure::file_failure(Part::Own(about), error)
     }
 
-    /// A client's argument as a path, or the reply where it is none. Names are taken as listings and replies write
+    /// A client's argument as a path, or the reply if it is invalid. Names are taken as listings and replies write
     /// them, with `\012` for a line feed, which no command line could hold otherwise.
     pub(crate) fn path(&self, argument: &[u8]) -> Result<VirtualPath, Reply> {
         self.directory.resolve(&escape::unescaped(argument)).map_err(|error| match error {

@@ -1,5 +1,5 @@
-//! What a directory says to those who enter it, as wu-ftpd had it: the lines of `.message`, and that there is a
-//! `README`. Said once a session, in the reply to the command that leads there.
+//! Messages of directories, as in wu-ftpd: the lines of `.message`, and a hint at a `README`. They are sent once a
+//! session, in the reply to the command that enters the directory.
 
 use crate::reply::Reply;
 
@@ -22,7 +22,7 @@ impl Session {
     }
 }
 
-/// Notes that cannot be read are none: the command itself has succeeded.
+/// Unreadable messages are ignored: the command itself has succeeded.
 fn tell(session: &mut Session, reply: Reply, answer: Answer) -> Step {
     let lines = match answer {
         Answer::Lines(lines) if !lines.is_empty() => lines,

@@ -1,4 +1,4 @@
-//! What an account may do.
+//! The permissions of an account.
 
 use crate::listing::Rights;
 

@@ -1,4 +1,4 @@
-//! What an account may do where: permissions for each tree of directories, and rules about names.
+//! An account's permissions by path: for each directory tree, and rules about names.
 //!
 //! Every path has exactly one set of permissions: that of the deepest tree whose pattern its first components
 //! match, of two as deep the one with more components that are names and no patterns, else the later one, and where none

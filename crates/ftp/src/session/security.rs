@@ -7,7 +7,7 @@ use crate::codec::Coding;
 use crate::listing::Facts;
 use crate::reply::{Reply, code};
 
-/// What a session has agreed on with `AUTH`, `PBSZ`, `PROT` and their kin.
+/// The protection agreed on with `AUTH`, `PBSZ`, `PROT` and similar commands.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Security {
     /// Commands and replies are encrypted.

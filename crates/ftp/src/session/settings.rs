@@ -1,4 +1,4 @@
-//! What every session of a server shares.
+//! The settings shared by every session of a server.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub struct Settings {
     pub notes: bool,
     /// The mask that new files are made with where a session has set none, if that is known.
     pub umask: Option<u32>,
-    /// What TLS is for; `None` where there is no certificate, and so no TLS.
+    /// The requirements on TLS; `None` without a certificate, and so without TLS.
     pub tls: Option<TlsPolicy>,
     /// Facts about files beyond the storage's metadata.
     pub lore: Arc<dyn Lore>,

@@ -31,7 +31,7 @@ pub enum Change {
     Remove(Name),
 }
 
-/// What `LOCK` asks for.
+/// The content of a `LOCK` request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockInfo {
     /// Excludes any other lock beside it.
@@ -58,7 +58,8 @@ const MOST_OF_NAMES: usize = 256 * 1024;
 /// Bytes that the properties of one body may take, written so that they stand alone.
 const MOST_KEPT: usize = 1024 * 1024;
 
-/// Bytes of what a lock says of its holder: a name or an address, which is told of each member of a locked folder.
+/// The longest description of a lock's owner in bytes: a name or an address, repeated for each member of a locked
+/// folder.
 const LONGEST_OWNER: usize = 4 * 1024;
 
 fn too_large<T>(reason: &'static str) -> Result<T, Refusal> {
@@ -117,11 +118,11 @@ fn text_of(body: &[u8]) -> Result<Cow<'_, str>, Refusal> {
             Err(_) => return bad("The body is neither in UTF-8 nor in UTF-16 with its mark."),
         },
     };
-    let (pairs, []) = body.as_chunks() else { return bad("The body begins as UTF-16, and is none.") };
+    let (pairs, []) = body.as_chunks() else { return bad("The body has a UTF-16 mark, but is not UTF-16.") };
     let units: Vec<u16> = pairs.iter().copied().map(unit).collect();
     match String::from_utf16(&units) {
         Ok(text) => Ok(Cow::Owned(text)),
-        Err(_) => bad("The body begins as UTF-16, and is none."),
+        Err(_) => bad("The body has a UTF-16 mark, but is not UTF-16."),
     }
 }
 
@@ -293,7 +294,7 @@ pub(super) fn escape(text: &str, out: &mut String) {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
-            // What XML cannot say at all was in a name, never in a document.
+            // Characters that XML cannot express come from a name, never from a document.
             '\t' | '\n' | '\r' => out.push_str(&format!("&#{};", character as u32)),
             '\0'..'\u{20}' | '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
             character => out.push(character),
@@ -330,7 +331,7 @@ mod tests {
         for bytes in [u16::to_be_bytes, u16::to_le_bytes] {
             let body: Vec<u8> = body.encode_utf16().flat_map(bytes).collect();
             assert_eq!(propfind(&body), expected);
-            // Cut in a character it is none.
+            // A text cut within a character is invalid.
             assert_eq!(propfind(&body[..body.len() - 1]).unwrap_err().status, Status::BAD_REQUEST);
         }
         assert!(propfind(&[0xff, 0xfe, 0x00, 0xd8]).is_err());
@@ -438,7 +439,7 @@ mod tests {
         let value = "<a xmlns=\"urn:z\" xml:lang=\"de\" xmlns:a1=\"urn:z\" a1:b=\"&lt;\">x &amp; <i xmlns=\"\">y</i></a>";
         let expected = vec![Change::Set(name("a"), value.to_owned()), Change::Remove(name("c"))];
         assert_eq!(propertyupdate(body.as_bytes()), Ok(expected));
-        // What was written is read again as the same.
+        // Written output parses to the same value.
         assert!(Document::parse(value).is_ok());
     }
 

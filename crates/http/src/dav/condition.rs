@@ -10,20 +10,20 @@ use crate::{Refusal, Status};
 pub struct List<'a> {
     /// The URL that it is about; `None` for that of the request.
     pub resource: Option<&'a [u8]>,
-    /// What has to hold.
+    /// The conditions, all of which have to hold.
     pub conditions: Vec<Condition<'a>>,
 }
 
 /// One condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Condition<'a> {
-    /// It holds where the state is not so.
+    /// It holds if the state does not match.
     pub is_negated: bool,
     /// The state that is required.
     pub state: State<'a>,
 }
 
-/// What a condition claims.
+/// The state that a condition requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State<'a> {
     /// The resource has this lock.
@@ -43,7 +43,7 @@ pub enum Depth {
     Infinity,
 }
 
-/// The `Depth` field; `None` where there is none.
+/// The `Depth` field; `None` if it is absent.
 pub fn depth(head: &Head) -> Result<Option<Depth>, Refusal> {
     match head.get(Field::Depth) {
         None => Ok(None),
@@ -69,7 +69,7 @@ pub fn lock_token(head: &Head) -> Option<&[u8]> {
     head.get(Field::LockToken)?.trim_ascii().strip_prefix(b"<")?.strip_suffix(b">")
 }
 
-/// The `If` field of a request; no lists where there is none.
+/// The `If` field of a request; no lists if it is absent.
 pub fn lists<'a>(head: &'a Head) -> Result<Vec<List<'a>>, Refusal> {
     head.get(Field::If).map_or(Ok(Vec::new()), |field| {
         parse(field).ok_or(Refusal { status: Status::BAD_REQUEST, reason: "The If field is malformed." })
@@ -118,7 +118,7 @@ fn list(bytes: &[u8]) -> Option<(Vec<Condition<'_>>, &[u8])> {
     }
 }
 
-/// What stands between two brackets, and what behind them.
+/// The text between two brackets, and the rest after them.
 fn enclosed(bytes: &[u8], open: u8, close: u8) -> Option<(&[u8], &[u8])> {
     let inner = bytes.strip_prefix(&[open])?;
     let end = memchr::memchr(close, inner)?;

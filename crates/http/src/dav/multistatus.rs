@@ -15,7 +15,7 @@ pub const BEGIN: &str = "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<D:multista
 /// How it ends.
 pub const END: &str = "</D:multistatus>\n";
 
-/// A property that is told of: its name, and what stands in it as XML; `None` for the name alone.
+/// A reported property: its name, and its content as XML; `None` for the name alone.
 pub type Property = (Name, Option<Value>);
 
 /// The value of a property.
@@ -95,7 +95,7 @@ pub struct ActiveLock<'a> {
     pub seconds: u64,
     /// Its token.
     pub token: &'a str,
-    /// What was locked.
+    /// The locked path.
     pub root: &'a str,
 }
 

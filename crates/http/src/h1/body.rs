@@ -6,7 +6,7 @@ use crate::Framing;
 /// The rest of a body.
 #[derive(Debug, Clone)]
 pub enum BodyDecoder {
-    /// So many bytes.
+    /// That many bytes.
     Length(u64),
     /// Chunks.
     Chunked(ChunkDecoder),

@@ -64,10 +64,10 @@ pub struct PreparedRequest {
     answer: AnswerTo,
 }
 
-/// What the request's method says about the body of its response.
+/// How the request's method affects the body of its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AnswerTo {
-    /// `HEAD`: there is none, whatever the fields say.
+    /// `HEAD`: there is no body, whatever the fields announce.
     Head,
     /// `CONNECT`: a tunnel follows a success.
     Connect,
@@ -108,7 +108,7 @@ impl PreparedRequest {
 /// How long the body of a response is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyLength {
-    /// So many bytes; 0 where there is no body.
+    /// That many bytes; 0 without a body.
     Known(u64),
     /// Up to its last chunk.
     Chunked,
@@ -125,7 +125,7 @@ pub struct ResponseHead<'a> {
     pub version: Version,
     /// How long the body is.
     pub body: BodyLength,
-    /// What `Content-Length` says, whether or not a body follows.
+    /// The value of `Content-Length`, whether or not a body follows.
     pub content_length: Option<u64>,
     /// Whether the connection can be used again behind the response (RFC 9112 section 9.3).
     pub persistent: bool,
@@ -147,7 +147,7 @@ impl<'a> ResponseHead<'a> {
     }
 }
 
-/// What came.
+/// An event of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ResponseEvent<'a> {
     /// An interim response (1xx); the final one follows.
@@ -168,7 +168,7 @@ pub enum ResponseEvent<'a> {
 pub struct ReceivedResponse<'a> {
     /// Bytes of the input that are done with.
     pub taken: usize,
-    /// What they came to; there may be more behind it.
+    /// The event that they completed; there may be more after it.
     pub event: Option<ResponseEvent<'a>>,
 }
 
@@ -435,7 +435,7 @@ mod tests {
         PreparedRequest::new("GET", "/a", Version::Http11, &[("Host", "h")])
     }
 
-    /// What a response came to: the statuses, the body, whether it ended, and whether the connection goes on.
+    /// What a response consisted of: the statuses, the body, whether it ended, and whether the connection continues.
     #[derive(Debug, Default, Clone, PartialEq, Eq)]
     struct Seen {
         statuses: Vec<u16>,
@@ -465,7 +465,7 @@ mod tests {
         }
     }
 
-    /// The same however the responses to these requests are cut; closed behind them.
+    /// The result must not depend on how the responses are divided; the connection closes after them.
     fn read(requests: &[&PreparedRequest], text: &[u8]) -> Result<Seen, ResponseError> {
         let all = |size: usize| {
             let (mut connection, mut seen) = (ClientConnection::default(), Seen::default());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::Head;
 
-/// So much room is kept at most: that of requests that wait is made anew.
+/// How many spare heads are kept: further ones are allocated.
 const MAX_SPARE: usize = 8;
 
 /// Room for heads that nothing refers to any more.

@@ -1,7 +1,7 @@
 //! HTTP/1.1 and 1.0 on one connection (RFC 9112), as values.
 //!
-//! - [`Version`] and [`Framing`] say what a head announces; [`BodyDecoder`] takes the body behind it apart, and
-//!   [`ChunkDecoder`] one that is chunked.
+//! - [`Version`] and [`Framing`] describe a head; [`BodyDecoder`] decodes the body after it, and [`ChunkDecoder`] a
+//!   chunked one.
 //! - [`ClientConnection`] is the client's side as a value.
 //! - [`ServerConnection`] is the server's side of a connection.
 //! - [`Heads`] has room for heads of requests, which is used again.

@@ -13,10 +13,10 @@
 //!   +-- deadline --------------------------------------------------------> Closed
 //! ```
 //!
-//! [`ServerConnection::handle`] is given one [`Input`] at a time and answers with a [`Step`]: bytes to send, then at most
-//! one [`Act`]. The head of a request is parsed once; the value owns it until the answer is complete. While a request is
-//! open, what the client sends waits: the body until the driver takes it ([`ServerConnection::take_body`]), requests
-//! behind it until they may be answered.
+//! [`ServerConnection::handle`] is given one [`Input`] at a time and answers with a [`Step`]: bytes to send, then at
+//! most one [`Act`]. The head of a request is parsed once; the value owns it until the answer is complete. While a
+//! request is open, further input waits: the body until the driver takes it ([`ServerConnection::take_body`]), later
+//! requests until they may be answered.
 //!
 //! The invariant: every request gets exactly one answer, in the order of the requests, and nothing behind a body that
 //! was not taken whole is understood as a request. How the input is cut into pieces changes nothing.
@@ -39,7 +39,7 @@ pub const LINGER: Duration = Duration::from_secs(5);
 /// For how long such a client may go on sending.
 pub const MAX_LINGER: Duration = Duration::from_secs(30);
 
-/// What happens to a connection.
+/// An input of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Input<'a> {
     /// The client sent these bytes.
@@ -67,16 +67,16 @@ pub enum Unread {
     Possible,
 }
 
-/// What a connection wants done about an input: bytes first, then at most one act.
+/// The result of an input: bytes first, then at most one act.
 #[derive(Debug, Default)]
 pub struct Step {
-    /// What to send to the client before anything else.
+    /// The bytes to send before anything else.
     pub send: &'static [u8],
-    /// What to do then.
+    /// The act after that.
     pub act: Option<Act>,
 }
 
-/// What a connection asks of its driver.
+/// An act that the driver performs.
 #[derive(Debug)]
 pub enum Act {
     /// Answer this request, however long that takes, and then report [`Input::Answered`].
@@ -103,7 +103,7 @@ pub struct Timeouts {
 #[derive(Debug)]
 pub struct ServerConnection {
     phase: Phase,
-    /// What was received and not taken yet: part of a head, a body, or requests that came early.
+    /// Received bytes that were not taken yet: part of a head, a body, or pipelined requests.
     input: Option<Box<Pending>>,
     /// When the phase began, or bytes last moved: what deadlines count from.
     since: Instant,
@@ -116,11 +116,11 @@ pub struct ServerConnection {
 #[derive(Debug, Default)]
 struct Pending {
     bytes: Vec<u8>,
-    /// So many of them were taken.
+    /// How many of them were taken.
     taken: usize,
 }
 
-/// What a connection is at.
+/// The state of a connection.
 #[derive(Debug)]
 enum Phase {
     /// Between requests.
@@ -147,7 +147,7 @@ struct Exchange {
     after: After,
 }
 
-/// Whether the client waits to hear that its body is wanted.
+/// Whether the client waits for `100 Continue`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Expectation {
     None,
@@ -192,7 +192,7 @@ enum Scan {
     Starved,
 }
 
-/// What the client has done so far.
+/// The state of the client's side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Peer {
     /// It has sent nothing.
@@ -360,7 +360,7 @@ impl ServerConnection {
         }
     }
 
-    /// Has the driver answer what cannot be understood, and closes behind it.
+    /// Has the driver answer a malformed request, and closes afterwards.
     fn refuse(&mut self, refusal: Refusal, bytes: &[u8]) -> Step {
         const SHOWN: usize = 256;
         self.phase = Phase::Exchange(Exchange {
@@ -545,7 +545,7 @@ impl ServerConnection {
         }
     }
 
-    /// Has the next answer be the last.
+    /// Makes the next answer the last.
     pub fn retire(&mut self) {
         if self.future == Future::Open {
             self.future = Future::Retiring;

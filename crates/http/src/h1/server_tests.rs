@@ -17,7 +17,7 @@ struct Pair {
     connection: ServerConnection,
     heads: Heads,
     now: Instant,
-    /// What was answered: the target and the body of requests, the status of refusals.
+    /// The answered requests: the target and the body, or the status of a refusal.
     answered: Vec<(Vec<u8>, Vec<u8>)>,
     sent: Vec<u8>,
     acts: Vec<&'static str>,

@@ -12,14 +12,14 @@ use crate::page::escape;
 /// How the page looks.
 const STYLE: &str = include_str!("page.css");
 
-/// What such a page may do in a browser: look like that, show itself, and lead elsewhere.
+/// The Content-Security-Policy of such a page: its own style, no scripts, links.
 pub const POLICY: &str = "default-src 'none'; style-src 'sha256-if6B5ycoCZzIhc0cEa5z5uYME1eoOlQ5kzFzJN5KaYE='; \
                           frame-ancestors 'self'";
 
-/// What people are told of a page that is not sorted, and whose columns are no links therefore.
+/// The notice on an unsorted page, whose columns are therefore not links.
 const UNSORTED: &str = "There are too many entries to sort them: they come in the order of the file system.";
 
-/// What stands before the rows.
+/// Writes the part before the rows.
 pub(super) fn begin(path: &VirtualPath, order: Option<Order>, links: &Links, out: &mut Vec<u8>) {
     out.extend_from_slice(
         b"<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -118,7 +118,7 @@ fn size(bytes: u64, out: &mut Vec<u8>) {
         return;
     }
     let (mut shown, mut unit) = (bytes as f64 / 1000.0, 0);
-    // What would be rounded to 1000 is one of the next.
+    // A value that would be rounded to 1000 gets the next unit.
     while shown >= 999.5 && unit + 1 < UNITS.len() {
         (shown, unit) = (shown / 1000.0, unit + 1);
     }
@@ -126,7 +126,7 @@ fn size(bytes: u64, out: &mut Vec<u8>) {
     let _ = write!(out, "<td title=\"{bytes}\">{shown:.digits$} {}", UNITS[unit]);
 }
 
-/// What stands behind the rows.
+/// Writes the part after the rows.
 pub(super) fn end(out: &mut Vec<u8>) {
     out.extend_from_slice(b"</table></body></html>\n");
 }

@@ -23,7 +23,7 @@ pub enum Format {
     Json,
 }
 
-/// By what rows are sorted.
+/// The sort key of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Column {
@@ -35,7 +35,7 @@ pub enum Column {
 /// The order of rows; directories always come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Order {
-    /// By what.
+    /// The sort key.
     pub column: Column,
     /// Whether the largest comes first.
     pub descending: bool,
@@ -79,7 +79,7 @@ pub struct Links {
 }
 
 impl Links {
-    /// What stands behind the path of a link, with this of its own.
+    /// Writes the query of a link, with this own part.
     fn write(&self, own: &str, out: &mut Vec<u8>) {
         let both = [self.query.as_str(), own];
         let parts = both.into_iter().filter(|part| !part.is_empty());
@@ -106,7 +106,7 @@ impl Format {
         }
     }
 
-    /// What stands before the rows. `order` is `None` where they come unsorted, being too many.
+    /// Writes the part before the rows. `order` is `None` where there are too many to sort.
     pub fn begin(self, path: &VirtualPath, order: Option<Order>, links: &Links, out: &mut Vec<u8>) {
         match self {
             Self::Json => out.extend_from_slice(b"["),
@@ -122,7 +122,7 @@ impl Format {
         }
     }
 
-    /// What stands behind the rows.
+    /// Writes the part after the rows.
     pub fn end(self, out: &mut Vec<u8>) {
         match self {
             Self::Json => out.extend_from_slice(b"\n]\n"),

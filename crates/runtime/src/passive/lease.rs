@@ -11,7 +11,7 @@ use super::port::{Whose, named};
 use super::{PassivePool, Place};
 use crate::proxies::LATE;
 
-/// So many connections of one lease may wait for their header: one is the client's.
+/// How many connections of one lease may wait for their header: one is the client's.
 const UNNAMED: usize = 8;
 
 /// A leased port. Dropping it gives the port back.
@@ -95,8 +95,8 @@ impl Lease {
         true
     }
 
-    /// The client's connection, if it has come; [`io::ErrorKind::WouldBlock`] if not. `door` is told of every rejected
-    /// connection, and watches for the headers of proxies.
+    /// The client's connection, if it has arrived; [`io::ErrorKind::WouldBlock`] if not. `door` is told of every
+    /// rejected connection, and watches for the headers of proxies.
     pub fn accept(&mut self, door: &mut impl Doorkeeper) -> io::Result<OwnedFd> {
         if let Some(socket) = self.kept.take() {
             return Ok(socket);

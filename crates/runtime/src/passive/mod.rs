@@ -97,7 +97,7 @@ struct Host {
     unbound: VecDeque<u16>,
     /// Leased ports.
     leased: HashMap<u16, Arc<Port>>,
-    /// Who waits for a port, the longest-waiting first.
+    /// The sessions that wait for a port, the longest-waiting first.
     waiting: VecDeque<(Tenant, Deliver)>,
     /// Why the last free port could not be bound, where that was not the port's fault.
     hindrance: Option<i32>,
@@ -107,7 +107,7 @@ struct Host {
 pub struct Guest {
     /// Where its connection will come from.
     pub client: IpAddr,
-    /// What its connection can be known by, where its client is sure to resume its TLS session.
+    /// Identifies its connection, where its client is sure to resume its TLS session.
     pub badge: Option<Mark>,
     /// How to tell it that its connection has come.
     pub wake: Wake,
@@ -119,7 +119,7 @@ struct Place {
     tenant: u64,
 }
 
-/// What came of asking for a lease.
+/// The result of a request for a lease.
 #[derive(Debug)]
 pub enum Leasing {
     /// Here it is.
@@ -150,8 +150,7 @@ impl PassivePool {
         }
     }
 
-    /// Leases a port on the address `local` to a client; where there is none now, `deliver` is called
-    /// with one later.
+    /// Leases a port on the address `local` to a client; if none is free, `deliver` is called with one later.
     pub fn lease(&self, local: IpAddr, guest: Guest, deliver: Deliver) -> Leasing {
         let Guest { client, badge, wake } = guest;
         let number = self.shared.next.fetch_add(1, Ordering::Relaxed);
@@ -302,7 +301,7 @@ impl Host {
         Err(last)
     }
 
-    /// A leased port on which a connection can be told to be this tenant's.
+    /// Shares a leased port on which tickets distinguish this tenant's connection.
     fn share(&mut self, mut tenant: Tenant) -> Result<Place, Tenant> {
         let client = tenant.client;
         let by_address = self.leased.values().find(|port| port.tenants.lock().admits(client));

@@ -26,9 +26,9 @@ pub(super) struct SharedTenants(Arc<Mutex<Tenants>>);
 /// The tenants of a port.
 #[derive(Default)]
 pub(super) struct Tenants {
-    /// Who holds a lease. One entry nearly always; more when the range is exhausted.
+    /// The holders of a lease: nearly always one; more when the range is exhausted.
     pub(super) list: Vec<Tenant>,
-    /// Whose lease ended before its connection came: it may come yet, for as long as the port is open.
+    /// Former tenants whose connection has not come: it may still come while the port is open.
     pub(super) expected: Vec<IpAddr>,
 }
 
@@ -37,11 +37,11 @@ pub(super) struct Tenant {
     pub(super) number: u64,
     /// Where its connection will come from.
     pub(super) client: IpAddr,
-    /// What its connection can be known by, where its client is sure to resume its TLS session.
+    /// Identifies its connection, where its client is sure to resume its TLS session.
     pub(super) badge: Option<Mark>,
     /// Another tenant of the same address has, or had, this port: the address alone does not identify the connection.
     pub(super) by_badge: bool,
-    /// What another accepted for it.
+    /// Its connection, accepted by another tenant.
     pub(super) arrived: Option<OwnedFd>,
     /// How to tell it so.
     pub(super) wake: Wake,
@@ -55,12 +55,12 @@ pub(super) enum Whose<'a> {
     ByBadge,
 }
 
-/// What it takes to say whose a connection is, where its address does not.
+/// What identifies a connection's tenant where its address does not.
 #[derive(Clone)]
 pub(super) struct Reception {
-    /// Those that say it in a header.
+    /// The proxies that name their clients in a header.
     pub(super) proxies: Arc<Proxies>,
-    /// Who reads tickets.
+    /// The reader of tickets.
     pub(super) demultiplexer: TicketDemultiplexer,
 }
 

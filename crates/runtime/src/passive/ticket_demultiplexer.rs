@@ -1,4 +1,4 @@
-//! Whose a data connection is, where sessions of one address share a port: its ClientHello tells, by the ticket in it.
+//! Assigns data connections to sessions of one address that share a port, by the ticket in the ClientHello.
 //!
 //! The client may send nothing before it has the 150, and the session that accepted its connection may be gone by then.
 //! So connections wait here, on a thread that lives as long as one of them. A connection is closed unless it begins

@@ -10,9 +10,8 @@
 //!
 //! Sessions that are not known to be apart share no port.
 //!
-//! What a client surely held is told by its commands: it has read what the replies before stood behind. That does not hold
-//! of one that says more before it has read the reply to what it said before, so nothing of that kind is known of a
-//! session that was seen to do so ([`Companion::runs_ahead`]).
+//! A command proves which tickets its client holds: it has read those before the earlier replies. This does not hold
+//! for a client that pipelines commands, so nothing is known of such a session ([`Companion::runs_ahead`]).
 //!
 //! ```text
 //!   Spent --handshake, or another ticket behind a used one--> Given --a reply behind it--> Told --a command--> Held
@@ -30,7 +29,7 @@ use millrace_net::tls::{Hello, TicketId};
 /// As many sessions of an address, the latest, are looked at when another begins.
 const MOST: usize = 128;
 
-/// What a session's client has of its tickets, as far as it is sure.
+/// What is certain about the tickets that a session's client holds.
 #[derive(Clone, Copy)]
 enum Stage {
     Spent,
@@ -115,7 +114,7 @@ pub struct Companion {
     by_control: Arc<[u64]>,
     /// Of those that a data connection of its own has shown nothing of.
     by_data: Arc<[u64]>,
-    /// What the next data connection will tell.
+    /// What the next data connection will show.
     trial: Option<Trial>,
     /// Its tickets are not used up.
     lasting: bool,
@@ -191,7 +190,7 @@ impl Companion {
 
     /// A port is about to be named: from now on a data connection may begin there, and use a ticket.
     pub fn expect_use(&mut self) {
-        // What was seen before one that has not come holds for the next one, too: that may be it.
+        // The state before a connection that has not come applies to the next one, too, which may be that connection.
         if self.trial.is_none() {
             let own = self.own.ticket();
             let later = |other: &Arc<Own>| {
@@ -231,7 +230,7 @@ impl Companion {
         self.by_data = apart;
     }
 
-    /// What its data connections are known by.
+    /// Identifies its data connections.
     pub fn mark(&self, badge: TicketId) -> Mark {
         let (by_control, by_data) = (Arc::clone(&self.by_control), Arc::clone(&self.by_data));
         Mark { badge, number: self.own.number, by_control, by_data }
@@ -250,7 +249,7 @@ impl Drop for Companion {
     }
 }
 
-/// What a session's data connections are known by, beside those of sessions that are apart from it.
+/// Identifies a session's data connections among those of sessions that are apart from it.
 #[derive(Debug, Clone)]
 pub struct Mark {
     badge: TicketId,

@@ -1,9 +1,9 @@
 //! The end of a download whose client sends on its data connection, where nothing of its is expected.
 //!
-//! A socket that is closed with something unread is reset (RFC 2525 section 2.17), and a reset takes what the client
-//! has not fetched yet with it: it would lose the tail of a file of which it was told 226. So our end is said, what
-//! comes is read, and the client's own end waited for, all within bounds. What comes later is
-//! [`background_drain`](super::background_drain)'s.
+//! A socket closed with unread input is reset (RFC 2525 section 2.17), and a reset discards data that the client has
+//! not read yet: it would lose the tail of a file after a 226. So the output is shut down, input is read and discarded,
+//! and the client's end is awaited, all within limits. Later input is handled by
+//! [`background_drain`](super::background_drain).
 //!
 //! Each download is looked after, also a small one that is sent in one go: nothing of that has left us before the
 //! close, so a reset would take all of it. It is one call for each of them, a `recv` that answers `EAGAIN`: 0.37 us of
@@ -40,11 +40,11 @@ pub struct LingeringClose {
     goes_on: bool,
 }
 
-/// What reading came to.
+/// The result of a read.
 enum Heard {
     /// There is nothing, now.
     Nothing,
-    /// So much, and nothing more now.
+    /// So many bytes, and no more now.
     Bytes(usize),
     /// It will send no more.
     End,
@@ -92,8 +92,7 @@ impl Running {
 }
 
 impl LingeringClose {
-    /// The client's end did not come in time. One that has gone silent may still be reading: it gets the rest as
-    /// always, from the kernel.
+    /// The client's end did not come in time. A silent client may still be reading: the kernel sends the rest as usual.
     pub fn give_up(&self) -> Result<(), TransferError> {
         if self.goes_on { Err(flooded()) } else { Ok(()) }
     }

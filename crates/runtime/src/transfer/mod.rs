@@ -54,7 +54,7 @@ impl Share {
         Self { most, moved: 0 }
     }
 
-    /// What may still be moved.
+    /// How much may still be moved.
     pub fn left(&self) -> usize {
         usize::try_from(self.most.saturating_sub(self.moved)).unwrap_or(usize::MAX)
     }
@@ -64,7 +64,7 @@ impl Share {
         self.moved >= self.most
     }
 
-    /// So many bytes were moved.
+    /// Notes that so many bytes were moved.
     pub fn take(&mut self, bytes: usize) {
         self.moved += bytes as u64;
     }
@@ -96,25 +96,25 @@ pub struct Running {
     pub started: Instant,
     /// When a byte last moved, or the connection came about: what the stall timeout counts from.
     pub moved: Instant,
-    /// What the client has taken since.
+    /// The client's progress since.
     pub taken: Taken,
     /// Bytes of the file, where that is known.
     pub total: Option<u64>,
-    /// What the job on the pool sees as well.
+    /// The state shared with the job on the pool.
     pub shared: Arc<Shared>,
     /// Distinguishes this transfer's job from that of one before it.
     pub serial: u64,
-    /// What was heard of the peer's end while a job had the socket.
+    /// The state of the peer's end, if a job has seen it.
     pub end: End,
-    /// What limits allow it, and until when they keep it waiting.
+    /// Its limits, and until when they delay it.
     pub pace: Pace,
     /// Set when the transfer is to end while a job has it: why, and when to stop waiting for the job.
     pub ending: Option<(TransferError, Instant)>,
-    /// What the client said on the control connection before the end of an upload has been heard.
+    /// The commands that the client sent before the end of an upload were processed.
     pub is_heard_out: bool,
 }
 
-/// What a transfer and its job on the pool both see.
+/// The state shared by a transfer and its job on the pool.
 #[derive(Debug, Default)]
 pub struct Shared {
     /// File bytes moved.
@@ -204,7 +204,7 @@ pub struct Socket {
     pub registered: bool,
     /// The state of the end of the peer's data.
     pub end: End,
-    /// How fast the kernel was told to send.
+    /// The rate that the kernel was set to.
     flow: Flow,
     /// `None`: bytes go as they are.
     pub tls: Option<Box<Channel>>,
@@ -217,8 +217,8 @@ pub enum End {
     NotYet,
     /// It will send no more: a short read is the last one.
     Orderly,
-    /// The connection was reset. What came before is still read without an error, which the read after it
-    /// has: it must be made, for there is no further event.
+    /// The connection was reset. Earlier data can still be read, and the read after it returns the error: it must be
+    /// attempted, because there is no further event.
     Broken,
 }
 
@@ -272,7 +272,7 @@ impl Socket {
         }
     }
 
-    /// Says that this was all, where that can be said; answers whether the kernel has it.
+    /// Announces the end, where the mode can; returns true once the kernel has it.
     fn finish(&mut self) -> Turn {
         let Some(channel) = &mut self.tls else { return Turn::Done(Ok(())) };
         match channel.close(&self.fd) {
@@ -282,8 +282,8 @@ impl Socket {
         }
     }
 
-    /// What TLS wants before the socket of an upload is closed: our goodbye, and nothing of the client's left unread,
-    /// which would make the kernel throw away what it has not sent yet. For a download [`Running::part`] does it.
+    /// Closes TLS before the socket of an upload: sends close_notify, and reads all input, because unread input makes
+    /// the kernel discard unsent data. For a download [`Running::part`] does it.
     pub fn part(&mut self, scratch: &mut [u8]) {
         if let Some(channel) = &mut self.tls {
             let _ = channel.close(&self.fd);
@@ -293,7 +293,7 @@ impl Socket {
     }
 }
 
-/// What came of a turn.
+/// The result of a turn.
 #[derive(Debug)]
 pub enum Turn {
     /// There is more to do at once, when others have had their turn.
@@ -310,18 +310,18 @@ pub enum Turn {
     Done(Result<(), TransferError>),
 }
 
-/// What a job on the pool is for.
+/// The purpose of a job on the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobKind {
     /// Make more bytes to send, or bring a file's next pages into the cache.
     Fill,
     /// Write what was received; then, where that is possible, go on with `splice`.
     Sink,
-    /// Give an upload in place up, before its client hears of that.
+    /// Abandon an upload in place, before its client gets the reply.
     Leave,
 }
 
-/// What a job brings back.
+/// The result of a job.
 #[derive(Debug)]
 pub struct JobDone {
     /// The number of the transfer.
@@ -421,10 +421,10 @@ impl Running {
         }
         self.pace.spend(share.moved());
         match turn {
-            // What was too much may have been the end.
+            // The excess may have been the end.
             Turn::Commit if self.pace.over().is_some() => return self.held_up(),
             Turn::Wait => self.pace.fall_out_of_line(),
-            // To sleep at once is cheaper than to come again and hear so.
+            // Sleeping at once is cheaper than another turn.
             Turn::Yield if self.pace.is_limited() => {
                 let wanted = self.wanted();
                 if self.pace.allowance(tree, member, now, wanted).is_none() {
@@ -524,7 +524,7 @@ pub struct Job {
     work: Work,
     socket: Option<Socket>,
     shared: Arc<Shared>,
-    /// What it may take off the socket.
+    /// How much it may read from the socket.
     most: u64,
     taken: Errand,
     /// How long the end of the client is waited for before it commits.

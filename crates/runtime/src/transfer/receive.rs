@@ -35,10 +35,10 @@ const LINGER: Duration = Duration::from_millis(20);
 /// How much a splicing thread moves before it checks for an abort.
 const STRETCH: u64 = 64 << 20;
 
-/// A client that dies closes its connections one after the other, and the end of the data may be heard of first.
-/// So the end of the control connection is waited for before a staged upload gets its name, where nothing but the end
-/// of the data says that this was all: for this part of the time that it took, and at most so long. What was over
-/// sooner than 16 ms does not wait. No time is long enough for a machine that is busy enough.
+/// A client that dies closes its connections one after the other, and the end of the data may be seen first. So before
+/// a staged upload whose end is only marked by the end of the connection gets its name, the end of the control
+/// connection is awaited: for this part of the transfer's time, and at most so long. What was over sooner than 16 ms
+/// does not wait. No time is long enough for a machine that is busy enough.
 const GRACE_PART: u32 = 16;
 const GRACE: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(50);
 
@@ -56,7 +56,7 @@ pub struct Receiver {
     buffer: Vec<u8>,
     /// The stream has ended.
     ended: bool,
-    /// The decoder has been told so.
+    /// The decoder knows that the input has ended.
     finished: bool,
     /// How many bytes may still come, where the client announced a range.
     left: Option<u64>,
@@ -68,7 +68,7 @@ pub struct Receiver {
     ends_itself: bool,
     /// Whether what follows the end of the file is the next file's (MODE B) or a fault.
     another_may_follow: bool,
-    /// What only uploads through TLS need.
+    /// The state of uploads through TLS.
     records: Option<Box<Records>>,
     /// Restart markers whose bytes are written: the sender's, and our offset. `None` where our offset is not
     /// known (`APPE`), so that none can be confirmed.
@@ -77,7 +77,7 @@ pub struct Receiver {
     is_held_back: bool,
 }
 
-/// What an upload through TLS needs.
+/// The state of an upload through TLS.
 #[derive(Debug, Default)]
 struct Records {
     /// Decrypted and not yet looked at: empty between turns, and kept for its memory.
@@ -113,7 +113,7 @@ impl Receiver {
         }
     }
 
-    /// So many bytes were announced, if any were.
+    /// Sets the announced number of bytes, if any.
     pub(super) fn expecting(mut self, announced: Option<u64>) -> Self {
         // Converted data has another length.
         self.announced = announced.filter(|_| self.decoder.is_none());
@@ -193,8 +193,7 @@ impl Receiver {
         }
     }
 
-    /// Returns true if a file is not yet as an upload in place leaves it that ends here: with all that came, and nothing of
-    /// the old file behind that.
+    /// Returns true if an upload in place that ends here must still write its buffer, or cut off the old file's tail.
     pub fn owes_its_file(&self) -> bool {
         let owes = |upload: &dyn Upload| {
             !upload.is_staged()
@@ -282,7 +281,7 @@ impl Receiver {
         Turn::Yield
     }
 
-    /// What a read through TLS says of the end; answers whether there may be more at once.
+    /// Handles a read through TLS; returns true if there may be more at once.
     fn hear(&mut self, heard: Heard) -> Result<bool, TransferError> {
         match heard {
             Heard::Bytes { more } => return Ok(more),
@@ -312,8 +311,8 @@ impl Receiver {
         if self.decoder.is_some() || self.left.is_some() || upload.readiness() == Readiness::MayHang {
             self.buffer.extend_from_slice(bytes);
             let splices = full && self.decoder.is_none() && self.left.is_none();
-            // The end may be in what has come, and the connection stay open behind it. In place what has come is
-            // there, also where the next bytes take long, or never come.
+            // The received data may contain the end, while the connection stays open. An upload in place writes
+            // received data at once, even if the next bytes never come.
             let is_for_now = !full && !bytes.is_empty() && (self.ends_itself || !upload.is_staged());
             return match self.ended {
                 true => Some(Turn::Commit),
@@ -487,7 +486,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// Has the kernel move them; answers whether it does: there may be no pipe to be had, no file, or no such call.
+    /// Uses `splice`; returns false where it is not possible: no pipe is available, there is no file, or no such system
+    /// call.
     fn splice(
         &mut self,
         socket: &mut Socket,

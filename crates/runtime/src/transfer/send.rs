@@ -26,14 +26,15 @@ pub const SMALL: u64 = 16 * 1024;
 /// The size of one `sendfile`, and of one lookup in the page cache or one fetch by the pool.
 const CHUNK: u64 = 1 << 20;
 
-/// From here on only whole packets are sent, to the last: where the socket is full each time, `sendfile` fills what little
-/// has become free and sends just that. On loopback 64 MiB take 0.5 of the CPU. What fits into the socket's buffer gains nothing.
+/// From this size on only full packets are sent, except the last: with a full socket, `sendfile` would send small
+/// packets for each bit of free space. On loopback 64 MiB take 0.5 of the CPU. Files that fit into the socket's buffer
+/// gain nothing.
 const CORKED: u64 = 4 << 20;
 
 /// In MODE B, bytes of the file between two restart markers: what a client that is cut off has to fetch again.
 const MARKER_INTERVAL: u64 = 1 << 20;
 
-/// What the buffer is filled to at a time; a listing is sent in writes of this size.
+/// How far the buffer is filled at a time; a listing is sent in writes of this size.
 pub const FILL: usize = 64 * 1024;
 
 /// A file or listing on its way out.
@@ -53,7 +54,7 @@ pub struct Sender {
     warmed: u64,
     /// Nothing more goes into the buffer.
     drained: bool,
-    /// The connection is closed behind it, which sends whatever waits to share a packet.
+    /// The connection is closed afterwards, which sends waiting packets.
     closes: bool,
     /// The kernel does not send this file by itself: it is read.
     by_hand: bool,
@@ -249,7 +250,7 @@ impl Sender {
         Turn::Done(Ok(()))
     }
 
-    /// What waits is sent, and nothing waits any more.
+    /// Sends waiting packets, and stops holding them.
     fn uncork(&mut self, socket: &Socket) {
         if self.corked.replace(false) == Some(true) {
             let _ = stream::cork(&socket.fd, false);
@@ -318,7 +319,7 @@ impl Sender {
         }
     }
 
-    /// What a listing that is at its end could not go into.
+    /// The folders that a finished listing could not read.
     pub fn take_unread(&mut self) -> Option<Unread> {
         match &mut self.source {
             Source::Listing(lister) => lister.take_unread(),

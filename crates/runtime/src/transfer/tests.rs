@@ -95,7 +95,7 @@ impl Download {
         }
     }
 
-    /// What the kernel was told, in thousands of bytes a second.
+    /// The rate that the kernel was set to, in thousands of bytes a second.
     fn told(&self) -> Option<u64> {
         let Link::Open(socket) = &self.running.link else { panic!("{:?}", self.running.link) };
         stream::paced(&socket.fd).unwrap().map(|rate| rate / 1000)
@@ -169,7 +169,7 @@ fn the_end_of_a_client_is_waited_for_where_only_the_end_of_the_data_says_that_th
         (Coding::PLAIN, None, b"ten bytes!", ms(320), ms(20)),
         (Coding::PLAIN, None, b"ten bytes!", ms(15), ms(0)),
         (ascii, None, b"ten bytes!", seconds(10), ms(50)),
-        // What was announced has come, or more; or less, however quickly.
+        // The announced bytes have arrived, or more; or fewer, however quickly.
         (Coding::PLAIN, Some(10), b"ten bytes!", seconds(10), ms(0)),
         (Coding::PLAIN, Some(9), b"ten bytes!", seconds(10), ms(50)),
         (Coding::PLAIN, Some(11), b"ten bytes!", ms(1), ms(500)),

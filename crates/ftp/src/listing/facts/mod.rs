@@ -72,7 +72,7 @@ impl Facts {
     pub const HASH: Self = Self(1 << 12);
     /// Every supported fact. `lang` and `charset` of RFC 3659 are not: they are unknown.
     pub const ALL: Self = Self((1 << 13) - 1);
-    /// What a session gets that never sent `OPTS MLST`.
+    /// The facts of a session that never sent `OPTS MLST`.
     pub const DEFAULT: Self = Self(
         Self::TYPE.0
             | Self::SIZE.0
@@ -128,7 +128,7 @@ impl fmt::Display for Facts {
     }
 }
 
-/// What a session may do in a directory, for the `perm` fact. The default is everything.
+/// The permissions of a session in a directory, for the `perm` fact. The default is all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Rights {
     /// List directories and enter them.

@@ -6,7 +6,7 @@ use crate::decimal::parse_decimal;
 use crate::escape::unescaped;
 use crate::time;
 
-/// What a line of facts is about.
+/// The entry that a line of facts describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// `file`
@@ -23,7 +23,7 @@ pub enum Kind {
     Other,
 }
 
-/// What a line says of an entry: as much as its server told.
+/// An entry, as far as its server described it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FactLine {
     /// `type`

@@ -13,7 +13,7 @@ use crate::time;
 /// An entry to write, and facts beyond its metadata.
 #[derive(Debug, Clone, Copy)]
 pub struct Item<'a> {
-    /// What the line calls it: a name for `MLSD`, usually a whole path for `MLST`.
+    /// The name in the line: a name for `MLSD`, usually a whole path for `MLST`.
     pub name: &'a [u8],
     /// Its metadata.
     pub metadata: &'a Metadata,
@@ -112,7 +112,7 @@ impl FactWriter {
             write_unique(metadata.identity, out);
         }
         if has(Facts::PERM) {
-            // What a command on the name does, it does to what a link leads to, if it leads on.
+            // Commands on a link apply to its target, if it has one.
             let leads_on = link.is_none() || !self.leads_back(target);
             let rights = match if leads_on { target.kind } else { FileKind::Symlink } {
                 FileKind::File => &self.file_rights,

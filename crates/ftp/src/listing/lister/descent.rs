@@ -32,7 +32,7 @@ impl Lister {
         self
     }
 
-    /// Goes on with a directory below; answers false where there is none.
+    /// Continues with a subdirectory; returns false if there is none.
     pub(super) fn next_directory(&mut self) -> Result<bool, FileError> {
         let Some(tree) = &mut self.tree else { return Ok(false) };
         if matches!(self.cut, Some(Cut::Budget(_))) {
@@ -64,8 +64,8 @@ impl Lister {
         Ok(true)
     }
 
-    /// Where it is cannot be read, which is no reason to end there: as `ls` it goes on, and says so in the end. What
-    /// was removed meanwhile is not there, and no word is lost on it.
+    /// Skips an unreadable directory: like `ls` it continues, and reports it at the end. A directory that was removed
+    /// meanwhile is not reported.
     pub(super) fn pass_over(&mut self, error: FileError) -> Result<(), FileError> {
         match (error, &mut self.unread, &self.tree) {
             (FileError::Cancelled, ..) => return Err(FileError::Cancelled),

@@ -1,7 +1,7 @@
 //! A listing in progress: from what a back end reads, bytes on demand.
 //!
-//! What has been read and not yet written waits in a queue, never more of it than is sorted, or than one batch. Where
-//! it goes below the first directory is `descent.rs`.
+//! Entries wait in a queue, which holds at most the entries to sort, or one batch. `descent.rs` walks the
+//! subdirectories.
 
 mod descent;
 #[cfg(test)]
@@ -39,7 +39,7 @@ pub struct Lister {
     left: u64,
     cut: Option<Cut>,
     unread: Option<Unread>,
-    /// Made before they were asked for, and whether there may be more behind them.
+    /// Entries formatted ahead, and whether there may be more after them.
     ahead: Option<(Vec<u8>, bool)>,
 }
 
@@ -120,7 +120,7 @@ impl Lister {
         self.cut
     }
 
-    /// What it could not go into, where there was such a thing; asked once, at its end.
+    /// The folders that it could not read, if any; to be called once, at its end.
     pub fn take_unread(&mut self) -> Option<Unread> {
         self.unread.take()
     }

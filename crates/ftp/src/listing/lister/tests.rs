@@ -333,7 +333,7 @@ fn a_folder_of_which_only_names_may_be_read_ends_no_listing_of_a_tree() {
     assert!(matches!(itself.fill(&mut Vec::new(), 1), Err(FileError::PermissionDenied)));
 }
 
-/// What a search in the forest lists: the last word of each line.
+/// The names that a search in the forest lists: the last word of each line.
 fn search(format: Format, options: &str, pattern: &str) -> String {
     let listing = listing(format, options);
     let (_, search) = search::split(pattern.as_bytes(), listing.options).unwrap();
@@ -401,10 +401,10 @@ fn what_cannot_be_read_is_passed_over_and_told_and_what_is_gone_is_not() {
         (unread, String::from_utf8(out).unwrap())
     };
     let (all, text) = unread(&[], "-R", "");
-    assert!(all.is_none() && text.contains("./sub/deep:"), "a folder that is gone is none of them");
+    assert!(all.is_none() && text.contains("./sub/deep:"), "a removed folder is not among them");
     let (one, text) = unread(&["/pub/sub"], "-R", "");
     assert_eq!(one, Some(("/pub/sub".to_owned(), 0)));
-    // What it holds is not told as nothing.
+    // An unreadable folder is not shown as empty.
     assert!(!text.contains("./sub:") && text.contains("./empty:"), "{text}");
     assert_eq!(unread(&["/pub/empty", "/pub/sub"], "-R", "").0, Some(("/pub/empty".to_owned(), 1)));
     assert_eq!(unread(&["/pub/sub"], "", "s*/*").0, Some(("/pub/sub".to_owned(), 0)));

@@ -65,7 +65,7 @@ fn user(session: &mut Session, name: &[u8]) -> Step {
     Step { act, ..password_wanted(session, name).into() }
 }
 
-/// What the client's certificate is worth (RFC 4217 section 9).
+/// Decides what the client's certificate proves (RFC 4217 section 9).
 fn recognized(session: &mut Session, answer: Answer) -> Step {
     match (&session.access, answer) {
         (Access::Named(name), Answer::Login(Verdict::NeedsPassword)) => password_wanted(session, name).into(),

@@ -1,4 +1,4 @@
-//! `PORT`, `PASV`, `EPRT`, `EPSV`, `LPRT`, `LPSV`, `PRET`: how the next data connection comes about.
+//! `PORT`, `PASV`, `EPRT`, `EPSV`, `LPRT`, `LPSV`, `PRET`: setup of the next data connection.
 //!
 //! An address that the client names must be its own and its port no lower than 1024 (the bounce attack
 //! of RFC 2577), unless the server allows foreign data connections.

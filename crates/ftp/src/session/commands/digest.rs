@@ -12,7 +12,7 @@ use crate::digest::{Algorithm, Span, Target};
 use crate::reply::{Reply, code};
 use crate::session::{Answer, ByteRange, Permission, Permissions, Request, Session, Step, split};
 
-/// What all of them have in common.
+/// The common parts of all.
 const DIGEST: Command =
     Command { argument: Argument::Required, needs: Permissions::only(Permission::Read), ..ROW };
 

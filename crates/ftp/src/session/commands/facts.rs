@@ -164,7 +164,7 @@ pub(super) fn parse_mode(text: &[u8]) -> Option<u32> {
     (mode <= 0o7777).then_some(mode)
 }
 
-/// A user's or group's number. The highest means "leave it" to the system, so it is none.
+/// A user's or group's number. The highest means "leave unchanged" to the system, so it is invalid.
 pub(super) fn parse_id(text: &[u8]) -> Option<u32> {
     crate::decimal::parse_decimal(text).and_then(|id| u32::try_from(id).ok()).filter(|&id| id != u32::MAX)
 }

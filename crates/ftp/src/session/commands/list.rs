@@ -97,8 +97,8 @@ fn ask_for(session: &mut Session, request: ListRequest, then: fn(&mut Session, A
     session.ask(Request::List(Box::new(request)), then)
 }
 
-/// What a listing's lines end in, on their way into a coding: in TYPE A they are done, but a record has no line
-/// end (RFC 959 section 3.1.2.2), and the one of EBCDIC is made of LF.
+/// The end of a listing's lines before encoding: in TYPE A they are done, but a record has no line end (RFC 959 section
+/// 3.1.2.2), and the one of EBCDIC is made of LF.
 fn line_end(coding: Coding) -> &'static [u8] {
     match coding {
         Coding { structure: Structure::Record, .. } | Coding { representation: Type::Ebcdic, .. } => b"\n",
@@ -224,7 +224,7 @@ fn stat_opened(session: &mut Session, answer: Answer) -> Step {
     session.report(Transfer { via, ..Transfer::new(Content::List(lister), Coding::PLAIN, path) })
 }
 
-/// What the session is, line by line. Also `SITE STAT`.
+/// The state of the session, line by line. Also `SITE STAT`.
 pub(super) fn status(session: &mut Session) -> Step {
     Reply::lines(code::SYSTEM_STATUS, "Millrace status:", status_lines(session), "End of status.").into()
 }

@@ -37,7 +37,7 @@ pub struct Command {
     pub argument: Argument,
     /// When the command may be given.
     pub when: When,
-    /// What the account must be allowed: all of it.
+    /// The required permissions: all of them.
     pub needs: Permissions,
     /// Whether the command is answered during a transfer.
     pub busy: bool,
@@ -45,7 +45,7 @@ pub struct Command {
     pub transfers: bool,
     /// Which paths it names.
     pub paths: Paths,
-    /// What `FEAT` says of it.
+    /// Its line in `FEAT`.
     pub feat: Feat,
     /// The syntax, as `HELP` and a 501 reply show it.
     pub help: &'static str,
@@ -53,9 +53,9 @@ pub struct Command {
     pub source: &'static str,
     /// How much of it is served.
     pub status: Status,
-    /// What one should know of it here, for `docs/rfc.md`; why not, where it is not served.
+    /// Its note in `docs/rfc.md`, or the reason why it is not served.
     pub note: &'static str,
-    /// What it does; the argument is empty where none was given.
+    /// Executes it; the argument is empty where none was given.
     pub run: fn(&mut Session, &[u8]) -> Step,
 }
 
@@ -79,7 +79,7 @@ pub enum Paths {
 /// command's own.
 pub type ReadPaths = fn(&Session, &[u8]) -> Result<Vec<VirtualPath>, Reply>;
 
-/// The listing that an argument asks for; `None` where it is none.
+/// The listing that an argument asks for; `None` if it does not name one.
 pub type ReadListing = fn(&Session, &[u8]) -> Result<Option<ListRequest>, Reply>;
 
 /// How much of a command is served.
@@ -115,7 +115,7 @@ pub enum When {
     LoggedIn,
 }
 
-/// What `FEAT` says of a command.
+/// A command's line in `FEAT`.
 #[derive(Debug, Clone, Copy)]
 pub enum Feat {
     /// Nothing (the commands of RFC 959 are not features).
@@ -145,7 +145,7 @@ const ROW: Command = Command {
     run: |_, _| Step::NOTHING,
 };
 
-/// The argument is a path; where there is none, it is the working directory.
+/// The argument is a path; without one it is the working directory.
 const PATH: Paths = Paths::Whole(|session, argument| Ok(vec![session.path(argument)?]));
 
 /// Whatever the argument says, the command is about the working directory.

@@ -51,7 +51,7 @@ pub(super) const CSID: Command = Command {
     source: "draft-peterson-streamlined-ftp-command-extensions",
     run: |session, name| {
         session.extras_mut().client = Some(name.into());
-        // What a client may rely on; neither version nor machine, which help only attackers.
+        // The properties that clients rely on, without version and machine, which would help attackers only.
         Reply::new(code::OK, "Name=Millrace; OS=Unix; CaseSensitive=1; DirSep=/;").into()
     },
     ..ROW

@@ -128,7 +128,7 @@ fn auth(session: &mut Session, mechanism: &[u8]) -> Step {
         _ => return Reply::new(code::BAD_PARAMETER, "Unknown mechanism: use AUTH TLS.").into(),
     };
     if session.settings.tls.is_none() {
-        return Reply::new(code::POLICY, "This server has no certificate: TLS is not to be had.").into();
+        return Reply::new(code::POLICY, "This server has no certificate: TLS is not available.").into();
     }
     if session.security.is_encrypted {
         return Reply::new(code::BAD_SEQUENCE, "The connection is encrypted already.").into();

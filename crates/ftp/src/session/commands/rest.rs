@@ -1,8 +1,7 @@
 //! `REST` (RFC 959, RFC 3659 section 5) and `RANG` (draft-bryan-ftp-range): where a transfer begins and ends.
 //!
-//! What they set waits for the next transfer command, through `PASV`, `PORT`, `TYPE` and the like, and is
-//! used up by it even if it fails: the gate does that. What an offset counts depends on the coding, and
-//! [`point`] is the one place that knows.
+//! Their values apply to the next transfer command, past `PASV`, `PORT`, `TYPE` and the like, which consumes them even
+//! if it fails: the gate does that. The unit of an offset depends on the coding; only [`point`] knows it.
 
 use super::{Argument, Command, Feat, ROW};
 use crate::codec::{Coding, Mode, Structure, Type};
@@ -40,7 +39,7 @@ pub(super) struct Point {
     pub(super) skip: u64,
 }
 
-/// What a range means in a coding, or the reply where it means nothing.
+/// The meaning of a range in a coding, or the reply where it has none.
 pub(super) fn point(coding: Coding, range: ByteRange) -> Result<Point, Reply> {
     // One byte on the wire for each of the file, and in the same place.
     let in_step = coding.structure == Structure::File && coding.representation != Type::Ascii;

@@ -76,7 +76,7 @@ fn with_time(argument: &[u8]) -> Option<(Timestamp, &[u8])> {
     }
 }
 
-/// What the argument of `MDTM` names: one way to read it, or both.
+/// The paths that the argument of `MDTM` may name: in one interpretation, or both.
 fn either(session: &Session, argument: &[u8]) -> Result<Vec<VirtualPath>, Reply> {
     let mut paths = vec![session.path(argument)?];
     if let Some((_, path)) = with_time(argument) {

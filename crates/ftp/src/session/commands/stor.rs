@@ -67,7 +67,7 @@ struct Plan {
     announced: Option<u64>,
 }
 
-/// What `ALLO` said is of the command that follows, whatever becomes of that.
+/// The size from `ALLO`, which applies to the next command only, even if that fails.
 fn announced(session: &mut Session) -> Option<u64> {
     session.extras.as_mut()?.announced.take()
 }
@@ -149,7 +149,7 @@ fn stou(session: &mut Session, argument: &[u8]) -> Step {
     }
 }
 
-/// What the name that `STOU` makes begins with.
+/// The prefix of the name that `STOU` makes.
 fn beginning(session: &Session, argument: &[u8]) -> Result<VirtualPath, Reply> {
     let path = session.path(if argument.is_empty() { b"upload" } else { argument })?;
     match path.is_root() {

@@ -45,7 +45,7 @@ pub(super) const WHO: Command = Command {
     verb: "WHO",
     help: "SITE WHO",
     source: "Apache FtpServer",
-    note: "all sessions for administrators, one's own for others",
+    note: "all sessions for administrators, the user's own for others",
     run: who,
     ..ROW
 };

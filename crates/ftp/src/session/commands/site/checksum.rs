@@ -36,7 +36,7 @@ fn checksum(session: &mut Session, argument: &[u8]) -> Step {
 
 fn checkmethod(session: &mut Session, argument: &[u8]) -> Step {
     let name = argument.trim_ascii();
-    // What wu-ftpd called it.
+    // The name in wu-ftpd.
     let name = if name.eq_ignore_ascii_case(b"CRC") { b"CRC32" } else { name };
     if !name.is_empty() {
         match Algorithm::parse(name) {

@@ -10,7 +10,7 @@ use crate::reply::{Reply, code};
 use crate::session::commands::files::{both, unless_taken};
 use crate::session::{Answer, Permission, Permissions, Request, Session, Source, Step, wrong_syntax};
 
-/// What all three have in common.
+/// The common parts of all three.
 const COPYING: Command = Command {
     argument: Argument::Required,
     needs: Permissions::only(Permission::Read).with(Permission::Write),

@@ -1,11 +1,11 @@
-//! What wu-ftpd and NcFTPd had and has no use here: known, so that the reply can say why not.
+//! Commands of wu-ftpd and NcFTPd without a use here: they are known, so that the reply can give the reason.
 
 use super::{Argument, Command, ROW};
 use crate::reply::{Reply, code};
 use crate::session::commands::Status;
 use crate::session::{Session, Step};
 
-/// What all of them have in common.
+/// The common parts of all.
 const LEGACY: Command =
     Command { argument: Argument::Optional, source: "wu-ftpd", status: Status::Refused, ..ROW };
 

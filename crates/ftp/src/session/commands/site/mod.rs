@@ -34,7 +34,7 @@ pub static SITE_COMMANDS: &[Command] = &[
     copy::COPY,
     copy::CPFR,
     copy::CPTO,
-    // What there is
+    // Supported
     newer::NEWER,
     newer::MINFO,
     checksum::CHECKSUM,
@@ -48,7 +48,7 @@ pub static SITE_COMMANDS: &[Command] = &[
     about::STAT,
     about::DESCUSER,
     super::admin::SITE_LIMITBANDWIDTH,
-    // What has no use here
+    // Without a use here
     legacy::ALIAS,
     legacy::BUFSIZE,
     legacy::EXEC,

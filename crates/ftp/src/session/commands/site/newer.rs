@@ -36,7 +36,7 @@ fn newer(session: &mut Session, argument: &[u8]) -> Step {
         |path| Request::Newer(path, since),
         |_, answer| match answer {
             Answer::Found(mut lines, left_out) => {
-                // A path begins with a slash: these are none.
+                // A path begins with a slash: these are not paths.
                 if left_out.unreadable > 0 {
                     let text =
                         format!(" ({} folder(s) could not be read, or not whole)", left_out.unreadable);

@@ -38,7 +38,7 @@ pub(super) const SYMLINK: Command = Command {
     feat: Feat::Line("SYMLINK"),
     paths: Paths::Within(|session, argument| {
         let (link, target) = link_and_target(session, argument)?;
-        // What cannot be a path here leads nowhere.
+        // A target that cannot be a path here leads nowhere.
         let target = link.parent().resolve(&target).ok();
         Ok(std::iter::once(link).chain(target).collect())
     }),
@@ -99,7 +99,8 @@ fn link_and_target(session: &Session, argument: &[u8]) -> Result<(VirtualPath, V
     Ok((session.path(&link)?, target))
 }
 
-/// Who mirrors a tree again (lftp does not look at links by `MLSD`) makes links that are there: those are made.
+/// A client that mirrors a tree again (lftp does not check links by `MLSD`) makes existing links: that counts as
+/// success.
 fn refused_link(session: &mut Session, path: VirtualPath, target: Vec<u8>, error: FileError) -> Step {
     session.subject = Some(path.clone());
     if !matches!(error, FileError::AlreadyExists) {
