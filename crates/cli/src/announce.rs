@@ -211,7 +211,7 @@ pub(crate) fn web_url(site: &Site) -> Option<String> {
     }
 }
 
-/// What an operator should think about, for standard error.
+/// Warnings for the operator, for standard error.
 pub(crate) fn warnings(site: &Site, bound: Bound<'_>) -> Vec<String> {
     let open = bound.is_open();
     let may_write = |login: &Login| {

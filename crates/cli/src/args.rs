@@ -130,7 +130,7 @@ pub(crate) struct MakeLink {
     #[arg(long)]
     pub(crate) put: bool,
 
-    /// What stands before the path [default: where the configuration has HTTPS, or else HTTP]
+    /// The beginning of the link, before the path [default: the address of HTTPS in the configuration, or else of HTTP]
     #[arg(long, value_name = "URL")]
     pub(crate) url: Option<String>,
 }

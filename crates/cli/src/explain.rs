@@ -110,7 +110,7 @@ pub(crate) fn used(used: &[Used]) -> String {
     }
 }
 
-/// What members of these groups share, a line each.
+/// The limits shared by members of these groups, a line each.
 fn shared(groups: &[String], limits: &[(Arc<str>, Limits)]) -> String {
     let mut text = String::new();
     for (name, Limits { download, upload, sessions }) in limits {
@@ -200,7 +200,7 @@ fn at_the_door(config: &Config, attempt: &Attempt<'_>) -> Option<String> {
     }
 }
 
-/// What would come of a login.
+/// The result of a login.
 fn verdict(effective: &Effective, refused: Option<String>, attempt: &Attempt<'_>) -> String {
     let how = match (attempt.certified, attempt.encrypted) {
         (true, _) => "with a certificate",

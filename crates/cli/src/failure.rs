@@ -6,7 +6,7 @@ use std::process::ExitCode;
 /// A full sentence or more, and what to do.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// What was asked for makes no sense: exit code 2, as for a flag that does not exist.
+    /// The request is invalid: exit code 2, as for an unknown flag.
     Configuration(String),
     /// The system did not do its part: exit code 1.
     Running(String),

@@ -55,7 +55,7 @@ fn may_be_linked(site: &Site, path: &VirtualPath) -> Result<(), Failure> {
     Err(wrong(format!("{path} is answered by {answers}; a link is for files and folders")))
 }
 
-/// What the link is for: a folder is told by its slash, or by being one.
+/// What the link permits; a path is a folder if it ends in a slash or is one on disk.
 fn gives(site: &Site, arguments: &MakeLink, user: &str, path: &VirtualPath) -> Result<Gives, Failure> {
     let is_folder = arguments.path.ends_with('/')
         || path.is_root()

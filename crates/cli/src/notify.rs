@@ -1,4 +1,4 @@
-//! What a service manager is told, where one wants to hear it (`sd_notify(3)`): `Type=notify` of systemd.
+//! Notifies a service manager (`sd_notify(3)`): `Type=notify` of systemd.
 
 use std::env;
 use std::ffi::OsStr;

@@ -82,7 +82,7 @@ fn column(sockets: u32, active: u32, seconds: f64) -> Result<Column, Failure> {
 
 /// As the table of 2001 had it: a selector a line, a number of sockets a column.
 fn table(active: u32, columns: &[Column]) -> String {
-    let mut out = format!("\nmicroseconds to hear of {active} ready sockets and read them, of\n{:<12}", "");
+    let mut out = format!("\nmicroseconds to detect {active} ready sockets and read them, of\n{:<12}", "");
     for column in columns {
         let _ = write!(out, "{:>12}", column.sockets);
     }

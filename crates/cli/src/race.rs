@@ -41,7 +41,7 @@ Ctrl-C ends a race early and reports what there is; a second one ends it at once
 
 peers/install gets the servers. docs/benchmarks.md says how to read the intervals.";
 
-/// By what a race is asked to end.
+/// The request to end a race.
 static STOP: Stop = Stop::new();
 
 /// `millrace race`.
@@ -53,7 +53,7 @@ static STOP: Stop = Stop::new();
     mut_arg("server-root", |flag| flag.hide(true))
 )]
 pub(crate) struct Race {
-    /// Who takes part: a known server's name, the path of its program, or a URL
+    /// The servers to compare: a known server's name, the path of its program, or a URL
     ///
     /// A known server is started for the race in a fresh folder, on ports of its own; flags for it may
     /// follow its name in the same (quoted) word.

@@ -1,4 +1,4 @@
-//! What `--ready-file` and `--ready-json` tell programs: the process and the addresses that accept connections.
+//! Writes `--ready-file` and `--ready-json`: the process and the addresses that accept connections.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -59,7 +59,7 @@ pub(crate) fn line(bound: Bound<'_>) -> String {
 
 /// Removes the file of a server that ran before, so that it is not taken for this one's.
 pub(crate) fn clear(path: &Path) {
-    // What cannot be removed cannot be replaced either: writing it says so.
+    // If removal fails, writing the file reports the error.
     let _ = fs::remove_file(path);
 }
 

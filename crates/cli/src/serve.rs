@@ -1,4 +1,4 @@
-//! `millrace serve`: starts the server, says so, and stops it when told to.
+//! `millrace serve`: starts the server, announces it, and stops it on request.
 
 use std::env;
 use std::fs::File;
@@ -25,7 +25,7 @@ use crate::failure::Failure;
 use crate::notify;
 use crate::ready;
 
-/// Says that standard input leads to a server that is to be relieved.
+/// Means that standard input is connected to the server to be replaced.
 const TAKE_OVER: &str = "--take-over";
 
 pub(crate) fn run(arguments: Serve) -> Result<(), Failure> {
@@ -39,8 +39,8 @@ pub(crate) fn run(arguments: Serve) -> Result<(), Failure> {
     }
 }
 
-/// The server that this one relieves, as `millrace ctl upgrade` has it: standard input leads to it. And what it is told by
-/// where nothing comes of that.
+/// Connects to the predecessor during `millrace ctl upgrade`, over standard input; and returns the descriptor for
+/// reporting a failed start.
 fn meet() -> Result<(Predecessor, OwnedFd), Failure> {
     let failed = |error: io::Error| {
         Failure::Running(format!(
@@ -54,7 +54,7 @@ fn meet() -> Result<(Predecessor, OwnedFd), Failure> {
     Ok((Predecessor::meet(socket).map_err(failed)?, own))
 }
 
-/// What starts another server in this one's place: the program of the same name, which may be another by now.
+/// The command that starts the successor: the program of the same name, which may be a new version.
 fn successor() -> Command {
     let mut words = env::args_os();
     let mut command = Command::new(words.next().unwrap_or_else(|| "millrace".into()));
@@ -144,7 +144,7 @@ impl Held {
     }
 }
 
-/// What it takes to read the configuration anew.
+/// What is needed to reload the configuration.
 #[derive(Clone)]
 struct Again {
     written: Written,
@@ -152,7 +152,7 @@ struct Again {
     running: Weak<Running>,
     /// The counts of quotas: shared by the accounts before and after a reload.
     quotas: Option<Arc<Quotas>>,
-    /// What was said when the server was started.
+    /// The settings at the start of the server.
     begun: Begun,
 }
 
@@ -209,7 +209,7 @@ fn is_socket(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.file_type().is_socket())
 }
 
-/// Says what an operator should look at: as a line for people, or in the log where that is for programs.
+/// Prints a warning: as text, or in the log if its format is JSON.
 fn warn(running: &Running, warning: &str) {
     if !running.warn_in_json(warning) {
         let _ = writeln!(io::stderr(), "warning: {warning}");
@@ -307,7 +307,7 @@ fn listen_to_signals(mut signals: Signals, running: Weak<Running>, again: Again)
 /// How often expired partial uploads are removed.
 const SWEEP: Duration = Duration::from_secs(3600);
 
-/// What an operator is to hear of a sweep. That some folders are others' to read is no news where nothing was left.
+/// The warning about a sweep. Unreadable folders are not reported where nothing was left behind.
 fn swept(report: SweepReport) -> Option<String> {
     let SweepReport { removed, failed, unseen, .. } = report;
     let about = |count: u64, what: &str| if count > 0 { format!("; {count} {what}") } else { String::new() };

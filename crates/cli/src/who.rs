@@ -59,7 +59,7 @@ impl Door {
     }
 }
 
-/// What becomes of requests in clear, where that is wanted.
+/// The note about plain HTTP requests that are redirected.
 pub(crate) const SENT_ON: &str = "requests are sent on to HTTPS (https-redirect)";
 
 /// Why a door admits no user with a password; `None` if it admits some.
@@ -209,7 +209,7 @@ pub(crate) fn standing(login: &Login, config: &Config) -> String {
     text + "."
 }
 
-/// What an account is limited to, each with its key: `sessions 3, quota-bytes 1000 (of the group staff)`.
+/// An account's limits, each with its key: `sessions 3, quota-bytes 1000 (of the group staff)`.
 pub(crate) fn limits(effective: &Effective) -> Option<String> {
     let is_limit = |key: &str| {
         matches!(key, "download" | "upload" | "sessions" | "ratio")

@@ -338,7 +338,7 @@ fn a_reload_takes_over_accounts_and_limits_or_leaves_all_as_it_was() {
     fs::write(site.folder.join("millrace.toml"), for_later).unwrap();
     assert!(
         site.tell(&["reload"])
-            .ends_with("from the next start only, or \"millrace ctl upgrade\": http, idle-timeout.\n")
+            .ends_with("these need a restart or \"millrace ctl upgrade\": http, idle-timeout.\n")
     );
 
     let elsewhere = no_bob.replace("directory = \".\"", "directory = \"sub\"");

@@ -46,7 +46,7 @@ impl Default for Criterion {
     }
 }
 
-/// What a load of a search is for.
+/// The purpose of a load in a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Purpose {
@@ -78,13 +78,13 @@ impl Purpose {
 /// One load of a search.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Trial {
-    /// What it was for.
+    /// Its purpose.
     pub purpose: Purpose,
     /// How many users.
     pub users: u32,
     /// Why it did not go well, if it did not.
     pub objection: Option<String>,
-    /// What bounded it, as reports name it.
+    /// Its limit, as reports name it.
     pub bound: &'static str,
     /// Operations a second.
     pub ops_per_s: f64,
@@ -117,7 +117,7 @@ pub struct Capacity {
     pub ending: Ending,
     /// The preset, and in which form.
     pub plan: String,
-    /// What the quick form of the preset shortened, in words; nothing in the full one.
+    /// The settings that the quick form of the preset shortened, in words; empty in the full form.
     pub quick: Vec<String>,
     /// Every load, in order.
     pub trials: Vec<Trial>,
@@ -224,7 +224,7 @@ pub fn search(
     })
 }
 
-/// What a load does, one after the other, without the users.
+/// The names of the loads, one after the other, without the users.
 fn names(plan: &Plan) -> String {
     let mut names: Vec<String> = plan.cells().iter().map(|cell| Measured::of(cell).name()).collect();
     let mut known = BTreeSet::new();
@@ -232,7 +232,7 @@ fn names(plan: &Plan) -> String {
     names.join(", ")
 }
 
-/// What a load showed of limits: those that hide the server's make every other finding worth less.
+/// The limit that a load showed: one that hides the server's invalidates every other finding.
 fn bound_of(cells: &[CellReport]) -> &'static str {
     let bounds = || cells.iter().map(|cell| cell.verdict.bound);
     let other = || bounds().find(|&bound| bound != Bound::Unsaturated);
@@ -289,7 +289,8 @@ impl Criterion {
     }
 }
 
-/// Operations a second of a user. Who thinks ends the last one before the time is over: of one user alone that would count.
+/// A user's operations a second. A user that thinks ends its last one before the time is over, which matters for a
+/// single user.
 fn pace(cell: &CellReport, planned: f64) -> f64 {
     cell.ops as f64 / cell.seconds.max(planned) / f64::from(cell.measured.users)
 }
@@ -336,7 +337,7 @@ impl Course {
         }
     }
 
-    /// What an answer has still to stand up to.
+    /// The next load that must confirm the answer.
     fn prove(&self) -> Option<(u32, Purpose)> {
         if self.confirmed < CONFIRMATIONS {
             return Some((self.good, Purpose::Confirm));

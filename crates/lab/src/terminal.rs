@@ -9,7 +9,7 @@ pub(crate) fn cut(line: &str) -> String {
     if line.chars().count() <= WIDTH { line } else { fold("", &line, "    ") }
 }
 
-/// A head and a text beside it, whose further lines stand under its first.
+/// A head and a text beside it, whose further lines are indented to its first.
 pub(crate) fn wrapped(head: &str, text: &str) -> String {
     fold(head, text, &" ".repeat(head.chars().count()))
 }

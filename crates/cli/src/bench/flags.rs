@@ -87,8 +87,8 @@ pub(crate) struct Bench {
 
     /// Fail if this is true, such as 'retr.p99 > 20ms'
     ///
-    /// May be given more than once. What stands before the metric chooses figures: an operation, a size, a
-    /// mode, a number of users (retr.1k.pasv.100users.p99). A wrong one names the metrics.
+    /// May be given more than once. Words before the metric select figures: an operation, a size, a mode, a number of
+    /// users (retr.1k.pasv.100users.p99). A wrong one names the metrics.
     #[arg(long, value_name = "EXPR", help_heading = "Thresholds")]
     pub(crate) fail_if: Vec<String>,
 
@@ -155,7 +155,7 @@ const COUNTED: [&str; 4] = ["N", "TIME", "SIZE", "PERCENT"];
 /// Flags that say something without a value, and what.
 const ALONE: [(&str, &str); 2] = [("tls", "on"), ("chaos", "10%")];
 
-/// What stands behind such a flag is its value, and the target is none.
+/// The word after such a flag is its value, not the target.
 fn no_target(text: &str) -> Result<String, &'static str> {
     if text.contains("://") { Err("the target goes before it") } else { Ok(text.to_owned()) }
 }
@@ -180,7 +180,8 @@ impl Args for Flags {
             }
             command.arg(match key.value {
                 "" => flag.action(ArgAction::SetTrue),
-                // What begins with a sign is no such value, which the setting says better than "unexpected argument".
+                // A value that begins with a sign is wrong, and the setting's error is better than "unexpected
+                // argument".
                 value if COUNTED.iter().any(|kind| value.starts_with(kind)) => {
                     flag.value_name(value).allow_hyphen_values(true)
                 }

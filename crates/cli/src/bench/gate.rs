@@ -12,13 +12,13 @@ use millrace_load::plan::Plan;
 use super::Bench;
 use crate::failure::Failure;
 
-/// What must hold of a report.
+/// The conditions on a report.
 pub(super) struct Gate {
     thresholds: Vec<Threshold>,
     baseline: Option<Baseline>,
 }
 
-/// What the gate says.
+/// The gate's result.
 pub(super) struct Judgement {
     /// Tables and sentences; empty where nothing was asked.
     pub(super) text: String,

@@ -41,7 +41,7 @@ pub(crate) const INCONCLUSIVE: u8 = 3;
 /// Two signals within this time are one.
 const ECHO: Duration = Duration::from_millis(500);
 
-/// By what a run is asked to end.
+/// The request to end a run.
 static STOP: Stop = Stop::new();
 
 pub(crate) fn run(arguments: &Bench) -> Result<ExitCode, Failure> {
@@ -224,7 +224,7 @@ fn list() -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// One that comes with the program, or a file.
+/// A built-in preset, or one in a file.
 pub(crate) fn preset(name: &str, form: Form) -> Result<Preset, Failure> {
     if !name.ends_with(".toml") {
         return Preset::built_in_as(name, form).map_err(advise_plan);
@@ -251,7 +251,7 @@ pub(crate) fn sentence(error: &dyn std::fmt::Display) -> String {
     if text.ends_with('.') { text } else { text + "." }
 }
 
-/// What was asked for cannot be: exit code 2. The server or this machine failed: 1.
+/// Exit code 2 for an impossible request, 1 for a failure of the server or this machine.
 fn advise_run(error: RunError) -> Failure {
     let text = sentence(&error);
     if error.is_usage() { Failure::Configuration(text) } else { Failure::Running(text) }

@@ -26,7 +26,7 @@ pub(super) struct Output {
 
 /// A file, or standard output.
 pub(crate) struct Sink {
-    /// As it was named.
+    /// The path as given.
     path: PathBuf,
     place: Place,
 }
@@ -60,7 +60,7 @@ impl Output {
             };
             print(&(text + judgement))?;
         }
-        // One that cannot be written is no reason to lose the others.
+        // A file that cannot be written does not prevent the others.
         let json = write(self.json, || report.json());
         let html = write(self.html, || html::run(report));
         let csv = write(self.csv, || csv::render(report));

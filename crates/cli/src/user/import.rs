@@ -23,7 +23,7 @@ const UNPRIVILEGED_ID: u32 = 65534;
 
 #[derive(Debug, Args)]
 pub(crate) struct Import {
-    /// What the file is
+    /// The format of the file
     #[arg(value_enum)]
     format: Format,
     /// The file with the users
@@ -48,7 +48,7 @@ pub(crate) struct Import {
     pub(crate) replace: bool,
 }
 
-/// Whose file it is.
+/// The format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     Passwd,
@@ -61,11 +61,11 @@ pub(crate) enum Format {
 /// Shells of system accounts without logins.
 const REFUSING_SHELLS: [&str; 2] = ["/nologin", "/false"];
 
-/// What was read.
+/// The imported users.
 #[derive(Debug, Default)]
 pub(crate) struct Brought {
     pub(crate) users: Vec<Stored>,
-    /// What was not taken over, and why; a sentence each.
+    /// The settings that were not imported, and the reason; a sentence each.
     pub(crate) notes: Vec<String>,
 }
 
@@ -85,7 +85,7 @@ type Parsed = Result<Line, String>;
 
 /// Reads the files.
 pub(crate) fn read(import: &Import) -> Result<Brought, Failure> {
-    // What no user can have is no user's fault.
+    // Errors that are independent of the user.
     settings::apply(&import.settings, &mut User::default())?;
     let text = read_text(&import.file)?;
     let mut brought = Brought::default();
@@ -230,7 +230,7 @@ fn puredb_line(line: &str) -> Parsed {
             ),
         );
     }
-    // What would let in more than before, if it were passed over.
+    // Settings that would grant more access than before if they were ignored.
     for (index, what) in [
         (8, "a ratio"),
         (9, "a ratio"),
@@ -270,7 +270,7 @@ fn vsftpd(text: &str, user_config: Option<&Path>) -> Result<Vec<Parsed>, Failure
     pairs
         .map(|pair| {
             let [name, password] = pair else {
-                return Ok(Err(format!("{:?} has no line with a password behind it", pair[0])));
+                return Ok(Err(format!("{:?} has no following line with a password", pair[0])));
             };
             let hash = match Password::hashed(password) {
                 Ok(_) => (*password).to_owned(),
@@ -323,7 +323,7 @@ fn finish(line: Line, import: &Import, notes: &mut Vec<String>) -> Result<Stored
     let mut user = User { name, groups, profile };
     settings::apply(&import.settings, &mut user).map_err(|failure| format!("{}: {failure}", user.name))?;
     let hash = match hash {
-        "" | "x" | "*" | "!" => Err("there is none".to_owned()),
+        "" | "x" | "*" | "!" => Err("no password".to_owned()),
         hash => Password::hashed(hash).map(|_| hash.to_owned()).map_err(|error| error.to_string()),
     };
     if let Err(why) = &hash {

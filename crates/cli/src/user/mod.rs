@@ -38,7 +38,7 @@ enum Action {
     /// Settings are those of a user in the file: access=ro, directory=home/alice, from=10.0.0.0/8,192.0.2.7,
     /// groups=staff, expires=2027-01-31. Other values are written as in the file: 'tree=[{path="/in", access="rw"}]'.
     Add {
-        /// What the client sends as its name
+        /// The user name that the client sends
         name: String,
         /// The user's settings, as in the configuration file: access=ro
         #[arg(value_name = "KEY=VALUE")]
@@ -191,7 +191,7 @@ fn add(
     Ok(())
 }
 
-/// What groups say is in the configuration, which is not known here.
+/// The groups' settings are in the configuration, which is unknown here.
 fn remind_of_groups<'a>(users: impl IntoIterator<Item = &'a auth::User>) {
     let groups: BTreeSet<&str> =
         users.into_iter().flat_map(|user| &user.groups).map(String::as_str).collect();
@@ -321,7 +321,7 @@ fn show(stored: &Stored, config: Option<&Path>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a hash is called, by what stands between its first dollars.
+/// The name of a hash, from the text between its first dollar signs.
 fn kind(hash: &str) -> &str {
     match hash.trim_start_matches('$').split('$').next().unwrap_or("") {
         "5" => "SHA-256-crypt",

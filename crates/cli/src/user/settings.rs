@@ -54,7 +54,7 @@ pub(crate) fn apply(settings: &[Setting], user: &mut User) -> Result<(), Failure
     Ok(())
 }
 
-/// What the server would find out at each login.
+/// Reports early what the server would report at each login.
 fn check_directory(profile: &Profile) -> Result<(), Failure> {
     let descends = |component| matches!(component, Component::Normal(_) | Component::CurDir);
     match &profile.directory {

@@ -34,9 +34,9 @@ pub struct Baseline {
 /// A metric of a figure, then and now.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct BaselineComparison {
-    /// What was measured.
+    /// The figure.
     pub figure: String,
-    /// What of it.
+    /// The metric.
     pub metric: &'static str,
     /// The earlier value.
     pub then: f64,
@@ -44,13 +44,13 @@ pub struct BaselineComparison {
     pub now: f64,
     /// Now over then, with its 99 % interval.
     pub ratio: Option<Interval>,
-    /// What that means.
+    /// The result.
     pub says: Says,
     /// Why it cannot be told.
     pub why: Option<String>,
 }
 
-/// What a comparison says.
+/// The result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Says {
@@ -99,7 +99,7 @@ impl Baseline {
         compare(&self.report, &report.value())
     }
 
-    /// What must be known before a comparison is believed: another machine, another program.
+    /// Doubts about a comparison: another machine, another program.
     pub fn cautions(&self, report: &Report) -> Vec<String> {
         let now = report.value();
         let differs = |(pointer, what): &(&str, &str)| {
@@ -148,7 +148,7 @@ fn pairs<'a>(then: &'a Value, now: &'a Value) -> Vec<(Figure<'a>, Figure<'a>)> {
     Figure::all(now).into_iter().filter_map(find).collect()
 }
 
-/// What should be alike in both reports.
+/// The circumstances that should be equal in both reports.
 const CIRCUMSTANCES: [(&str, &str); 5] = [
     ("/version", "the benchmark"),
     ("/machine/kernel", "the kernel"),
@@ -161,12 +161,12 @@ fn words(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// What all comparisons say together.
+/// The combined result of all comparisons.
 pub fn outcome(comparisons: &[BaselineComparison]) -> GateOutcome {
     let tells = |comparison: &&BaselineComparison| comparison.says != Says::CannotTell;
     match () {
         () if comparisons.iter().any(|comparison| comparison.says == Says::Worse) => GateOutcome::Failed,
-        // One that tells is enough: noisy percentiles beside a rate that held are no reason to stop.
+        // One clear result is enough: noisy percentiles beside a stable rate do not fail.
         () if comparisons.iter().find(tells).is_none() => GateOutcome::Inconclusive,
         () if rates(comparisons).any(|rate| rate.says == Says::CannotTell) => GateOutcome::Inconclusive,
         () => GateOutcome::Passed,

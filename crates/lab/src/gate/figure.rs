@@ -20,7 +20,7 @@ pub(super) struct Figure<'a> {
     cells: Vec<&'a Value>,
 }
 
-/// What a figure has for one metric.
+/// A figure's values for one metric.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Samples {
     /// One for each repetition.
@@ -62,7 +62,7 @@ impl<'a> Figure<'a> {
         self.cells.first()?.get("settings")?.as_object()
     }
 
-    /// Why nothing can be told of the server, where some of it shows the limit of something else.
+    /// Why nothing is known about the server, where a part of the values shows another limit.
     pub(super) fn hidden(&self) -> Option<&'static str> {
         let is = |bound: &str| self.cells.iter().any(|cell| cell["verdict"]["bound"] == bound);
         let reasons =
@@ -85,12 +85,12 @@ impl<'a> Figure<'a> {
         Some(blocks.map_or(Samples::Repetitions(repetitions), Samples::Blocks))
     }
 
-    /// What counts of a metric, and between which ends the truth lies where that is known.
+    /// The value of a metric, with its confidence interval where that is known.
     pub(super) fn value(&self, metric: &GateMetric) -> Option<Interval> {
         let values = self.repetitions(metric)?;
         let exact = |value| Interval { low: value, middle: value, high: value };
         match metric.nature {
-            // What went wrong once went wrong.
+            // A single failure is a fact.
             Nature::Fact => values.into_iter().reduce(f64::max).map(exact),
             _ if values.len() >= SAMPLES => mean(&values, Confidence::P95, 1),
             _ => Some(exact(values.iter().sum::<f64>() / values.len() as f64)),

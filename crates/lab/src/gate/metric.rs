@@ -1,4 +1,4 @@
-//! What the gate can ask for, one row each: its name, where it stands in the report, and its unit.
+//! The metrics of the gate, one row each: the name, the place in the report, and the unit.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use millrace_load::fault::Fault;
 pub struct GateMetric {
     /// As an expression has it.
     pub name: &'static str,
-    /// What it is.
+    /// Its description.
     pub help: &'static str,
     pub(super) unit: Unit,
     pub(super) nature: Nature,
@@ -124,7 +124,7 @@ fn errors(cell: &Value) -> Option<f64> {
 }
 
 impl Unit {
-    /// What may stand behind a number, and how much of the unit that is. The first is how values are shown.
+    /// The suffixes of a number, and their factors. The first is used for output.
     fn suffixes(self) -> &'static [(&'static str, f64)] {
         match self {
             Self::Milliseconds => &[("ms", 1.0), ("us", 1e-3), ("s", 1e3)],

@@ -1,4 +1,4 @@
-//! What the gate says, for a terminal: at most 100 columns.
+//! The gate's results for a terminal: at most 100 columns.
 
 use std::fmt::Write;
 
@@ -45,7 +45,7 @@ pub fn comparisons(comparisons: &[BaselineComparison], cautions: &[String]) -> S
     out
 }
 
-/// What a threshold says of its figures, a line each.
+/// The results of thresholds, a line each.
 pub fn rulings(rulings: &[Ruling]) -> String {
     rulings.iter().fold(String::new(), |mut out, ruling| {
         let word = match ruling.outcome {

@@ -5,8 +5,8 @@
 //! word       = an operation | a size | a mode | a number with "users" behind it
 //! ```
 //!
-//! The words choose figures, all of them where there is no word. A threshold that is crossed fails; but a time or a
-//! rate of a figure that hides the server's limit behind this client's or other programs', or whose interval holds the limit, does not tell.
+//! The words select figures; without words, all of them. A crossed threshold fails; but a time or a rate of a figure
+//! that shows this client's limit or other programs', or whose interval contains the threshold, is inconclusive.
 
 use std::fmt;
 
@@ -17,10 +17,10 @@ use crate::report::Report;
 use millrace_load::figure::{CellReport, Measured};
 use millrace_load::plan::{Cell, MODES, OPS, parse_size};
 
-/// What must not be.
+/// A condition that must not hold.
 #[derive(Debug)]
 pub struct Threshold {
-    /// As it was written.
+    /// Its original text.
     text: String,
     words: Vec<Word>,
     metric: &'static GateMetric,
@@ -28,7 +28,7 @@ pub struct Threshold {
     limit: f64,
 }
 
-/// What a word before the metric chooses.
+/// The selection by a word before the metric.
 #[derive(Debug, Clone, PartialEq)]
 enum Word {
     Op(&'static str),
@@ -62,7 +62,7 @@ impl fmt::Display for Unreadable {
 
 impl std::error::Error for Unreadable {}
 
-/// What a threshold says of a figure.
+/// The result of a threshold for a figure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ruling {
     /// The outcome where the threshold is not met.
@@ -102,7 +102,7 @@ impl Threshold {
         matches!(self.metric.name, "errors" | "error-share") && self.chooses(&cell.measured)
     }
 
-    /// What it says of each figure that it chooses.
+    /// The result for each selected figure.
     pub fn judge(&self, report: &Report) -> Vec<Ruling> {
         let report = report.value();
         let figures = Figure::all(&report);

@@ -1,4 +1,4 @@
-//! What the pages of a run and of a race have in common.
+//! Common parts of the pages of a run and of a race.
 
 use std::fmt::{Display, Write};
 
@@ -51,7 +51,7 @@ pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     out + "</tbody></table></div>\n"
 }
 
-/// What only some readers want to see; nothing where there is nothing.
+/// A part that is folded by default; nothing without content.
 pub(super) fn folded(summary: &str, body: &str) -> String {
     if body.is_empty() {
         return String::new();
@@ -81,7 +81,7 @@ pub(super) fn list<T: Display>(class: &str, sentences: impl IntoIterator<Item = 
     if items.is_empty() { items } else { format!("<ul class=\"{class}\">\n{items}</ul>\n") }
 }
 
-/// What should be known before a figure is believed.
+/// The doubts about the figures.
 pub(super) fn warnings<T: Display>(sentences: impl IntoIterator<Item = T>) -> String {
     section("Before you believe it", &list("warnings", sentences))
 }

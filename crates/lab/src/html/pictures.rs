@@ -96,7 +96,7 @@ fn against_users(load: &LoadSeries<'_>) -> String {
         + &figure("Memory against users", &lines(USERS, mib, &memory))
 }
 
-/// What the users got a second, from who got least to who got most; nothing of a user alone.
+/// Throughput per user, sorted; empty for a single user.
 fn goodput(cell: &CellReport, name: &str, color: usize) -> Series {
     let of = cell.fairness.goodput.as_ref().filter(|_| cell.measured.users > 1);
     let quantiles = of.map_or(&[][..], |goodput| &goodput.quantiles);

@@ -21,7 +21,7 @@ const SPACE: f64 = 9.0;
 /// An axis.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Axis<'a> {
-    /// What it shows, with the unit.
+    /// The quantity, with its unit.
     pub(super) label: &'a str,
     pub(super) scale: Scale,
 }

@@ -122,7 +122,7 @@ fn key_to_marks(report: &RaceReport) -> String {
     )
 }
 
-/// What an operation costs: true even where the client was at its limit.
+/// The cost of an operation: valid even where the client was at its limit.
 fn cost(report: &RaceReport) -> String {
     let cpu = matrix(report, &|standing| standing.of("server CPU"));
     let memory = matrix(report, &|standing| standing.of("server memory"));
@@ -183,7 +183,7 @@ fn load(report: &RaceReport, scenario: &Scenario) -> String {
     section(&capital(&scenario.title), &(table + &grid(&figures)))
 }
 
-/// What stands beside the main figure of a load that moves something: heading and metric.
+/// The columns beside the main figure of a load that moves something: heading and metric.
 const COLUMNS: [(&str, &str); 5] = [
     ("p99 ms", "p99"),
     ("longest stall ms", "longest stall"),

@@ -56,7 +56,7 @@ fn settings(report: &Report) -> Vec<(&'static str, String)> {
     settings.extend(report.server.clone().map(|command| ("its command", command)));
     settings.push(("measured by", format!("millrace {}", report.version)));
     settings.extend(report.settings().into_iter().map(|Set { load, said }| match load {
-        Some(load) => ("beside that", format!("{load}: {said}")),
+        Some(load) => ("in addition", format!("{load}: {said}")),
         None => ("settings", said),
     }));
     settings
@@ -228,7 +228,7 @@ fn bounds(report: &Report) -> String {
     reasons + &folded("What this client and its machine did", &table(&head, &rows.collect::<Vec<_>>()))
 }
 
-/// What its processes used and held, where they are known.
+/// The use of resources by its processes, where they are known.
 fn server(report: &Report) -> String {
     let head = [
         "load",
@@ -261,7 +261,7 @@ fn server(report: &Report) -> String {
     if rows.is_empty() { String::new() } else { table(&head, &rows) }
 }
 
-/// What single users got, and for how long they waited.
+/// The service of single users, and their longest waits.
 fn fairness(report: &Report) -> String {
     let head = [
         "load",

@@ -19,7 +19,7 @@ use super::Limit;
 /// No trial takes more: beyond that the answer is "at least".
 const ENOUGH: usize = 100_000;
 
-/// Nor does any take longer: the kernel looks ever longer for a free port as fewer are left, minutes in the end.
+/// A slow attempt counts as a failure: the fewer ports are free, the longer the kernel searches, minutes in the end.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// A trial: its name, what it means, and how it is done.
@@ -106,7 +106,7 @@ fn works<T>(result: io::Result<T>) -> String {
     result.map_or_else(|error| format!("no: {}", reason(&error)), |_| "yes".to_owned())
 }
 
-/// Without the number behind it.
+/// The error without its number.
 fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_lowercase()

@@ -1,4 +1,4 @@
-//! What this machine allows, and what that means in users.
+//! The limits of this machine, and their meaning in users.
 //!
 //! [`limits`] reads what the kernel says; `measured` tries it; `users` draws the conclusions.
 
@@ -19,7 +19,7 @@ pub struct Limit {
     pub name: std::borrow::Cow<'static, str>,
     /// Its value, as text.
     pub value: String,
-    /// What it means for a load or a server.
+    /// The meaning for a load or a server.
     pub meaning: String,
 }
 
@@ -76,7 +76,7 @@ pub fn limits() -> Vec<Limit> {
     [own, range].into_iter().chain(kernel).collect()
 }
 
-/// What the kernel tells, and what it means.
+/// The kernel's values, and their meaning.
 const KERNEL: [(&str, &str, &str); 14] = [
     ("fs.nr_open", "fs/nr_open", "the most that RLIMIT_NOFILE can be raised to"),
     ("fs.file-nr", "fs/file-nr", "open files of all processes: in use, unused, the most"),

@@ -1,11 +1,11 @@
-//! What the limits mean in users: for this client, and for a server on this machine.
+//! The limits in users: for this client, and for a server on this machine.
 
 use super::{ephemeral_ports, read, users_a_process};
 
 /// A number of users that something allows.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Allowance {
-    /// Who, doing what.
+    /// The kind of users and their activity.
     pub who: &'static str,
     /// At most so many; `None` where it cannot be known.
     pub most: Option<u64>,

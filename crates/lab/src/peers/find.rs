@@ -27,9 +27,9 @@ pub struct Installed {
     pub peer: &'static Peer,
     /// Its program.
     pub program: PathBuf,
-    /// As it says, or as its package does.
+    /// The version that it reports, or its package's.
     pub version: String,
-    /// What its environment needs: libraries that were unpacked beside it, Python's packages.
+    /// The environment that it needs: libraries that were unpacked beside it, Python's packages.
     pub(super) environment: Vec<(&'static str, String)>,
 }
 

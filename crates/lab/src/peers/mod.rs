@@ -20,7 +20,7 @@ pub use self::running::{Ports, Running, end_all};
 pub struct Peer {
     /// As on the command line.
     pub name: &'static str,
-    /// What it speaks: `ftp`, `ftpes`, `http` or `https`.
+    /// Its protocol: `ftp`, `ftpes`, `http` or `https`.
     pub scheme: &'static str,
     /// How it serves many, in a line.
     pub model: &'static str,
@@ -63,7 +63,7 @@ const ENCRYPTED: [&Peer; 8] = [
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Setting<'a> {
     installed: &'a Installed,
-    /// What it serves.
+    /// The served folder.
     root: &'a Path,
     /// An empty folder for its configuration.
     state: &'a Path,
@@ -113,12 +113,12 @@ pub enum PeerError {
         /// Where.
         path: PathBuf,
     },
-    /// What it needs cannot be made.
+    /// Something that it needs cannot be made.
     #[error("{name} cannot be set up: {error}")]
     SetUp {
         /// Which.
         name: &'static str,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
     /// It did not come up.

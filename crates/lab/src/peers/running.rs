@@ -75,7 +75,7 @@ pub struct Running {
     folder: PathBuf,
     /// How it was started.
     pub argv: Vec<String>,
-    /// What it serves: a fresh folder.
+    /// The served folder, new for this run.
     pub root: PathBuf,
     /// How it is reached, with the account.
     pub url: String,

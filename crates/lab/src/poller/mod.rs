@@ -1,7 +1,7 @@
 //! Selectors: the ways of asking the kernel which of many sockets are ready, side by side.
 //!
 //! The question of 2001 (D. Kegel's `Poller_bench`), asked again: of N sockets k are active; how many microseconds does
-//! it take to hear of them and to read from each? [`compare`] answers it for every [`Selector`] in turn, in an order
+//! it take to detect them and to read from each? [`compare`] answers it for every [`Selector`] in turn, in an order
 //! drawn anew for each block, so that what the machine does meanwhile falls on all alike.
 
 mod selectors;
@@ -17,7 +17,7 @@ use self::selectors::{Epoll, Poll, Uring};
 use millrace_load::limits::descriptors;
 use millrace_load::stats::{Random, median};
 
-/// What all of them can do.
+/// The common interface.
 trait Poller {
     /// Tells the tokens of all that are readable; waits until there is one.
     fn wait(&mut self, ready: &mut Vec<usize>) -> io::Result<()>;
@@ -26,7 +26,7 @@ trait Poller {
 /// How long nothing at all may happen.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What to compare.
+/// The parameters of a comparison.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
     /// Pairs of sockets.
@@ -40,11 +40,11 @@ pub struct Question {
 /// One selector's answer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Answer {
-    /// Who.
+    /// The selector.
     pub selector: Selector,
     /// Microseconds for a round, the median: from the call until all active sockets were read.
     pub us_per_round: Option<f64>,
-    /// Why there is none.
+    /// Why it is missing.
     pub refused: Option<String>,
 }
 

@@ -15,7 +15,7 @@ pub(super) const SERVER_CPU: &str = "server CPU";
 /// A compared metric.
 #[derive(Debug, Clone, Copy)]
 pub struct Metric {
-    /// What it is called.
+    /// The name.
     pub name: &'static str,
     /// Its unit.
     pub unit: &'static str,
@@ -89,23 +89,23 @@ fn is_idle(cell: &CellReport) -> bool {
 /// A metric of one contestant, and against the reference.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Comparison {
-    /// What, as [`METRICS`] calls it.
+    /// The name in [`METRICS`].
     pub metric: String,
     /// Its unit.
     pub unit: String,
     /// More of it is better.
     pub more_is_better: bool,
-    /// Of each block; `null` where there is none.
+    /// For each block; `null` where it is missing.
     pub samples: Vec<Option<f64>>,
     /// The middle one.
     pub median: f64,
     /// This contestant's over the reference's, of figures of one block; none of the reference itself.
     pub ratio: Option<Interval>,
-    /// What that means.
+    /// The result.
     pub outcome: Option<Outcome>,
 }
 
-/// What a comparison means.
+/// The result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
@@ -115,7 +115,7 @@ pub enum Outcome {
     Worse,
     /// No difference that matters.
     Same,
-    /// No difference was seen, and the figures vary too much to say that there is none.
+    /// No difference was seen, but the figures vary too much to exclude one.
     Unclear,
 }
 

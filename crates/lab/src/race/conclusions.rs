@@ -11,7 +11,7 @@ use millrace_load::figure::CellReport;
 use millrace_load::run::Ending;
 use millrace_load::stats::Stillness;
 
-/// So many loads are named; more are counted.
+/// How many loads are named; others are counted.
 const NAMED: usize = 2;
 
 /// How one of them did, load by load: the titles of these.
@@ -151,7 +151,8 @@ impl RaceReport {
         format!("{label} {}.", told.collect::<Vec<_>>().join("; it "))
     }
 
-    /// What it costs where it is known to differ: true even where the client or another program had the machine.
+    /// The cost per operation, where a difference is certain: valid even where the client or another program used the
+    /// machine.
     fn costs(&self, at: usize, reference: &str) -> Option<String> {
         let told = [(Outcome::Worse, "more"), (Outcome::Better, "less")];
         let told = told.into_iter().filter_map(|(outcome, word)| {

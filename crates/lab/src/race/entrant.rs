@@ -1,4 +1,4 @@
-//! Who takes part: a server that is known by name, or one that runs already.
+//! The participants of a race: a server known by name, or one that is running already.
 
 use std::path::{Path, PathBuf};
 
@@ -125,7 +125,7 @@ impl Entrant {
             let Server::Known { installed, .. } = server else { continue };
             installed.peer = installed.peer.encrypted().ok_or_else(|| {
                 RaceError::Usage(format!(
-                    "{label} is none of those that are started with TLS; one that runs already may be named by its URL"
+                    "{label} cannot be started with TLS; name a running server by its URL"
                 ))
             })?;
         }

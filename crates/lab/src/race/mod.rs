@@ -93,7 +93,7 @@ pub struct Race {
     against: usize,
     preset: Option<Preset>,
     flags: Vec<(String, String)>,
-    /// What everyone has to do.
+    /// The loads of every server.
     cells: Vec<Cell>,
     blocks: u32,
     seed: u64,
@@ -126,7 +126,7 @@ pub struct Turn<'a> {
     pub block: (u32, u32),
     /// Over all blocks: from 0, and of how many.
     pub figure: (usize, usize),
-    /// Whose.
+    /// The server.
     pub entrant: &'a str,
     /// Of what.
     pub cell: &'a Cell,
@@ -138,7 +138,7 @@ pub trait Watcher {
     fn begins(&self, turn: &Turn<'_>);
     /// Called often while there is work between the figures: so many of so many are done.
     fn between(&self, _: FixtureStep, _done: usize, _all: usize) {}
-    /// By what the race is asked to end, with the figures that it has.
+    /// The request to end the race, with the figures so far.
     fn stop(&self) -> &Stop {
         Stop::never()
     }
@@ -244,7 +244,7 @@ impl Race {
         Ok(RaceReport::new(self, &plan, began, contestants, figures, readings, ending))
     }
 
-    /// What one of them has to do.
+    /// The plan for one of them.
     fn plan(&self, url: &str, pid: Option<i32>) -> Result<Plan, PlanError> {
         let mut flags: Vec<(&str, &str)> =
             self.flags.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
@@ -272,7 +272,7 @@ impl Race {
     }
 }
 
-/// A figure, or why there is none.
+/// A figure, or why it is missing.
 struct Figure {
     cell: usize,
     entrant: usize,
@@ -289,7 +289,7 @@ struct Course<'a> {
     contestants: Vec<Contestant>,
 }
 
-/// One that is ready to be loaded, in this block.
+/// A server that is ready to be loaded, in this block.
 struct Ready {
     started: Started,
     station: Station,
@@ -308,7 +308,7 @@ impl Course<'_> {
         }
         let mut turns: Vec<usize> = (0..race.cells.len()).collect();
         draws.shuffle(&mut turns);
-        // What an idle session costs is measured of a server that has not done anything else yet.
+        // The cost of an idle session is measured on a server that has not done anything else yet.
         turns.sort_by_key(|&cell| race.cells[cell].op != Op::Idle);
         for cell in turns {
             let mut order: Vec<usize> = (0..race.entrants.len()).collect();
@@ -318,7 +318,7 @@ impl Course<'_> {
             }
         }
         for Ready { started, station, .. } in ready {
-            // What was started for the race goes with its folder.
+            // A server that was started for the race ends with its folder.
             if started.process.is_none() {
                 station.close(&Figures(self.watcher)).map_err(RunError::from)?;
             }

@@ -1,4 +1,4 @@
-//! What a race found: every figure, and every comparison with its interval.
+//! The results of a race: every figure, and every comparison with its interval.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -20,20 +20,20 @@ const FORMAT: u32 = 1;
 const KIND: &str = "race";
 /// How deep a figure of a block lies: in a scenario, in a standing, in its cells.
 const DEPTH: usize = 6;
-/// What a race found.
+/// The results of a race.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RaceReport {
     /// Of the JSON.
     pub format: u32,
-    /// What this is, for programs that read both: `race`.
+    /// The kind of the file, for programs that read both: `race`.
     pub kind: String,
     /// This program's.
     pub version: String,
     /// The preset.
     pub plan: String,
-    /// What it is.
+    /// A description of the race.
     pub summary: String,
-    /// What the quick form of the preset shortened, in words; nothing in the full one.
+    /// The settings that the quick form of the preset shortened, in words; empty in the full form.
     #[serde(default)]
     pub quick: Vec<String>,
     /// The preset was in the form that its document had, flaws and all.
@@ -51,11 +51,11 @@ pub struct RaceReport {
     pub seed: u64,
     /// How seldom an interval misses the truth.
     pub confidence: Confidence,
-    /// A difference below this share is none.
+    /// A difference below this share does not count.
     pub margin: f64,
     /// The reference's index in `contestants`.
     pub against: usize,
-    /// Who took part.
+    /// The participants.
     pub contestants: Vec<Contestant>,
     /// One a load.
     pub scenarios: Vec<Scenario>,
@@ -63,23 +63,23 @@ pub struct RaceReport {
     pub sentinel: SentinelReport,
     /// The document's tables, with its numbers and those of each contestant.
     pub tables: Vec<Table>,
-    /// What a reader of them must know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
     /// The race in sentences, for who reads nothing else.
     pub conclusions: Vec<String>,
-    /// What should be known before a figure is believed.
+    /// The doubts about the figures.
     pub warnings: Vec<String>,
     /// Whether every block is there.
     #[serde(default)]
     pub ending: Ending,
 }
 
-/// Who took part.
+/// A participant.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Contestant {
     /// No two are alike.
     pub label: String,
-    /// As it says, where it was started for the race.
+    /// The version that it reports, if it was started for the race.
     pub version: Option<String>,
     /// How it was started; ports and folders are those of the first block.
     pub argv: Vec<String>,
@@ -92,9 +92,9 @@ pub struct Contestant {
 /// How still the machine kept.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SentinelReport {
-    /// What the same small work took before, between and after the blocks, in milliseconds.
+    /// The time of the same small work before, between and after the blocks, in milliseconds.
     pub readings_ms: Vec<f64>,
-    /// What that says.
+    /// The resulting drift.
     pub drift: Drift,
     /// In a sentence.
     pub words: String,
@@ -197,7 +197,7 @@ impl RaceReport {
         if report.kind != KIND || report.format != FORMAT {
             return Err(format!("is a report of kind {} in format {}", report.kind, report.format));
         }
-        // What an earlier build concluded from the same figures it may have said worse.
+        // An earlier build may have worded its conclusions worse.
         report.conclude();
         report.tables.retain(Table::says_anything);
         let words = report.sentinel.words.clone();

@@ -19,13 +19,13 @@ pub struct Scenario {
     pub name: String,
     /// In words.
     pub title: String,
-    /// What it is.
+    /// What it measures.
     pub measured: Option<Measured>,
     /// In the order of `contestants`.
     pub standings: Vec<Standing>,
 }
 
-/// What one contestant did under one load.
+/// The results of one contestant under one load.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Standing {
     /// Its label.
@@ -150,7 +150,7 @@ impl Standing {
         self.cells.iter().filter(|cell| !cell.is_too_short()).count()
     }
 
-    /// What the load is about: memory, or the rate.
+    /// The main comparison of the load: memory, or the rate.
     pub fn main(&self) -> Option<&Comparison> {
         self.comparisons.first()
     }

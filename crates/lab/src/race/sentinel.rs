@@ -1,7 +1,7 @@
 //! The sentinel: a fixed small work of this client alone, which no server takes part in.
 //!
-//! What it costs is what the machine is worth at that moment. It does what a load does most, small messages through
-//! the kernel's loopback, and takes some 50 ms.
+//! Its time measures the machine's speed at that moment. It does the most frequent work of a load, small messages
+//! through the kernel's loopback, and takes some 50 ms.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

@@ -60,7 +60,7 @@ const RATIO: usize = 29;
 
 fn table(report: &RaceReport, scenario: &Scenario, color: bool) -> String {
     let unit = scenario.standings.iter().find_map(Standing::main).map_or("", |main| &main.unit);
-    // What sets loads apart stands at the end of their names: one that is too long has a line of its own.
+    // Loads differ at the end of their names: a name that is too long has a line of its own.
     let (above, beside) = match scenario.name.chars().count() < NAME {
         true => (String::new(), &scenario.name[..]),
         false => (cut(&scenario.name) + "\n", ""),

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// What a file is, and by what it is read, as the end of a sentence; `None` where no command has written it.
+/// The kind of a file, and the command that reads it, as the end of a sentence; `None` if no command wrote it.
 pub(crate) fn told(text: &str) -> Option<&'static str> {
     let value: Value = serde_json::from_str(text).ok()?;
     match () {

@@ -1,4 +1,4 @@
-//! What was measured, and the forms in which it is shown.
+//! The report of a run, and its formats.
 //!
 //! A [`Report`] is data; [`text`], [`csv`], [`markdown`] and [`Report::json`] are renderings of the same numbers.
 
@@ -41,9 +41,9 @@ pub struct Report {
     pub version: String,
     /// The preset.
     pub plan: String,
-    /// What it is.
+    /// A description of the run.
     pub summary: String,
-    /// What the quick form of the preset shortened, in words; nothing in the full one.
+    /// The settings that the quick form of the preset shortened, in words; empty in the full form.
     #[serde(default)]
     pub quick: Vec<String>,
     /// The preset was in the form that its document had, flaws and all.
@@ -61,11 +61,11 @@ pub struct Report {
     pub machine: Machine,
     /// The document's tables, with its numbers and these.
     pub tables: Vec<table::Table>,
-    /// What a reader of them must know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
     /// One a cell of the plan.
     pub cells: Vec<CellReport>,
-    /// What should be known before a figure is believed.
+    /// The doubts about the figures.
     pub warnings: Vec<String>,
     /// Whether it is all there.
     #[serde(default)]
@@ -74,7 +74,7 @@ pub struct Report {
 
 /// Settings, as flags.
 pub(crate) struct Set {
-    /// Whose they are; nothing for those of every figure.
+    /// The load that they belong to; `None` for all.
     pub(crate) load: Option<String>,
     pub(crate) said: String,
 }
@@ -111,14 +111,14 @@ impl Report {
         !self.unsteady().is_empty()
     }
 
-    /// What a quick form repeats says nothing anyway.
+    /// Repetitions in a quick form are meaningless anyway.
     fn unsteady(&self) -> Vec<String> {
         let loads = if self.quick.is_empty() { loads(&self.cells) } else { Vec::new() };
         loads.iter().flat_map(LoadSeries::unsteady).collect()
     }
 
-    /// How it was measured: what holds for every figure, then what single loads have besides. What a figure's name says
-    /// is not said again.
+    /// The settings of the measurement: those of every figure, then those of single loads. Settings in a figure's name
+    /// are not repeated.
     pub(crate) fn settings(&self) -> Vec<Set> {
         const NAMED: [&str; 6] = ["ops", "size", "users", "mode", "label", "server-pid"];
         let is_shared = |setting: &(&String, &String)| {
@@ -158,7 +158,7 @@ impl Report {
             _ => format!("is no report of a load: {error}"),
         };
         let mut report: Self = serde_json::from_str(text).map_err(other)?;
-        // What an earlier build said worse of the same figures.
+        // An earlier build may have worded them worse.
         report.tables.retain(table::Table::says_anything);
         series::compare_with_fewer(&mut report.cells);
         match report.format {
@@ -167,7 +167,7 @@ impl Report {
         }
     }
 
-    /// What [`Report::json`] says, for those who read it.
+    /// The content of [`Report::json`] for tests.
     pub(crate) fn value(&self) -> serde_json::Value {
         serde_json::to_value(self).expect("a report has no map with keys that are no text")
     }
@@ -189,7 +189,7 @@ pub(crate) fn form(quick: &[String]) -> &'static str {
     if quick.is_empty() { "full" } else { "quick" }
 }
 
-/// What the quick form was, in a sentence: nothing of the full one.
+/// A sentence about the quick form: `None` for the full one.
 pub(crate) fn quick_sentence(quick: &[String]) -> Option<String> {
     let all = quick.join("; ");
     (!quick.is_empty()).then(|| {

@@ -20,7 +20,7 @@ pub fn sentences(report: &Report) -> Vec<String> {
     let loads = loads(&report.cells);
     let mut sentences: Vec<String> = quick_sentence(&report.quick).into_iter().collect();
     sentences.extend(if !report.tables.is_empty() {
-        let tables = "The tables of the published experiment have its numbers and today's beside them.";
+        let tables = "The tables of the published experiment have its numbers next to today's.";
         let first = loads.iter().filter_map(of_load).take(MOST_LOADS);
         [tables.to_owned()].into_iter().chain(first).collect()
     } else if loads.len() > MOST_LOADS {
@@ -37,7 +37,7 @@ pub fn sentences(report: &Report) -> Vec<String> {
     sentences.extend(match &report.ending {
         Ending::Complete => None,
         Ending::Interrupted => Some("It was interrupted: not everything was measured.".to_owned()),
-        // What a server says ends in a full stop of its own.
+        // A server's text ends in a full stop of its own.
         Ending::Failed(error) => {
             Some(format!("It did not end as it should: {}.", error.trim_end_matches('.')))
         }
@@ -45,7 +45,7 @@ pub fn sentences(report: &Report) -> Vec<String> {
     sentences
 }
 
-/// What the server did with the number of users that got most, and whether fewer would have got as much.
+/// The server's result with the number of users that got most, and whether fewer would have got as much.
 fn of_load(load: &LoadSeries<'_>) -> Option<String> {
     let (best, repetitions) = load.best()?;
     let mut said = of_cell(best)?;
@@ -60,7 +60,7 @@ fn of_load(load: &LoadSeries<'_>) -> Option<String> {
     })
 }
 
-/// What a server did, in a sentence.
+/// A server's result, in a sentence.
 pub(super) fn of_cell(cell: &CellReport) -> Option<String> {
     let measured = &cell.measured;
     let whose = format!("{} {}", users(measured.users), if measured.users == 1 { "gets" } else { "get" });
@@ -164,7 +164,7 @@ fn failures(report: &Report) -> String {
     }
 }
 
-/// Whose limits the figures show: what makes every other finding worth less comes first.
+/// The limits that the figures show: those that invalidate every other finding come first.
 fn bounds(cells: &[CellReport]) -> Vec<String> {
     const LIMITS: [(Bound, &str); 6] = [
         (Bound::Client, "the measuring side was at its limit, and the server may be faster"),
@@ -190,7 +190,7 @@ fn bounds(cells: &[CellReport]) -> Vec<String> {
 fn no_bounds(cells: &[CellReport]) -> String {
     match cells.iter().any(|cell| cell.is_barren() || cell.has_failures()) {
         true => "No limit of this machine was seen: why operations failed stands with them.".to_owned(),
-        // What a log or a count asks for is all that there is.
+        // A log or a count determines the whole load.
         false if cells.iter().all(|cell| cell.replay.is_some()) => "Nothing was at its limit.".to_owned(),
         false => "Nothing was at its limit: more users or a higher rate may get more.".to_owned(),
     }

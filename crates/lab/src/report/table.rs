@@ -1,4 +1,4 @@
-//! A document's table in its own shape: its numbers, and ours beside them.
+//! A document's table in its own shape: its numbers next to ours.
 //!
 //! Where the document compared servers, ours is one column before theirs; else each of our numbers stands above the
 //! document's.
@@ -16,7 +16,7 @@ use millrace_load::units::{rate, short_size, users as count_of_users};
 /// A table of a document with what was measured now.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Table {
-    /// What it is called, with the unit.
+    /// The title, with the unit.
     pub title: String,
     /// Across.
     pub columns: Vec<String>,
@@ -48,7 +48,7 @@ pub struct Number {
     pub faults: u64,
 }
 
-/// What the page cache held, where it was seen to.
+/// The state of the page cache, if it was prepared.
 fn cache_of(cells: &[CellReport]) -> String {
     let mut caches: Vec<&str> = cells.iter().filter_map(|cell| cell.measured.cache.as_deref()).collect();
     caches.dedup();
@@ -220,7 +220,7 @@ impl Number {
     }
 }
 
-/// What a figure has of a value; NaN where it has none.
+/// A figure's value for a column; NaN if it is missing.
 fn value_of(value: Value, cell: &CellReport) -> f64 {
     // Where nothing ended well there is no rate, rather than one of none.
     let is_rate = matches!(
@@ -307,7 +307,7 @@ fn http(cell: &CellReport, of: impl Fn(&HttpFigures) -> f64) -> f64 {
     cell.http.as_ref().map_or(f64::NAN, of)
 }
 
-/// What a row's figures are of, where neither its name nor a column's says that: ` [20 users, 64k]`.
+/// The load of a row's figures, where neither its name nor a column's has it: ` [20 users, 64k]`.
 fn what_ran(published: &Published, row: &Line, cells: &[CellReport]) -> String {
     let names = |said: fn(&Line) -> bool| said(row) || published.column.iter().any(said);
     let own = published.column.iter().filter(|column| !column.theirs);
@@ -342,7 +342,7 @@ fn is_in(cell: &CellReport, line: &Line) -> bool {
 mod tests {
     use super::*;
 
-    /// Six columns with their intervals beside them would take some 120 columns of a terminal.
+    /// Six columns with intervals would take some 120 columns of a terminal.
     #[test]
     fn a_table_too_wide_for_a_terminal_has_its_intervals_beneath() {
         let number =

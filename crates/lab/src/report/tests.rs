@@ -1,4 +1,4 @@
-//! What figures say in a row and in a sentence.
+//! The words for figures in a row and in a sentence.
 
 use std::time::{Duration, Instant};
 

@@ -119,7 +119,7 @@ fn microseconds(us: f64) -> String {
     if us < 9_999.5 { format!("{us:.0}") } else { format!("{:.0}k", us / 1e3) }
 }
 
-/// What should be known of a cell besides its row: nothing where all is well.
+/// The doubts about a cell besides its row: empty where all is well.
 fn notes(cell: &CellReport) -> String {
     let mut lines = Vec::new();
     if cell.verdict.bound != Bound::Unsaturated {
@@ -226,7 +226,7 @@ fn replay_line(cell: &CellReport, replay: &Fidelity) -> String {
     )
 }
 
-/// What bad users did, what that cost the others, and what they left behind.
+/// What misbehaving users did, their cost to the others, and what they leaked.
 fn chaos_line(cell: &CellReport, chaos: &ChaosReport) -> String {
     let mut line = format!("p99 {} amid {} bad users", ms(cell.latency.p99_ms), chaos.users);
     if let Some(calm) = chaos.calm_p99_ms {

@@ -12,7 +12,7 @@ const HEAD: &str =
 const KEY: &str = "least, median, most: what users got; gap: the longest in which a transfer moved nothing, ms;\n\
     by thread, by core: what this client used of a processor, %";
 
-/// Of the figures in which something was done; nothing where there are none.
+/// For the figures with operations; empty without any.
 pub(super) fn render(report: &Report) -> String {
     let rows: String = report.cells.iter().filter_map(row).collect();
     if rows.is_empty() { rows } else { format!("\n{HEAD}\n{rows}\n{KEY}\n") }

@@ -11,13 +11,13 @@ use millrace_load::figure::HttpFigures;
 /// How the fields are spelt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spelling {
-    /// As the dictionary has it, and what zb did not know behind it.
+    /// As in the dictionary, and after it the fields that zb did not have.
     Modern,
     /// As the build of the thread of 2000 printed it, and nothing else.
     Then,
 }
 
-/// What zb would print, and before it one thing that zb never had to say: that this is not its load.
+/// zb's output, preceded by a warning that this is not zb's load, if so.
 pub fn compat(report: &Report) -> String {
     let quick = quick_sentence(&report.quick).map(|said| cut(&said) + "\n");
     quick.unwrap_or_default() + &render(report, Spelling::Then)
