@@ -6,6 +6,7 @@
 //! Names are those of the IANA registry "FTP Hash Algorithms" (draft-bryan-ftp-hash); BLAKE3 is in no
 //! registry.
 
+use millrace_vfs::hex::Hex;
 use sha2::Digest;
 
 use crate::decimal::parse_decimal;
@@ -109,12 +110,12 @@ impl Hasher {
     /// The hash in lower-case hexadecimal digits.
     pub fn finish(self) -> String {
         match self.0 {
-            State::Crc32(hasher) => hex(&hasher.finalize().to_be_bytes()),
-            State::Md5(hasher) => hex(&hasher.finalize()),
-            State::Sha1(hasher) => hex(&hasher.finalize()),
-            State::Sha256(hasher) => hex(&hasher.finalize()),
-            State::Sha512(hasher) => hex(&hasher.finalize()),
-            State::Blake3(hasher) => hex(hasher.finalize().as_bytes()),
+            State::Crc32(hasher) => Hex(&hasher.finalize().to_be_bytes()).to_string(),
+            State::Md5(hasher) => Hex(&hasher.finalize()).to_string(),
+            State::Sha1(hasher) => Hex(&hasher.finalize()).to_string(),
+            State::Sha256(hasher) => Hex(&hasher.finalize()).to_string(),
+            State::Sha512(hasher) => Hex(&hasher.finalize()).to_string(),
+            State::Blake3(hasher) => Hex(hasher.finalize().as_bytes()).to_string(),
         }
     }
 }
@@ -190,12 +191,6 @@ fn parse_span(text: &[u8]) -> Option<Span> {
     };
     let is_one_range = span.end.is_none_or(|end| end >= span.start) && numbers.next().is_none();
     (is_one_range && text.first().is_none_or(|&first| first == b' ')).then_some(span)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
 }
 
 #[cfg(test)]

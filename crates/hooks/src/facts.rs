@@ -8,6 +8,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use millrace_vfs::hex::Hex;
 use millrace_vfs::{ReadHandle, VirtualPath, Wait};
 use serde_json::{Map, Value};
 use thiserror::Error;
@@ -116,8 +117,7 @@ impl<'a> Facts<'a> {
                 ("session" | "bytes" | "code", Ok(number)) => number.parse::<u64>().map(Value::from).ok(),
                 (_, Ok(text)) => Some(Value::from(text)),
                 (name, Err(_)) => {
-                    let hex: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
-                    object.insert(format!("{name}-hex"), hex.into());
+                    object.insert(format!("{name}-hex"), Hex(&value).to_string().into());
                     Some(String::from_utf8_lossy(&value).into())
                 }
             };

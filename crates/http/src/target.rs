@@ -4,7 +4,7 @@
 //! lie above the root. Forms that only an attack uses (a path above the root, a NUL, an invalid percent-encoding) are
 //! refused rather than repaired; so is an encoded slash, except in targets that are forwarded.
 
-use millrace_vfs::VirtualPath;
+use millrace_vfs::{VirtualPath, hex};
 
 use crate::{Refusal, Status};
 
@@ -166,7 +166,7 @@ fn decode(path: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
     while let Some(at) = memchr::memchr(b'%', rest) {
         out.extend_from_slice(&rest[..at]);
         let byte = match rest.get(at + 1..at + 3) {
-            Some(&[high, low]) => hex(high).zip(hex(low)).map(|(high, low)| high << 4 | low),
+            Some(&[high, low]) => hex::digit(high).zip(hex::digit(low)).map(|(high, low)| high << 4 | low),
             _ => None,
         };
         match byte {
@@ -185,15 +185,11 @@ pub fn decode_parameter(value: &[u8]) -> Option<Vec<u8>> {
     while let Some(at) = memchr::memchr(b'%', rest) {
         out.extend_from_slice(&rest[..at]);
         let &[high, low] = rest.get(at + 1..at + 3)? else { return None };
-        out.push(hex(high)? << 4 | hex(low)?);
+        out.push(hex::digit(high)? << 4 | hex::digit(low)?);
         rest = &rest[at + 3..];
     }
     out.extend_from_slice(rest);
     Some(out)
-}
-
-fn hex(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).map(|value| value as u8)
 }
 
 fn climbs_above_root(path: &[u8]) -> bool {

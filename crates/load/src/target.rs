@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
+use millrace_vfs::hex;
 use serde::{Deserialize, Serialize};
 
 /// How a target is spoken to.
@@ -137,7 +138,7 @@ fn percent_decoded(text: &str) -> Option<String> {
         rest = after;
         if byte == b'%' {
             let (digits, after) = after.split_at_checked(2)?;
-            out.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
+            out.extend(hex::decode(digits)?);
             rest = after;
         } else {
             out.push(byte);

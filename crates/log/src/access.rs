@@ -8,8 +8,7 @@ use std::io::Write as _;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use millrace_ftp::time::Civil;
-use millrace_vfs::Timestamp;
+use millrace_vfs::{Civil, Timestamp};
 
 use super::Subject;
 

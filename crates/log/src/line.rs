@@ -7,8 +7,7 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use millrace_ftp::time;
-use millrace_vfs::{Timestamp, VirtualPath};
+use millrace_vfs::{Civil, Timestamp, VirtualPath};
 
 use super::access::Request;
 use super::{Event, Subject, Transferred};
@@ -243,7 +242,7 @@ fn write_escaped(out: &mut String, text: &str) {
 
 /// `2026-11-21T04:20:00.123Z`
 fn write_time(out: &mut String, now: Timestamp) {
-    let civil = time::Civil::from_seconds(now.seconds);
+    let civil = Civil::from_seconds(now.seconds);
     let _ = write!(
         out,
         "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z",

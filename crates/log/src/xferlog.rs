@@ -7,8 +7,7 @@
 
 use std::io::Write;
 
-use millrace_ftp::time::Civil;
-use millrace_vfs::Timestamp;
+use millrace_vfs::{Civil, Timestamp};
 
 use super::{Direction, Subject, Transferred};
 

@@ -11,9 +11,11 @@
 //!   [`Wait::Never`] and gets [`FileError::WouldWait`] where the answer is not in memory; the same call
 //!   is then repeated on a blocking pool with [`Wait::Allowed`].
 
+mod civil;
 pub mod conformance;
 mod error;
 mod handle;
+pub mod hex;
 mod layer;
 mod metadata;
 mod partial;
@@ -21,6 +23,7 @@ mod path;
 mod quota;
 mod storage;
 
+pub use civil::Civil;
 pub use error::FileError;
 pub use handle::{
     Committed, DirEntry, Directory, FileRange, Link, ReadHandle, ReadStream, Readiness, Upload, WriteMode,

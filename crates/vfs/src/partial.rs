@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::hex::Hex;
 use crate::{Timestamp, Upload};
 
 /// Identifies a partial upload within a storage: it cannot be guessed, and is not a file name.
@@ -23,7 +24,7 @@ impl PartialKey {
 /// As 32 hexadecimal digits.
 impl fmt::Display for PartialKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        Hex(&self.0).fmt(f)
     }
 }
 

@@ -4,10 +4,10 @@
 //! element's `value`. A test holds these against the JSON.
 
 use std::fmt::Display;
-use std::time::{Duration, UNIX_EPOCH};
 
 use crate::report::text::ms;
 use millrace_load::units::rate;
+use millrace_vfs::Civil;
 
 /// Text that cannot end an element or an attribute.
 pub(super) fn escaped(text: &str) -> String {
@@ -55,18 +55,8 @@ pub(super) fn short(value: f64) -> String {
 
 /// A time in seconds since 1970 as a date and a time of day (UTC).
 pub(super) fn date(seconds: u64) -> String {
-    let since = UNIX_EPOCH + Duration::from_secs(seconds);
-    let days = since.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() / 86_400) as i64;
-    // H. Hinnant: chrono-compatible low-level date algorithms, civil_from_days.
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    let (hour, minute) = (seconds / 3600 % 24, seconds / 60 % 60);
+    let Civil { year, month, day, hour, minute, .. } =
+        Civil::from_seconds(i64::try_from(seconds).unwrap_or(i64::MAX));
     format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
 }
 

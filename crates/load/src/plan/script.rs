@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::time::Duration;
 
-use millrace_ftp::time::Civil;
+use millrace_vfs::Civil;
 use serde::{Deserialize, Serialize};
 
 use super::Op;

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::FileExt;
 
-use millrace_ftp::time::Civil;
+use millrace_vfs::Civil;
 use millrace_vfs::{FileError, ReadHandle, Storage, VirtualPath, Wait};
 
 /// The file whose lines are told.

@@ -11,6 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use millrace_http::target::{encode, parameter};
 use millrace_http::{Method, target};
 use millrace_vfs::VirtualPath;
+use millrace_vfs::hex::{self, Hex};
 use ring::hmac;
 
 /// Characters of a key at least: as many as 128 bits have in hexadecimal digits.
@@ -197,7 +198,7 @@ impl Link {
 
 /// The link that a query says a request for a path has come by, and its MAC; whether it is good, or not.
 fn said(path: &VirtualPath, query: Option<&[u8]>) -> Option<(Link, Vec<u8>)> {
-    let signature = unhex(parameter(query, b"signature")?)?;
+    let signature = hex::decode(parameter(query, b"signature")?)?;
     let expires = millrace_http::request::decimal(parameter(query, b"expires")?)?;
     let user = target::decode_parameter(parameter(query, b"user")?)?;
     let (gives, path) = match (parameter(query, b"method"), parameter(query, b"beneath")) {
@@ -213,23 +214,6 @@ fn said(path: &VirtualPath, query: Option<&[u8]>) -> Option<(Link, Vec<u8>)> {
 fn above(path: &VirtualPath, names: u64) -> Option<VirtualPath> {
     let beneath = path.components().count().checked_sub(usize::try_from(names).ok()?)?;
     Some((0..beneath).fold(path.clone(), |path, _| path.parent()))
-}
-
-struct Hex<'a>(&'a [u8]);
-
-impl fmt::Display for Hex<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-fn unhex(text: &[u8]) -> Option<Vec<u8>> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
-    let pair = |pair: &[u8]| match pair {
-        &[high, low] => Some(digit(high)? << 4 | digit(low)?),
-        _ => None,
-    };
-    text.chunks(2).map(pair).collect()
 }
 
 #[cfg(test)]

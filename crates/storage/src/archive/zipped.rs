@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use millrace_vfs::{Metadata, Timestamp};
+use millrace_vfs::{Civil, Metadata, Timestamp};
 use zip::write::{SimpleFileOptions, StreamWriter};
 use zip::{CompressionMethod, DateTime, ZipWriter};
 
@@ -62,25 +62,8 @@ fn options(metadata: &Metadata) -> SimpleFileOptions {
 
 /// A time in UTC, as zip has it: from 1980 on, every other second.
 fn time(timestamp: Timestamp) -> DateTime {
-    let (days, second) = (timestamp.seconds.div_euclid(86_400), timestamp.seconds.rem_euclid(86_400) as u32);
-    let (year, month, day) = civil(days);
-    let clock = ((second / 3600) as u8, (second / 60 % 60) as u8, (second % 60) as u8);
-    u16::try_from(year)
-        .ok()
-        .and_then(|year| DateTime::from_date_and_time(year, month, day, clock.0, clock.1, clock.2).ok())
-        .unwrap_or_default()
-}
-
-/// The date of a day counted from 1970-01-01 (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms").
-fn civil(days: i64) -> (i64, u8, u8) {
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let year = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year + year / 4 - year / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = (day_of_year - (153 * shifted_month + 2) / 5 + 1) as u8;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    (year + era * 400 + i64::from(month <= 2), month as u8, day)
+    let Civil { year, month, day, hour, minute, second } = Civil::from_seconds(timestamp.seconds);
+    DateTime::from_date_and_time(year, month, day, hour, minute, second).unwrap_or_default()
 }
 
 impl Form for Zipped {
@@ -127,15 +110,6 @@ impl Form for Zipped {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn days_are_dates() {
-        for (days, date) in
-            [(0, (1970, 1, 1)), (11_016, (2000, 2, 29)), (19_782, (2024, 2, 29)), (-1, (1969, 12, 31))]
-        {
-            assert_eq!(civil(days), date);
-        }
-    }
 
     #[test]
     fn times_before_zip_are_its_first() {

@@ -24,7 +24,8 @@ use std::io;
 use std::sync::Arc;
 
 use millrace_vfs::{
-    Call, DirEntry, Directory, FileError, Metadata, ReadHandle, Storage, Upload, VirtualPath, Wait, WriteMode,
+    Call, DirEntry, Directory, FileError, Metadata, ReadHandle, Storage, Upload, VirtualPath, Wait,
+    WriteMode, hex,
 };
 use thiserror::Error;
 
@@ -50,16 +51,8 @@ impl Key {
 
     /// A key out of 64 hexadecimal digits, as a key file has them; white space around them is no part of it.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
-        let digits = text.trim().as_bytes();
-        let mut bytes = [0; 32];
-        if digits.len() != 64 {
-            return Err(KeyError);
-        }
-        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            let digit = |digit: u8| (digit as char).to_digit(16).ok_or(KeyError);
-            *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
-        }
-        Ok(Self(bytes))
+        let bytes = hex::decode(text.trim().as_bytes()).ok_or(KeyError)?;
+        bytes.try_into().map(Self).map_err(|_| KeyError)
     }
 }
 

@@ -6,12 +6,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use millrace_ftp::time::Civil;
 use millrace_http::conditional::Validators;
 use millrace_http::dav::Name;
 use millrace_http::dav::body::Asked;
 use millrace_http::dav::multistatus::{self, ActiveLock, Property, Value};
 use millrace_http::{Status, date};
+use millrace_vfs::Civil;
 use millrace_vfs::{DirEntry, Directory, FileError, Metadata, ReadStream, Storage, VirtualPath};
 
 use super::locks::Lock;

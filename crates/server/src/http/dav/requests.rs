@@ -3,6 +3,7 @@
 //! Their bodies are short: they are collected, and then answered by the pool together with the head.
 
 use std::net::IpAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -12,6 +13,7 @@ use millrace_http::dav::condition::{self, Depth, State};
 use millrace_http::dav::multistatus::{self, Property};
 use millrace_http::target::Target;
 use millrace_http::{Framing, Head, Method, Refusal, Status, page};
+use millrace_vfs::hex::Hex;
 use millrace_vfs::{FileError, Metadata, Storage, VirtualPath, Wait, WriteMode};
 
 use super::ELSEWHERE;
@@ -427,12 +429,6 @@ fn token() -> String {
     let mut bytes = password::random::<16>();
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
-    let mut token = "urn:uuid:".to_owned();
-    for (at, byte) in bytes.iter().enumerate() {
-        if matches!(at, 4 | 6 | 8 | 10) {
-            token.push('-');
-        }
-        token.push_str(&format!("{byte:02x}"));
-    }
-    token
+    let hex = |range: Range<usize>| Hex(&bytes[range]);
+    format!("urn:uuid:{}-{}-{}-{}-{}", hex(0..4), hex(4..6), hex(6..8), hex(8..10), hex(10..16))
 }

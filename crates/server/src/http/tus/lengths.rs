@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use millrace_vfs::PartialKey;
+use millrace_vfs::{PartialKey, hex};
 
 /// How many are known at a time: more than wait in a tree, several times over.
 const MOST: usize = 10_000;
@@ -134,10 +134,7 @@ fn line(key: &PartialKey, known: &Known) -> String {
 fn parse(line: &str) -> Option<(PartialKey, Known)> {
     let mut words = line.split(' ');
     let (key, length, asked) = (words.next()?, words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-    let mut bytes = [0; 16];
-    for (at, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(key.get(2 * at..2 * at + 2)?, 16).ok()?;
-    }
+    let bytes = hex::decode(key.as_bytes())?.try_into().ok()?;
     Some((PartialKey::new(bytes), Known { length, asked }))
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use millrace_ftp::digest::{Algorithm, Hasher};
 use millrace_http::{Head, Refusal, Status, tus};
+use millrace_vfs::hex::Hex;
 use millrace_vfs::{PartialKey, Storage, Upload, VirtualPath};
 
 use crate::http::dav::{Claim, Touch};
@@ -64,7 +65,7 @@ impl Check {
             let reason = "This algorithm of the Upload-Checksum is not known here.";
             return Err(Refusal { status: Status::BAD_REQUEST, reason });
         };
-        let expected = value.iter().map(|byte| format!("{byte:02x}")).collect();
+        let expected = Hex(&value).to_string();
         Ok(Some(Self { hasher: Box::new(Hasher::new(algorithm)), expected }))
     }
 
