@@ -3,18 +3,12 @@
 use std::time::{Duration, SystemTime};
 
 use rustls::server::ParsedCertificate;
+use x509_parser::certificate::Validity;
+use x509_parser::prelude::{ASN1Time, CertificateRevocationList, FromDer, ParsedExtension, X509Certificate};
 
-use super::der::{Der, EXTENSIONS, INTEGER, OBJECT_IDENTIFIER, OCTET_STRING, SEQUENCE, VERSION};
 use super::identity::{self, Identity};
 use super::key_pair::KeyPair;
 use super::load_error::LoadError;
-
-const UTC_TIME: u8 = 0x17;
-const GENERALIZED_TIME: u8 = 0x18;
-
-/// id-ce-authorityKeyIdentifier, 2.5.29.35; and the first that may be in one.
-const AUTHORITY_KEY_IDENTIFIER: &[u8] = &[0x55, 0x1d, 0x23];
-const KEY_IDENTIFIER: u8 = 0x80;
 
 /// The information in a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,97 +49,41 @@ impl KeyPair {
 }
 
 fn authority_and_serial(certificate: &[u8]) -> Option<(&[u8], &[u8])> {
-    let mut signed = Der(certificate).expect(SEQUENCE)?.expect(SEQUENCE)?;
-    let _ = signed.expect(VERSION);
-    let serial = signed.expect(INTEGER)?;
-    let mut extensions = loop {
-        let (tag, mut value) = signed.next()?;
-        if tag == EXTENSIONS {
-            break value.expect(SEQUENCE)?;
-        }
-    };
-    loop {
-        let mut extension = extensions.expect(SEQUENCE)?;
-        if extension.expect(OBJECT_IDENTIFIER)?.0 != AUTHORITY_KEY_IDENTIFIER {
-            continue;
-        }
-        // It is not critical, so this comes next.
-        let key = extension.expect(OCTET_STRING)?.expect(SEQUENCE)?.expect(KEY_IDENTIFIER)?;
-        return Some((key.0, serial.0));
-    }
+    let certificate = parse(certificate)?;
+    let key = certificate.iter_extensions().find_map(|extension| match extension.parsed_extension() {
+        ParsedExtension::AuthorityKeyIdentifier(authority) => authority.key_identifier.as_ref(),
+        _ => None,
+    })?;
+    Some((key.0, certificate.raw_serial()))
+}
+
+fn parse(certificate: &[u8]) -> Option<X509Certificate<'_>> {
+    X509Certificate::from_der(certificate).ok().map(|(_, certificate)| certificate)
 }
 
 /// From when, until when, and whether issuer and subject are the same (RFC 5280 section 4.1).
 fn read(certificate: &[u8]) -> Option<(SystemTime, SystemTime, bool)> {
-    let Read { issuer, mut validity, subject } = take_apart(certificate)?;
-    Some((time(validity.next()?)?, time(validity.next()?)?, issuer.0 == subject.0))
+    let certificate = parse(certificate)?;
+    let Validity { not_before, not_after } = certificate.validity();
+    let is_self_signed = certificate.issuer().as_raw() == certificate.subject().as_raw();
+    Some((time(*not_before), time(*not_after), is_self_signed))
 }
 
-/// The names of the issuer and the subject, as they are written.
+/// The names of the issuer and the subject in DER.
 pub(super) fn names(certificate: &[u8]) -> Option<(&[u8], &[u8])> {
-    let Read { issuer, subject, .. } = take_apart(certificate)?;
-    Some((issuer.0, subject.0))
+    let certificate = parse(certificate)?;
+    Some((certificate.issuer.as_raw(), certificate.subject.as_raw()))
 }
 
-/// The parsed parts of a certificate.
-struct Read<'a> {
-    issuer: Der<'a>,
-    validity: Der<'a>,
-    subject: Der<'a>,
-}
-
-fn take_apart(certificate: &[u8]) -> Option<Read<'_>> {
-    let mut signed = Der(certificate).expect(SEQUENCE)?.expect(SEQUENCE)?;
-    // version and serialNumber are not sequences; signature is the first.
-    while signed.next()?.0 != SEQUENCE {}
-    let (issuer, validity) = (signed.expect(SEQUENCE)?, signed.expect(SEQUENCE)?);
-    Some(Read { issuer, validity, subject: signed.expect(SEQUENCE)? })
-}
-
-/// When a list of what was taken back is to be replaced, if it says so (RFC 5280 section 5.1).
+/// The `nextUpdate` of a revocation list, if it has one (RFC 5280 section 5.1).
 pub(super) fn next_update(list: &[u8]) -> Option<SystemTime> {
-    let mut signed = Der(list).expect(SEQUENCE)?.expect(SEQUENCE)?;
-    // version is not a sequence, and optional; signature is the first, issuer the second.
-    while signed.next()?.0 != SEQUENCE {}
-    signed.expect(SEQUENCE)?;
-    time(signed.next()?)?;
-    time(signed.next()?)
+    let (_, list) = CertificateRevocationList::from_der(list).ok()?;
+    list.next_update().map(time)
 }
 
-/// `YYMMDDHHMMSSZ` or `YYYYMMDDHHMMSSZ`; what lies before 1970 is 1970.
-fn time((tag, Der(text)): (u8, Der<'_>)) -> Option<SystemTime> {
-    let text = std::str::from_utf8(text).ok().filter(|text| text.is_ascii())?.strip_suffix('Z')?;
-    let (year, rest) = match tag {
-        UTC_TIME => {
-            let (year, rest) = text.split_at_checked(2)?;
-            let year: i64 = year.parse().ok()?;
-            // RFC 5280 section 4.1.2.5.1.
-            (year + if year < 50 { 2000 } else { 1900 }, rest)
-        }
-        GENERALIZED_TIME => {
-            let (year, rest) = text.split_at_checked(4)?;
-            (year.parse().ok()?, rest)
-        }
-        _ => return None,
-    };
-    let mut numbers = [0; 5];
-    for (at, number) in numbers.iter_mut().enumerate() {
-        *number = rest.get(2 * at..2 * at + 2)?.parse::<i64>().ok().filter(|number| *number >= 0)?;
-    }
-    let [month, day, hour, minute, second] = numbers;
-    if rest.len() != 10 || !(1..=12).contains(&month) || !(0..=9999).contains(&year) {
-        return None;
-    }
-    let seconds = ((days(year, month, day) * 24 + hour) * 60 + minute) * 60 + second;
-    Some(SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
-}
-
-/// Days from 1970 to a date of the Gregorian calendar.
-fn days(year: i64, month: i64, day: i64) -> i64 {
-    // Years begin in March, so that the day that is sometimes missing is their last.
-    let (year, month) = if month <= 2 { (year - 1, month + 9) } else { (year, month - 3) };
-    let of_months = (153 * month + 2) / 5;
-    365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + of_months + day - 719_469
+/// What lies before 1970 is 1970.
+fn time(time: ASN1Time) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(time.timestamp()).unwrap_or(0))
 }
 
 #[cfg(test)]
@@ -195,8 +133,6 @@ mod tests {
         fn nothing_makes_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), at in 0usize..400, byte: u8) {
             let _ = read(&bytes);
             let _ = (next_update(&bytes), authority_and_serial(&bytes));
-            let _ = time((UTC_TIME, Der(&bytes)));
-            let _ = time((GENERALIZED_TIME, Der(&bytes)));
             let mut der = certificate((2026, 1, 1), (2027, 1, 1));
             let at = at % der.len();
             der[at] = byte;

@@ -6,12 +6,9 @@
 pub(super) const SEQUENCE: u8 = 0x30;
 pub(super) const INTEGER: u8 = 0x02;
 pub(super) const BIT_STRING: u8 = 0x03;
-pub(super) const OCTET_STRING: u8 = 0x04;
-pub(super) const OBJECT_IDENTIFIER: u8 = 0x06;
 
-/// Those of a certificate alone: its version, unless it is very old; its extensions.
+/// The version of a certificate; X.509 v1 has none.
 pub(super) const VERSION: u8 = 0xa0;
-pub(super) const EXTENSIONS: u8 = 0xa3;
 
 /// Values, one behind the other.
 #[derive(Clone, Copy)]

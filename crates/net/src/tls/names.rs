@@ -3,105 +3,59 @@
 //! The certificate has been verified before: this only reads it (DER, RFC 5280), and skips what it cannot parse. A name
 //! with a control character is ignored: a back end of the accounts may take a NUL for its end.
 
-use super::der::{Der, EXTENSIONS, OBJECT_IDENTIFIER, OCTET_STRING, SEQUENCE};
+use std::collections::HashSet;
 
-/// id-at-commonName, 2.5.4.3.
-const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
-/// emailAddress of PKCS #9, 1.2.840.113549.1.9.1.
-const EMAIL_ADDRESS: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x09, 0x01];
-/// id-ce-subjectAltName, 2.5.29.17.
-const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1d, 0x11];
-/// The user principal name of Windows domains, 1.3.6.1.4.1.311.20.2.3.
-const USER_PRINCIPAL_NAME: &[u8] = &[0x2b, 0x06, 0x01, 0x04, 0x01, 0x82, 0x37, 0x14, 0x02, 0x03];
+use x509_parser::asn1_rs::{Any, FromDer, Oid, Tag, oid};
+use x509_parser::extensions::GeneralName;
+use x509_parser::oid_registry::{OID_PKCS9_EMAIL_ADDRESS, OID_X509_COMMON_NAME};
+use x509_parser::prelude::{ParsedExtension, X509Certificate};
 
-const UTF8_STRING: u8 = 0x0c;
-const PRINTABLE_STRING: u8 = 0x13;
-const IA5_STRING: u8 = 0x16;
-const SET: u8 = 0x31;
-
-/// Alternative names by their tags.
-const OTHER_NAME: u8 = 0xa0;
-const RFC822_NAME: u8 = 0x81;
-const DNS_NAME: u8 = 0x82;
+/// The user principal name of Windows domains.
+const USER_PRINCIPAL_NAME: Oid<'static> = oid!(1.3.6.1.4.1.311.20.2.3);
 
 /// The subject's common names and mail addresses, and of its alternative names the mail addresses, DNS names and
 /// principal names; each once, in this order.
 pub fn client_names(certificate: &[u8]) -> Vec<String> {
-    let mut names = Vec::new();
-    let _ = read(certificate, &mut names);
-    let mut seen = std::collections::HashSet::new();
+    let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return Vec::new() };
+    let subject = certificate.subject().iter_attributes().filter(|attribute| {
+        *attribute.attr_type() == OID_X509_COMMON_NAME || *attribute.attr_type() == OID_PKCS9_EMAIL_ADDRESS
+    });
+    let alternatives =
+        certificate.iter_extensions().filter_map(|extension| match extension.parsed_extension() {
+            ParsedExtension::SubjectAlternativeName(alternatives) => Some(&alternatives.general_names),
+            _ => None,
+        });
+    let mut names: Vec<String> = subject
+        .filter_map(|attribute| text(attribute.attr_value()))
+        .chain(alternatives.flatten().filter_map(alternative))
+        .filter(|name| !name.is_empty() && !name.chars().any(char::is_control))
+        .collect();
+    let mut seen = HashSet::new();
     names.retain(|name| seen.insert(name.clone()));
     names
 }
 
-fn read(certificate: &[u8], names: &mut Vec<String>) -> Option<()> {
-    let mut signed = Der(certificate).expect(SEQUENCE)?.expect(SEQUENCE)?;
-    // version, serialNumber, signature, issuer, validity: the first may be missing, and is no SEQUENCE.
-    let mut sequences = 0;
-    while sequences < 3 {
-        sequences += usize::from(signed.next()?.0 == SEQUENCE);
-    }
-    read_subject(signed.expect(SEQUENCE)?, names);
-    while let Some((tag, body)) = signed.next() {
-        if tag == EXTENSIONS {
-            read_extensions(body, names);
+fn alternative(name: &GeneralName<'_>) -> Option<String> {
+    match name {
+        GeneralName::RFC822Name(name) | GeneralName::DNSName(name) => Some((*name).to_owned()),
+        GeneralName::OtherName(kind, value) if *kind == USER_PRINCIPAL_NAME => {
+            // [0] EXPLICIT, and the string in it.
+            let (_, explicit) = Any::from_der(value).ok()?;
+            text(&Any::from_der(explicit.data).ok()?.1)
         }
-    }
-    Some(())
-}
-
-fn read_subject(mut subject: Der<'_>, names: &mut Vec<String>) {
-    while let Some(mut set) = subject.expect(SET) {
-        while let Some(mut attribute) = set.expect(SEQUENCE) {
-            let kind = attribute.expect(OBJECT_IDENTIFIER).map(|kind| kind.0);
-            if let (Some(COMMON_NAME | EMAIL_ADDRESS), Some((tag, value))) = (kind, attribute.next()) {
-                names.extend(text(tag, value));
-            }
-        }
-    }
-}
-
-fn read_extensions(mut extensions: Der<'_>, names: &mut Vec<String>) {
-    let Some(mut list) = extensions.expect(SEQUENCE) else { return };
-    while let Some(mut extension) = list.expect(SEQUENCE) {
-        if extension.expect(OBJECT_IDENTIFIER).is_none_or(|kind| kind.0 != SUBJECT_ALT_NAME) {
-            continue;
-        }
-        // Whether it is critical may stand between.
-        while let Some((tag, mut value)) = extension.next() {
-            if tag == OCTET_STRING
-                && let Some(alternatives) = value.expect(SEQUENCE)
-            {
-                read_alternatives(alternatives, names);
-            }
-        }
-    }
-}
-
-fn read_alternatives(mut alternatives: Der<'_>, names: &mut Vec<String>) {
-    while let Some((tag, mut value)) = alternatives.next() {
-        match tag {
-            RFC822_NAME | DNS_NAME => names.extend(text(IA5_STRING, value)),
-            OTHER_NAME
-                if value.expect(OBJECT_IDENTIFIER).is_some_and(|kind| kind.0 == USER_PRINCIPAL_NAME) =>
-            {
-                let name = value.next().and_then(|(_, mut explicit)| explicit.next());
-                names.extend(name.and_then(|(tag, value)| text(tag, value)));
-            }
-            _ => {}
-        }
+        _ => None,
     }
 }
 
 /// A string of a kind that is UTF-8, or a part of it.
-fn text(tag: u8, Der(value): Der<'_>) -> Option<String> {
-    let text = std::str::from_utf8(value).ok()?;
-    let is_kind = match tag {
-        UTF8_STRING => true,
-        PRINTABLE_STRING | IA5_STRING => text.is_ascii(),
+fn text(value: &Any<'_>) -> Option<String> {
+    let text = std::str::from_utf8(value.data).ok()?;
+    let is_kind = match value.tag() {
+        Tag::Utf8String => true,
+        Tag::PrintableString | Tag::Ia5String => text.is_ascii(),
         _ => false,
     };
-    (is_kind && !text.is_empty() && !text.chars().any(char::is_control)).then(|| text.to_owned())
+    is_kind.then(|| text.to_owned())
 }
 
 #[cfg(test)]
