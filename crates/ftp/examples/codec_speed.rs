@@ -2,6 +2,8 @@
 //!
 //! `cargo run --release -p millrace-ftp --example codec_speed`: each figure is the best of five runs.
 
+#![allow(clippy::disallowed_methods)]
+
 use std::{hint::black_box, sync::Arc, time::Instant};
 
 use millrace_ftp::{

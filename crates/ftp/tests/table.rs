@@ -2,6 +2,8 @@
 //!
 //! `UPDATE_DOCS=1 cargo test -p millrace-ftp --test table` writes the document anew.
 
+#![allow(clippy::disallowed_methods)]
+
 mod memory;
 
 use std::fmt::Write;

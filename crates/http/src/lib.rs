@@ -15,6 +15,9 @@
 //! - [`internal_redirect`] makes requests that others lead to within the server.
 //! - [`response`] writes heads, [`index`] the pages of directories, [`page`] those of errors.
 
+// Tests may read a clock and files.
+#![cfg_attr(test, allow(clippy::disallowed_methods))]
+
 pub mod authorization;
 pub mod base64;
 pub mod cgi;

@@ -3,6 +3,8 @@
 //!
 //! It does what the contract of [`Act`], [`Input`] and [`Session::takes`] asks of a driver and no more, so it
 //! also shows what that contract is.
+
+#![allow(clippy::disallowed_methods)]
 #![allow(dead_code)] // Each test file uses its own part.
 
 pub(crate) mod chaos;

@@ -2,6 +2,8 @@
 //!
 //! `fuzz/` runs them under libFuzzer for as long as one likes; `fuzz_smoke.rs` runs them briefly with every
 //! `cargo test`.
+
+#![allow(clippy::disallowed_methods)]
 #![allow(dead_code)]
 
 use std::time::Instant;
