@@ -22,9 +22,17 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, 
 
 use millrace_server::Running;
 
-/// Reads the configuration anew and puts it in force; answers which of its keys have changed, but count from the next
-/// start only. The error is for people.
-pub type Reload = Box<dyn Fn() -> Result<Vec<&'static str>, String> + Send + Sync>;
+/// Reads the configuration again and applies it. The error is for people.
+pub type Reload = Box<dyn Fn() -> Result<Reloaded, String> + Send + Sync>;
+
+/// The keys whose values a reload found changed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reloaded {
+    /// Those that it applied.
+    pub changed: Vec<&'static str>,
+    /// Those that take effect at the next start only.
+    pub next_start: Vec<&'static str>,
+}
 
 /// Makes the command that starts the successor: the program as it is now installed, with this process's arguments.
 pub type Successor = Box<dyn Fn() -> Command + Send + Sync>;

@@ -174,7 +174,8 @@ fn perform(request: Request, running: &Running, served: &Served) -> Result<Value
         Request::DropEvents { events, to, all, waiting } => {
             events::forget(running, &events::meant(events, to, all, waiting)?)
         }
-        Request::Reload {} => (served.orders.reload)().map(|later| json!({ "next-start": later })),
+        Request::Reload {} => (served.orders.reload)()
+            .map(|keys| json!({ "changed": keys.changed, "next-start": keys.next_start })),
         Request::Upgrade {} => upgrade(running, served),
         Request::Drain {} => Ok(end(running, "drained", Running::drain)),
         Request::Stop {} => Ok(end(running, "ctl stop", Running::request_shutdown)),

@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand};
 use millrace_load::worker_processes::COMMAND;
 
 use crate::bench::Bench;
-use crate::config::{Period, Said, Written};
+use crate::config::{Period, Reference, Said, Written};
 use crate::ctl::Ctl;
 use crate::explain::Explain;
 use crate::poller_bench::PollerBench;
@@ -47,6 +47,9 @@ pub(crate) enum Command {
     PollerBench(PollerBench),
     /// Show what a configuration file means, or its errors
     Check(Check),
+    /// Print what a configuration file may have: an example, or a JSON Schema
+    #[command(subcommand)]
+    Config(Reference),
     /// Say what holds for a user, where it comes from, and whether a login would be let in
     Explain(Explain),
     /// Make a link to a file that expires, for those who have no account
@@ -74,11 +77,12 @@ Examples:
                                                          to read and write, for a camera
   millrace serve --config /etc/millrace.toml             as the file says; flags go before it
 
-Every flag is also a key of the configuration file, spelt the same: see docs/configuration.md.";
+Every flag is also a key of the configuration file, spelt the same, and an environment variable: --passive-ports is
+MILLRACE_PASSIVE_PORTS. See `millrace config example` and docs/configuration.md.";
 
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// Read a configuration file in TOML; flags go before what it says
+    /// Read a configuration file in TOML; flags and environment variables go before it
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
@@ -106,6 +110,10 @@ pub(crate) struct Check {
     /// The configuration file
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
+
+    /// List all settings, with the defaults of those that are not set
+    #[arg(long)]
+    pub(crate) all: bool,
 }
 
 #[derive(Debug, Args)]

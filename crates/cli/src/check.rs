@@ -2,9 +2,9 @@
 
 use std::fmt::{self, Display};
 use std::net::SocketAddr;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use millrace_server::config::{Acme, Challenge, Clients, LogFormat, Pass, Peer, Resumption, Tls, Upstream};
+use millrace_server::config::{Acme, Challenge, Clients, Pass, Peer, Resumption, Tls, Upstream};
 use millrace_server::limits::Limit;
 use millrace_server::web::HttpsRedirect;
 use millrace_server::{Config, Permissions};
@@ -13,15 +13,18 @@ use millrace_storage::{Durability, LocalOptions, Uploads};
 use crate::announce::{self, Bound};
 use crate::args::Check;
 use crate::bench::output::print;
-use crate::config::{self, Site, Written};
+use crate::config::{self, DEFAULT, Origin, Site, Written};
 use crate::failure::Failure;
-use crate::period::time;
 use crate::who;
 
 pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
     let site = config::load(Written::default(), Some(&arguments.file))?;
     site.check_obstacles()?;
-    let mut text = format!("{} can be used. It means:\n\n{}", arguments.file.display(), Meaning(&site));
+    let mut text = format!(
+        "{} can be used. It means:\n\n{}",
+        arguments.file.display(),
+        Meaning { site: &site, all: arguments.all }
+    );
     let Config { ftp, ftps, http, https, .. } = &site.config;
     let doubts = site.config.tls.iter().flat_map(|tls| tls.plan.outlook().doubts(SystemTime::now()));
     let warnings = announce::warnings(&site, Bound { ftp, ftps, http, https });
@@ -42,14 +45,17 @@ fn absent(passes: &[Pass]) -> impl Iterator<Item = String> {
 }
 
 /// A configuration in plain words.
-struct Meaning<'a>(&'a Site);
+struct Meaning<'a> {
+    site: &'a Site,
+    /// Whether settings that were not written are listed too.
+    all: bool,
+}
 
 impl Display for Meaning<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(site) = self;
+        let Self { site, all } = self;
         writeln!(out, "Files         {}", site.directory.display())?;
         writeln!(out, "              {}", uploads(&site.files))?;
-        writeln!(out, "              Listings of up to {} entries are sorted.", site.config.sort_entries)?;
         folders(site, out)?;
         section("Hosts", &site.shown.hosts, out)?;
         let in_clear = if site.config.tls.is_some() { "TLS for clients that ask" } else { "not encrypted" };
@@ -87,9 +93,23 @@ impl Display for Meaning<'_> {
         section("Groups", &site.shown.groups, out)?;
         section("Hooks", &site.shown.hooks, out)?;
         network(&site.config, out)?;
-        timeouts(&site.config, out)?;
-        logs(&site.config, out)?;
-        kept(site, out)
+        kept(site, out)?;
+        let shown = |origin: &&Origin| *all || origin.place != DEFAULT;
+        let width = site.origins.iter().filter(shown).map(|origin| origin.key.len()).max().unwrap_or(0);
+        let lines = site.origins.iter().filter(shown).map(|Origin { key, value, place }| {
+            let value = shortened(value);
+            format!("{key:width$}  {value}   ({place})")
+        });
+        section("Settings", &lines.collect::<Vec<_>>(), out)
+    }
+}
+
+/// A value that fits a line.
+fn shortened(value: &str) -> String {
+    const MOST: usize = 60;
+    match value.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}...", &value[..end]),
+        None => value.to_owned(),
     }
 }
 
@@ -114,12 +134,6 @@ fn logins(site: &Site) -> Vec<String> {
 
 /// What the server keeps, and who may tell it things.
 fn kept(site: &Site, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-    if let Some(keys) = &site.shown.link_keys {
-        writeln!(out, "Links         that expire are signed with the keys in {}", keys.display())?;
-    }
-    if let Some(path) = &site.control {
-        writeln!(out, "Control       by millrace ctl --control {}", path.display())?;
-    }
     if let Some(state) = &site.shown.state {
         writeln!(out, "State         is kept between starts in {}", state.display())?;
     }
@@ -239,10 +253,6 @@ fn serves_ftp(config: &Config) -> bool {
     !config.ftp.is_empty() || !config.ftps.is_empty()
 }
 
-fn serves_http(config: &Config) -> bool {
-    !config.http.is_empty() || !config.https.is_empty()
-}
-
 /// What concerns FTP alone.
 fn of_ftp(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
     let (first, last) = (config.passive_ports.start(), config.passive_ports.end());
@@ -252,18 +262,6 @@ fn of_ftp(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
     if let Some(address) = config.public_ip {
         writeln!(out, "              PASV tells clients to connect to {address}.")?;
-    }
-    if config.foreign_data {
-        writeln!(out, "              PORT may name another host than the client's own (FXP).")?;
-    }
-    if config.mode_z {
-        writeln!(out, "              MODE Z: clients may have transfers compressed.")?;
-    }
-    if config.messages {
-        writeln!(out, "              Who enters a directory is told its .message, and of a README.")?;
-    }
-    if !config.coalesce {
-        writeln!(out, "              150 always goes out before the data.")?;
     }
     Ok(())
 }
@@ -280,70 +278,7 @@ fn network(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (network, bits) = (limit(&config.sessions_per_network, ""), config.network_bits);
         writeln!(out, "              from one network (/{}, or IPv6 /{}): {network}", bits.ipv4, bits.ipv6)?;
     }
-    login_rates(config, out)?;
-    bandwidth(config, out)?;
-    bans(config, out)?;
-    let workers = match config.workers {
-        0 => "one for each core".to_owned(),
-        workers => workers.to_string(),
-    };
-    writeln!(out, "Threads       {workers}; for what may wait: at most {}", config.blocking_threads)?;
-    match serves_ftp(config) {
-        true => writeln!(out, "Greeting      {:?}", config.greeting),
-        false => Ok(()),
-    }
-}
-
-/// Only what was said.
-fn login_rates(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let rates = &config.logins;
-    let all = [
-        (&rates.server, "on the server"),
-        (&rates.address, "from one address"),
-        (&rates.network, "from one network"),
-        (&rates.user, "of one user"),
-    ];
-    let said = all.into_iter().filter(|(rate, _)| !rate.is_none());
-    said.enumerate().try_for_each(|(index, (rate, whose))| {
-        writeln!(out, "{:14}at most {rate} {whose}", if index == 0 { "Logins" } else { "" })
-    })
-}
-
-/// Only what was said; the bans always.
-fn bans(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let list = |networks: &[millrace_server::Network]| {
-        networks.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-    };
-    let bans = &config.bans;
-    if !config.proxy_from.is_empty() {
-        writeln!(out, "Proxies       connect from {}, and say for whom", list(&config.proxy_from))?;
-    }
-    if !bans.allow.is_empty() {
-        writeln!(out, "Clients       only from {}", list(&bans.allow))?;
-    }
-    if !bans.deny.is_empty() {
-        writeln!(
-            out,
-            "{:14}never from {}",
-            if bans.allow.is_empty() { "Clients" } else { "" },
-            list(&bans.deny)
-        )?;
-    }
-    if !config.cpu_limit.is_none() {
-        let whose = "of all processors nobody may log in";
-        match config.cpu_limit.follows_the_clock() {
-            false => writeln!(out, "Busy          above {} % {whose}", config.cpu_limit)?,
-            true => writeln!(out, "Busy          above so many percent {whose}: {}", config.cpu_limit)?,
-        }
-    }
-    match bans.after {
-        0 => writeln!(out, "Bans          none for failed logins"),
-        after => writeln!(
-            out,
-            "Bans          a user at an address after {after} failed logins, for {}",
-            time(bans.time)
-        ),
-    }
+    bandwidth(config, out)
 }
 
 /// Only what was said.
@@ -370,58 +305,6 @@ fn bandwidth(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
                 if way.is_empty() { "of " } else { " " }
             )?;
             title = "";
-        }
-    }
-    Ok(())
-}
-
-fn timeouts(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let of_ftp = [
-        (config.login_timeout, "to log in"),
-        (config.idle_timeout, "of silence from a client"),
-        (config.connect_timeout, "for a data connection to come"),
-    ];
-    let of_http = [
-        (config.http_head_timeout, "for the head of a request of HTTP"),
-        (config.http_idle_timeout, "of silence between two requests"),
-    ];
-    let line = |(period, what): (Duration, &str)| format!("{} {what}", time(period));
-    let mut lines: Vec<String> = Vec::new();
-    if serves_ftp(config) {
-        lines.extend(of_ftp.map(line));
-    }
-    lines.push(line((config.stall_timeout, "of silence in a transfer")));
-    if serves_http(config) {
-        lines.extend(of_http.map(line));
-    }
-    if serves_ftp(config) {
-        let keepalive = match config.keepalive.is_zero() {
-            true => "are not checked for life (TCP keepalive)".to_owned(),
-            false => format!("are checked for life after {} (TCP keepalive)", time(config.keepalive)),
-        };
-        lines.push(format!("Silent control connections {keepalive}."));
-    }
-    lines.push(line((config.grace, "for running transfers when the server is stopped")));
-    lines.push(format!(
-        "A wrong password is answered after {}, the next after twice that and so on;",
-        time(config.login_delay)
-    ));
-    lines.push(format!("{} of them close the connection.", config.login_attempts));
-    section("Times", &lines, out)
-}
-
-fn logs(config: &Config, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let events = match config.log {
-        LogFormat::Off => "nothing",
-        LogFormat::Warnings => "warnings, as text, to standard error",
-        LogFormat::JsonWarnings => "warnings, as JSON, to standard error",
-        LogFormat::Text => "events, as text, to standard error",
-        LogFormat::Json => "events, as JSON, to standard error",
-    };
-    writeln!(out, "Logs          {events}")?;
-    for (what, path) in [("transfers", &config.xferlog), ("requests of HTTP", &config.access_log)] {
-        if let Some(path) = path {
-            writeln!(out, "              {what} to {}", path.display())?;
         }
     }
     Ok(())

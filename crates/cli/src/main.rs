@@ -40,6 +40,7 @@ fn main() -> ExitCode {
         Command::Limits => limits::run(),
         Command::PollerBench(arguments) => poller_bench::run(&arguments),
         Command::Check(arguments) => done(check::run(&arguments)),
+        Command::Config(what) => done(config::show(what)),
         Command::Explain(arguments) => done(explain::run(&arguments)),
         Command::Link(arguments) => done(link::run(&arguments)),
         Command::User(arguments) => done(user::run(arguments)),

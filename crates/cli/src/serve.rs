@@ -7,11 +7,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millrace_admin::{Control, Orders};
+use millrace_admin::{Control, Orders, Reloaded};
 use millrace_server::limits::Quotas;
 use millrace_server::{Config, Predecessor, Prepared, Running, Server, StartError};
 use millrace_storage::{LocalStorage, SweepReport};
@@ -20,7 +20,7 @@ use signal_hook::iterator::Signals;
 
 use crate::announce::{self, Bound};
 use crate::args::Serve;
-use crate::config::{self, Begun, Site, Written};
+use crate::config::{self, Site, Snapshot, Written};
 use crate::failure::Failure;
 use crate::notify;
 use crate::ready;
@@ -67,6 +67,7 @@ fn successor() -> Command {
 
 fn serve(arguments: Serve, mut before: Option<Predecessor>) -> Result<(), Failure> {
     let Serve { config: file, written, ready_file, ready_json, .. } = arguments;
+    let file = file.or_else(config::named_by_environment);
     let site = config::load(written.clone(), file.as_deref())?;
     site.check_obstacles()?;
     let away = site.open()?;
@@ -93,7 +94,8 @@ fn serve(arguments: Serve, mut before: Option<Predecessor>) -> Result<(), Failur
         file,
         running: Arc::downgrade(&running),
         quotas: site.config.quotas.clone(),
-        begun: Begun::with(&site),
+        begun: site.snapshot.clone(),
+        last: Arc::new(Mutex::new(site.snapshot.clone())),
     };
     let open = match before {
         None => Control::open,
@@ -152,32 +154,41 @@ struct Again {
     running: Weak<Running>,
     /// The counts of quotas: shared by the accounts before and after a reload.
     quotas: Option<Arc<Quotas>>,
-    /// The settings at the start of the server.
-    begun: Begun,
+    /// The settings that the server was started with.
+    begun: Snapshot,
+    /// Those of the last reload.
+    last: Arc<Mutex<Snapshot>>,
 }
 
 impl Again {
-    /// Puts in force what the file says now; where that makes no sense, all stays as it was. Answers which keys have
-    /// changed that count from the next start only.
-    fn reload(&self) -> Result<Vec<&'static str>, String> {
+    /// Applies what the file says now; where that is wrong, all stays as it was. Returns the keys that have changed.
+    fn reload(&self) -> Result<Reloaded, String> {
         let site = config::load_beside(self.written.clone(), self.file.as_deref(), self.quotas.clone())
             .map_err(|failure| format!("the old configuration stays in force: {failure}"))?;
-        let later = self.begun.changed(&site);
+        let snapshot = site.snapshot;
         if let Some(running) = self.running.upgrade() {
             running
                 .reload(site.config)
                 .map_err(|error| format!("the old configuration stays in force: {error}"))?;
         }
-        Ok(later)
+        let next_start = self.begun.changed(&snapshot, true);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = std::mem::replace(&mut *last, snapshot.clone()).changed(&snapshot, false);
+        Ok(Reloaded { changed, next_start })
     }
 
     /// The same, in a sentence for the log.
     fn told(&self) -> String {
         match self.reload() {
             Err(why) => why,
-            Ok(later) if later.is_empty() => "configuration read anew".to_owned(),
-            Ok(later) => {
-                format!("configuration read anew; from the next start only: {}", later.join(", "))
+            Ok(Reloaded { changed, next_start }) => {
+                let list = |what: &str, keys: &[&str]| match keys {
+                    [] => String::new(),
+                    keys => format!("; {what}: {}", keys.join(", ")),
+                };
+                let (changed, later) =
+                    (list("changed", &changed), list("from the next start only", &next_start));
+                format!("configuration read anew{changed}{later}")
             }
         }
     }

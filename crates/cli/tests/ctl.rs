@@ -313,6 +313,7 @@ fn a_reload_takes_over_accounts_and_limits_or_leaves_all_as_it_was() {
         "directory = \".\"\ncontrol = \"control\"\ndownload-limit = 12345\n[[user]]\nname = \"carol\"\npassword = \"{HASH}\"\n"
     );
     fs::write(site.folder.join("millrace.toml"), &no_bob).unwrap();
+    assert_eq!(site.tell(&["reload"]), "Configuration reloaded; changed: user, download-limit.\n");
     assert_eq!(site.tell(&["reload"]), "Configuration reloaded.\n");
     site.log_in("carol");
     let mut gone = site.connect();
@@ -343,7 +344,7 @@ fn a_reload_takes_over_accounts_and_limits_or_leaves_all_as_it_was() {
 
     let elsewhere = no_bob.replace("directory = \".\"", "directory = \"sub\"");
     fs::write(site.folder.join("millrace.toml"), elsewhere).unwrap();
-    assert_eq!(site.tell(&["reload"]), "Configuration reloaded.\n");
+    assert_eq!(site.tell(&["reload"]), "Configuration reloaded; changed: directory.\n");
     site.log_in("carol").say("SIZE f", "550");
 }
 
@@ -386,7 +387,7 @@ fn what_groups_and_listeners_share_is_configured_explained_and_changed_while_fil
     for (keys, told) in [
         ("[[listener]]\naddress = \"127.0.0.1:1\"\n", "is none of the addresses in `ftp`"),
         ("[[listener]]\naddress = \"off\"\n", "is no address at which anybody is served"),
-        ("[[listener]]\ndownload = \"1M\"\n", "issing field `address`"),
+        ("[[listener]]\ndownload = \"1M\"\n", "table needs `address`"),
     ] {
         write(&site.folder, keys);
         let refused = site.ctl(&["reload"]);

@@ -7,7 +7,7 @@ use millrace_server::config::{Acme, Challenge, KeyPair, LETS_ENCRYPT};
 
 use super::places::Places;
 use super::said::{Place, Said};
-use super::settings::is_on;
+use super::slot::is_on;
 use super::tls;
 use super::written::Written;
 use crate::failure::Failure;

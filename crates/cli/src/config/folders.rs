@@ -10,10 +10,11 @@ use millrace_server::auth::{Mount, MountedDatabase, MountedDirectory, MountedFil
 use millrace_server::limits::{HeldQuota, Quantity, Scheduled};
 use millrace_server::{Permission, Permissions};
 use millrace_storage::{Key, LocalOptions};
-use serde::Deserialize;
 
 use super::places::Places;
-use super::said::{Said, one_or_more};
+use super::said::Said;
+use super::setting::{default, required, settings, unset};
+use super::slot::{Many, One};
 use super::sources;
 use super::value::{Access, Period};
 use crate::failure::Failure;
@@ -21,36 +22,42 @@ use crate::failure::Failure;
 /// How long a database may take for an answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A `[[folder]]` table.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) struct FolderTable {
-    /// Where users see it.
-    pub(crate) path: Said<String>,
-    /// Where its files are, if they are in a folder.
-    pub(crate) directory: Option<Said<PathBuf>>,
-    /// Where its files are, if they are in an SQLite database.
-    pub(crate) database: Option<Said<PathBuf>>,
-    /// Where its files are, if they are in a PostgreSQL database.
-    pub(crate) postgres: Option<Said<String>>,
-    /// Holds the password with which that is asked.
-    pub(crate) password_file: Option<Said<PathBuf>>,
-    /// Certificates that the server's has to be signed by.
-    pub(crate) ca: Option<Said<PathBuf>>,
-    /// How long an answer may take.
-    pub(crate) timeout: Option<Said<Period>>,
-    /// Holds the key that their content is encrypted under.
-    pub(crate) key_file: Option<Said<PathBuf>>,
-    /// The most that anybody may do there.
-    pub(crate) access: Option<Said<Access>>,
-    /// Bytes of all files in it.
-    pub(crate) quota_bytes: Option<Said<Scheduled<Quantity>>>,
-    /// Files in it.
-    pub(crate) quota_files: Option<Said<Scheduled<Quantity>>>,
-    #[serde(default, deserialize_with = "one_or_more")]
-    pub(crate) users: Vec<Said<String>>,
-    #[serde(default, deserialize_with = "one_or_more")]
-    pub(crate) groups: Vec<Said<String>>,
+settings! {
+    /// A `[[folder]]` table.
+    FolderTable of "folder" {
+        /// Where users see the folder: `"/archive"`, `"/in/{user}"`. What the served folder has there is
+        /// hidden.
+        path: Said<String> = required();
+        /// A folder of this machine, where the files are. `{user}` and `{group}` stand for the user's names;
+        /// the last part is then made at the first login.
+        directory: One<PathBuf> = unset("this or another place");
+        /// An SQLite database, where the files are; it is made if it is not there
+        database: One<PathBuf> = unset("this or another place");
+        /// The connection string of a PostgreSQL database, where the files are: `"host=/run/postgresql
+        /// user=millrace dbname=files"`, or a URL
+        postgres: One<String> = unset("this or another place");
+        /// For `postgres`: a file whose first line is the password
+        password_file: One<PathBuf> = unset("none");
+        /// For `postgres`: a file of certificates in PEM; the connection is encrypted, and the server's
+        /// certificate has to be signed by one of them
+        ca: One<PathBuf> = unset("none");
+        /// For `postgres`: how long an answer may take
+        timeout: One<Period> = default("10s").positive();
+        /// A file with 64 hexadecimal digits (`openssl rand -hex 32`): the content of the folder's files is
+        /// encrypted under this key
+        key_file: One<PathBuf> = unset("none");
+        /// The most that may be done there, `"ro"` or `"rw"`
+        access: One<Access> = default("rw");
+        /// Bytes of all files in it: `"10G"`, or with a [schedule](limits.md). See
+        /// [limits.md](limits.md#quotas).
+        quota_bytes: One<Scheduled<Quantity>> = unset("none");
+        /// Files in it, as above
+        quota_files: One<Scheduled<Quantity>> = unset("none");
+        /// Names of users who may use the folder
+        users: Many<String> = unset("everybody");
+        /// Names of groups whose members may use it
+        groups: Many<String> = unset("everybody");
+    }
 }
 
 /// Virtual folders as written; `groups` are the names that there are.
@@ -186,7 +193,7 @@ fn postgres(table: &FolderTable, said: &Said<String>, places: &Places<'_>) -> Re
         password: sources::password(table.password_file.as_ref(), places)?,
         roots: sources::read(table.ca.as_ref(), "ca", places)?,
         query: None,
-        time: places.some_time(table.timeout.clone(), "timeout", TIMEOUT)?,
+        time: table.timeout.as_ref().map_or(TIMEOUT, |said| said.value.0),
     };
     let database = MountedDatabase::postgres(&settings);
     database.map(MountedFiles::Database).map_err(|message| places.error(&said.place, "postgres", &message))

@@ -1,6 +1,5 @@
 //! `[[hook]]` tables, turned into rules. Each has one thing to be done; several in a row are a chain.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,10 +8,11 @@ use millrace_server::Hooks;
 use millrace_server::hooks::{
     Action, Algorithm, Credentials, EVENTS, Event, PathPattern, Rule, Rules, Template,
 };
-use serde::Deserialize;
 
 use super::places::Places;
-use super::said::{Place, Said, one_or_more};
+use super::said::{Place, Said};
+use super::setting::{default, required, settings, unset};
+use super::slot::{Many, Map, One};
 use super::sources;
 use super::value::{Count, OnFailure, Period, Switch};
 use crate::failure::Failure;
@@ -20,36 +20,55 @@ use crate::failure::Failure;
 /// How long a program or a receiver may take, where nothing is said.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
-/// A `[[hook]]` table. That it is about something and does one thing is told when it is resolved.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, rename_all = "kebab-case")]
-pub(crate) struct HookTable {
-    #[serde(deserialize_with = "one_or_more")]
-    pub(crate) on: Vec<Said<String>>,
-    #[serde(deserialize_with = "one_or_more")]
-    pub(crate) verbs: Vec<Said<String>>,
-    #[serde(deserialize_with = "one_or_more")]
-    pub(crate) users: Vec<Said<String>>,
-    #[serde(deserialize_with = "one_or_more")]
-    pub(crate) paths: Vec<Said<String>>,
-    pub(crate) larger_than: Option<Said<Count>>,
-    pub(crate) smaller_than: Option<Said<Count>>,
-    pub(crate) refuse: Option<Said<String>>,
-    pub(crate) rewrite: Option<Said<String>>,
-    #[serde(rename = "move")]
-    pub(crate) moved: Option<Said<String>>,
-    pub(crate) verify: Option<Said<String>>,
-    #[serde(deserialize_with = "one_or_more")]
-    pub(crate) run: Vec<Said<String>>,
-    pub(crate) webhook: Option<Said<String>>,
-    pub(crate) headers: BTreeMap<String, Said<String>>,
-    pub(crate) secret: Option<Said<String>>,
-    pub(crate) secret_file: Option<Said<PathBuf>>,
-    pub(crate) batch: Option<Said<Count>>,
-    pub(crate) wait: Option<Said<Switch>>,
-    pub(crate) time_limit: Option<Said<Period>>,
-    pub(crate) on_failure: Option<Said<OnFailure>>,
-    pub(crate) refused_to: Option<Said<String>>,
+settings! {
+    /// A `[[hook]]` table. That it does one thing is checked when it is resolved.
+    HookTable of "hook" {
+        /// The event, or an array of them: `"upload"`
+        on: Many<String> = required();
+        /// Where the event is a command: `"STOR"`, `["SITE CHMOD", "DELE"]`
+        verbs: Many<String> = unset("all commands");
+        /// Patterns of names of users: `"partner-*"`
+        users: Many<String> = unset("all");
+        /// Patterns of paths: `"/in/**"`. One is enough of those that a command names, as
+        /// [hooks.md](hooks.md#paths) lists them; of a rename, the old or the new one.
+        paths: Many<String> = unset("all");
+        /// Only of files of more bytes: `"10M"`
+        larger_than: One<Count> = unset("any size");
+        /// Only of files of fewer bytes
+        smaller_than: One<Count> = unset("any size");
+        /// Says no, with this text; a code of 400 to 599 may stand before it
+        refuse: One<String> = unset("");
+        /// Has the command be about this path: `"/in/{user}/{name}"`. Not for commands with several paths, or
+        /// with more than a path.
+        rewrite: One<String> = unset("");
+        /// Where an upload is moved to; folders are made
+        moved: One<String> = unset("").named("move");
+        /// The hash (`"sha256"`, `"md5"`, ...) that an upload `name` is held to, which comes in `name.sha256`.
+        /// Of the two the first waits: the tables below are looked at when both are there, for both.
+        verify: One<String> = unset("");
+        /// A program and its arguments: `["/usr/local/bin/check", "{file}"]`. A name without a slash is looked
+        /// for in `PATH`.
+        run: Many<String> = unset("");
+        /// An address that the event is posted to: `"https://example.com/events"`
+        webhook: One<String> = unset("");
+        /// What goes with each post besides: `{ Authorization = "Bearer 5e9f" }`. See
+        /// [hooks.md](hooks.md#whose-post-it-is).
+        headers: Map<String> = unset("none");
+        /// What posts are signed with, at least 24 characters
+        secret: One<String> = unset("none");
+        /// A file whose first line is that
+        secret_file: One<PathBuf> = unset("none");
+        /// Events at most that are posted together, as an array, where no session waits
+        batch: One<Count> = default("1");
+        /// Whether the session waits for a program or a webhook. If not, the event goes through `hooks-queue`.
+        wait: One<Switch> = unset("where it is asked");
+        /// How long a program or a webhook may take
+        time_limit: One<Period> = default("10s");
+        /// What follows where a program or a webhook fails: `"refuse"` (451), or `"pass"`
+        on_failure: One<OnFailure> = default("refuse");
+        /// Where an upload goes that is refused: `"/quarantine/{name}"`; `"{path}"` leaves it where it is
+        refused_to: One<String> = unset("removed");
+    }
 }
 
 impl HookTable {
@@ -122,13 +141,7 @@ pub(crate) fn hooks(
 }
 
 fn rule(table: HookTable, places: &Places<'_>) -> Result<Rule, Failure> {
-    let Some(first) = table.on.first() else {
-        let place =
-            table.users.iter().chain(&table.paths).chain(&table.run).next().map(|said| said.place.clone());
-        let message = "a [[hook]] table says with `on` which events it is about";
-        return Err(places.error(&place.unwrap_or(Place::CommandLine), "[[hook]]", message));
-    };
-    let place = first.place.clone();
+    let place = table.on.first().map_or(Place::CommandLine, |said| said.place.clone());
     let on = table.on.iter().map(|said| event(said, places)).collect::<Result<_, _>>()?;
     let action = action(&table, places)?.ok_or_else(|| {
         places.error(&place, "hook", "say what is to be done: refuse, rewrite, move, verify, run or webhook")

@@ -5,19 +5,21 @@ use std::sync::Arc;
 
 use millrace_server::auth::{Homes, HostName, VirtualHost};
 use millrace_storage::LocalOptions;
-use serde::Deserialize;
 
 use super::places::Places;
-use super::said::{Place, Said, one_or_more};
+use super::said::Said;
+use super::setting::{required, settings};
+use super::slot::Many;
 use crate::failure::Failure;
 
-/// A `[[host]]` table. That it has both is told when it is resolved.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, rename_all = "kebab-case")]
-pub(crate) struct HostTable {
-    #[serde(deserialize_with = "one_or_more")]
-    pub(crate) names: Vec<Said<String>>,
-    pub(crate) directory: Option<Said<PathBuf>>,
+settings! {
+    /// A `[[host]]` table.
+    HostTable of "host" {
+        /// The name, or an array of names: `"files.example.org"`, `"*.example.org"`
+        names: Many<String> = required();
+        /// The folder that is served under these names; users' folders lie in it
+        directory: Said<PathBuf> = required();
+    }
 }
 
 /// Hosts as written; no name may be two hosts'.
@@ -54,24 +56,14 @@ pub(crate) fn names(said: &[Said<String>], places: &Places<'_>) -> Result<Vec<Ho
 }
 
 fn homes(table: &HostTable, options: LocalOptions, places: &Places<'_>) -> Result<Homes, Failure> {
-    let lacks = |place: Option<&Place>, what: &str| {
-        let message = format!(
-            "a [[host]] table says with `names` who it is, and with `directory` what it serves; {what}"
-        );
-        Err(places.error(place.unwrap_or(&Place::CommandLine), "[[host]]", &message))
-    };
-    let (name, directory) = match (table.names.first(), &table.directory) {
-        (None, directory) => return lacks(directory.as_ref().map(|said| &said.place), "there are no names"),
-        (Some(name), None) => return lacks(Some(&name.place), "there is no directory"),
-        (Some(name), Some(directory)) => (name, directory),
-    };
-    let path = places.path(directory);
+    let path = places.path(&table.directory);
     match path.canonicalize() {
         Ok(found) if found.is_dir() => Ok(Homes::new(found, options)),
         found => {
             let why = found.err().map_or("it is no folder".to_owned(), |error| error.to_string());
-            let message = format!("the folder {} of {} cannot be served: {why}", path.display(), name.value);
-            Err(places.error(&directory.place, "directory", &message))
+            let name = table.names.first().map_or("", |said| &said.value);
+            let message = format!("the folder {} of {name} cannot be served: {why}", path.display());
+            Err(places.error(&table.directory.place, "directory", &message))
         }
     }
 }

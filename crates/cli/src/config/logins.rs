@@ -8,44 +8,92 @@ use millrace_server::auth::{self, Chain, Effective, Group, Homes, Listed, Mounts
 use millrace_server::config::CertificateLogin;
 use millrace_server::limits::Limit;
 use millrace_server::{Accounts, Permissions};
-use serde::Deserialize;
+use toml::Spanned;
+use toml::de::DeValue;
 
+use super::error::ValueError;
+use super::file::Mistakes;
 use super::places::Places;
-use super::said::{Place, Said, one_or_more};
+use super::said::{Place, Said};
+use super::setting::{Range, required, settings, unset};
+use super::slot::{Many, One, Slot};
 use super::value::{Access, Value};
 use crate::failure::Failure;
 
-/// A `[[user]]` table. What is missing is told when it is resolved, with the place of what is there.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) struct UserTable {
-    pub(crate) name: Said<String>,
-    /// A hash.
-    pub(crate) password: Option<Said<String>>,
-    /// In the order in which they are asked for what the user does not say.
-    #[serde(default, deserialize_with = "one_or_more")]
-    pub(crate) groups: Vec<Said<String>>,
-    /// Part of the profile; here for its place.
-    pub(crate) directory: Option<Said<PathBuf>>,
-    /// All other keys.
-    #[serde(skip)]
-    pub(crate) profile: Profile,
+settings! {
+    /// A `[[user]]` table. What is missing is told when it is resolved, with the place of what is there.
+    UserTable of "user" with profile: Profile {
+        /// What the client sends as `USER`
+        name: Said<String> = required();
+        /// The hash of the password: argon2id, which `millrace hash-password` makes, or one that an account
+        /// brings along (bcrypt, scrypt, yescrypt, SHA-512-crypt, SHA-256-crypt). A password as text is
+        /// refused: files end in backups.
+        password: One<String> = unset("required");
+        /// Names of `[[group]]` tables. A setting that is not written here is taken from the first of them that
+        /// has it.
+        groups: Many<String> = unset("none");
+        /// A folder within the served one, which is then all that this user sees. It has to exist; of one that
+        /// is named with `{user}` or `{group}` the last part is made at the first login.
+        directory: One<PathBuf> = unset("all of it");
+    }
 }
 
-/// A `[[group]]` table.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) struct GroupTable {
-    pub(crate) name: Said<String>,
-    /// Bytes a second to the clients of all members together.
-    pub(crate) shared_download: Option<Said<Limit>>,
-    /// The same from them.
-    pub(crate) shared_upload: Option<Said<Limit>>,
-    /// Sessions of all members together.
-    pub(crate) shared_sessions: Option<Said<Limit>>,
-    /// All other keys.
-    #[serde(skip)]
-    pub(crate) profile: Profile,
+settings! {
+    /// A `[[group]]` table.
+    GroupTable of "group" with profile: Profile {
+        /// What `groups` of users call it; `anonymous` is the group of the anonymous user
+        name: Said<String> = required();
+        /// Bytes a second to the clients of all members together: `"20M"`, or with a schedule
+        shared_download: One<Limit> = unset("none");
+        /// The same from them
+        shared_upload: One<Limit> = unset("none");
+        /// Sessions of all members together
+        shared_sessions: One<Limit> = unset("none");
+    }
+}
+
+/// The accounts of `--user` and of `[[user]]` tables.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct UserList {
+    /// `NAME:PASSWORD[:ro|rw][:SUBDIR]`
+    pub(crate) texts: Vec<Said<String>>,
+    pub(crate) tables: Vec<UserTable>,
+}
+
+impl Slot for UserList {
+    fn read(&mut self, value: &Spanned<DeValue<'_>>, range: Range, wrong: &mut Mistakes) {
+        self.tables.read(value, range, wrong);
+    }
+
+    fn read_text(&mut self, text: &str, place: &Place, _: Range) -> Result<(), ValueError> {
+        // It is checked when it is resolved, so that no message shows the password.
+        self.texts.push(Said { value: text.to_owned(), place: place.clone() });
+        Ok(())
+    }
+
+    fn split<'a>(&self, text: &'a str) -> Vec<&'a str> {
+        text.split_whitespace().collect()
+    }
+
+    fn place(&self) -> Option<&Place> {
+        self.texts.first().map(|said| &said.place).or_else(|| self.tables.place())
+    }
+
+    fn shown(&self) -> String {
+        self.tables.shown()
+    }
+
+    fn schema(&self, range: Range) -> serde_json::Value {
+        self.tables.schema(range)
+    }
+
+    fn has_tables(&self) -> bool {
+        true
+    }
+
+    fn is_list(&self) -> bool {
+        true
+    }
 }
 
 /// Somebody who may log in.
@@ -87,21 +135,22 @@ pub(crate) struct User {
 
 impl User {
     /// Reads `NAME:PASSWORD[:ro|rw][:SUBDIR]`. Errors never quote the password.
-    pub(crate) fn from_flag(text: &str) -> Result<Self, Failure> {
-        const FORM: &str = "--user: write NAME:PASSWORD, NAME:PASSWORD:ro or NAME:PASSWORD:rw:SUBDIR; a password here cannot \
-             contain a colon.";
-        let refused = |message: String| Failure::Configuration(message);
-        let (name, rest) = text.split_once(':').ok_or_else(|| refused(FORM.to_owned()))?;
+    pub(crate) fn from_text(said: &Said<String>, places: &Places<'_>) -> Result<Self, Failure> {
+        const FORM: &str = "write NAME:PASSWORD, NAME:PASSWORD:ro or NAME:PASSWORD:rw:SUBDIR; a password here cannot \
+             contain a colon";
+        let text = said.value.as_str();
+        let refused = |message: &str| places.error(&said.place, "--user", message);
+        let (name, rest) = text.split_once(':').ok_or_else(|| refused(FORM))?;
         let (password, rest) = match rest.split_once(':') {
             Some((password, rest)) => (password, Some(rest)),
             None => (rest, None),
         };
-        check_name(name).map_err(|message| refused(format!("--user: {message}.")))?;
-        let password =
-            read_password(password).map_err(|message| refused(format!("--user {name}: {message}.")))?;
+        check_name(name).map_err(|message| refused(&message))?;
+        let password = read_password(password)
+            .map_err(|message| places.error(&said.place, &format!("--user {name}"), &message))?;
         let (access, beneath) = rest.map_or((None, None), access_and_folder);
         if beneath == Some("") {
-            return Err(refused(FORM.to_owned()));
+            return Err(refused(FORM));
         }
         let profile = Profile {
             access: access.map(|access| auth::Access(access.permissions())),
@@ -109,11 +158,11 @@ impl User {
             ..Profile::default()
         };
         Ok(Self {
-            name: Said::on_command_line(name.to_owned()),
+            name: Said { value: name.to_owned(), place: said.place.clone() },
             password,
             groups: Vec::new(),
             profile,
-            beneath: beneath.map(|folder| Said::on_command_line(folder.into())),
+            beneath: beneath.map(|folder| Said { value: folder.into(), place: said.place.clone() }),
             may_be_password: access.is_none(),
         })
     }
@@ -357,11 +406,8 @@ impl<'a> Assembly<'a> {
     ) -> Result<(), Failure> {
         let root = self.root.display();
         let shown = beneath.value.display();
-        let (flag, folder) = match beneath.place {
-            Place::CommandLine if may_be_password => (format!("--user {user}"), "SUBDIR".to_owned()),
-            Place::CommandLine => (format!("--user {user}"), format!("the folder {shown}")),
-            Place::File(_) => (String::new(), format!("the folder {shown}")),
-        };
+        let folder = if may_be_password { "SUBDIR".to_owned() } else { format!("the folder {shown}") };
+        let flag = format!("--user {user}");
         let wrong = |message: String| Err(self.places.error(&beneath.place, &flag, &message));
         let descends = |component| matches!(component, Component::Normal(_) | Component::CurDir);
         if !beneath.value.components().all(descends) {

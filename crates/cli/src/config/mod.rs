@@ -1,29 +1,35 @@
-//! The configuration: what was written (`written.rs`), and what it means (`resolve.rs`).
+//! The configuration: a table of settings (`written.rs`, and for `[[tables]]` the file that resolves them), what was
+//! written of it, and what that means (`resolve.rs`).
 //!
-//! Flags and the keys of a file are one struct, [`Written`], so that every flag has a key by construction.
-//! Each value remembers where it was written, and an error points there (`report.rs`).
+//! Flags go before environment variables, these before the file. Each value remembers where it was written, and an
+//! error points there (`report.rs`).
 
 mod acme;
-mod begun;
 mod database;
 mod doors;
+mod environment;
+mod error;
+mod file;
+mod flags;
 mod folders;
 mod hooks;
 mod hosts;
-mod keys;
 mod limits;
 mod logins;
-mod mistakes;
 mod obstacles;
+mod origins;
 mod own;
 mod passes;
 mod places;
 mod profiles;
+mod reference;
 mod report;
 mod resolve;
 mod said;
-mod settings;
+mod schema;
+mod setting;
 mod shown;
+mod slot;
 mod sources;
 mod tls;
 mod value;
@@ -31,23 +37,32 @@ mod web;
 mod written;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use millrace_server::limits::Quotas;
 
+use crate::bench::output::print;
 use crate::failure::Failure;
+use logins::UserTable;
+use report::KnownKeys;
+use setting::Table;
 
-pub(crate) use begun::Begun;
 pub(crate) use database::default_path;
 pub(crate) use logins::{Login, check_name};
+pub(crate) use origins::{DEFAULT, Origin, Snapshot};
 pub(crate) use report::Source;
 pub(crate) use resolve::Site;
 pub(crate) use said::Said;
 pub(crate) use value::{Access, Period};
 pub(crate) use written::Written;
 
-/// What the flags and the file mean together; a flag goes before the same key of the file.
+/// Returns the file that `MILLRACE_CONFIG` names.
+pub(crate) fn named_by_environment() -> Option<PathBuf> {
+    std::env::var_os("MILLRACE_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
+/// Returns what flags, environment and file mean together.
 pub(crate) fn load(flags: Written, file: Option<&Path>) -> Result<Site, Failure> {
     load_beside(flags, file, None)
 }
@@ -58,14 +73,36 @@ pub(crate) fn load_beside(
     file: Option<&Path>,
     quotas: Option<Arc<Quotas>>,
 ) -> Result<Site, Failure> {
-    match file {
-        None => resolve::resolve(flags, None, quotas),
-        Some(path) => {
-            let source = read(path)?;
-            let written = flags.over(parse(&source)?);
-            resolve::resolve(written, Some(&source), quotas)
-        }
-    }
+    load_with(flags, &environment::variables(), file, quotas)
+}
+
+fn load_with(
+    flags: Written,
+    variables: &environment::Variables,
+    file: Option<&Path>,
+    quotas: Option<Arc<Quotas>>,
+) -> Result<Site, Failure> {
+    let source = file.map(read).transpose()?;
+    let below = source.as_ref().map_or(Ok(Written::default()), file::read)?;
+    let written = flags.over(environment::read(variables)?).over(below);
+    resolve::resolve(written, source.as_ref(), quotas)
+}
+
+/// What can be printed of the table of settings.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Reference {
+    /// A configuration file with every key, commented out, with its default
+    Example,
+    /// The JSON Schema of configuration files, for editors
+    Schema,
+}
+
+/// Prints it.
+pub(crate) fn show(what: Reference) -> Result<(), Failure> {
+    print(&match what {
+        Reference::Example => reference::example(),
+        Reference::Schema => format!("{:#}\n", schema::schema::<Written>()),
+    })
 }
 
 fn read(path: &Path) -> Result<Source, Failure> {
@@ -77,12 +114,8 @@ fn read(path: &Path) -> Result<Source, Failure> {
         let line = error.as_bytes()[..error.utf8_error().valid_up_to()].split(|&byte| byte == b'\n').count();
         failed(format!("line {line} is not UTF-8, which TOML has to be"))
     })?;
-    Ok(Source { path: path.to_owned(), text, keys: keys::known() })
-}
-
-fn parse(source: &Source) -> Result<Written, Failure> {
-    keys::refuse_unknown(source)?;
-    mistakes::read(source)
+    let keys = KnownKeys { file: file::names::<Written>(), user: file::names::<UserTable>() };
+    Ok(Source { path: path.to_owned(), text, keys })
 }
 
 #[cfg(test)]

@@ -28,11 +28,11 @@ pub(super) fn places_to_write(
         found.extend(wrong.map(|(said, message)| places.error(&said.place, key, &message)));
     };
     look(written.control.as_ref(), "--control", socket);
-    if !written.hook_tables.is_empty() {
+    if !written.hook.is_empty() {
         look(written.hooks_queue.as_ref(), "hooks-queue", database);
     }
     look(written.access_log.as_ref(), "--access-log", file);
-    for table in &written.folder_tables {
+    for table in &written.folder {
         look(table.database.as_ref(), "database", database);
     }
     if let (Some(made), Some(asker)) = (self_signed, &written.tls_self_signed)

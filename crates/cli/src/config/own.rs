@@ -42,21 +42,21 @@ pub(super) fn files(written: &Written, places: &Places<'_>) -> Vec<Own> {
     ] {
         add(what, said.as_ref());
     }
-    for folder in &written.folder_tables {
+    for folder in &written.folder {
         add("key-file", folder.key_file.as_ref());
         add("password-file", folder.password_file.as_ref());
         add("database", folder.database.as_ref());
     }
-    for source in &written.source_tables {
+    for source in &written.source {
         add("password-file", source.password_file.as_ref());
     }
-    for hook in &written.hook_tables {
+    for hook in &written.hook {
         add("secret-file", hook.secret_file.as_ref());
     }
-    for hook in &written.hook_tables {
+    for hook in &written.hook {
         files.extend(program(hook.run.first(), places).map(|path| Own { what: "run", path }));
     }
-    for source in &written.source_tables {
+    for source in &written.source {
         files.extend(program(source.program.first(), places).map(|path| Own { what: "program", path }));
     }
     files.extend(places.file().map(|path| Own { what: "the configuration", path: path.to_owned() }));
@@ -81,8 +81,8 @@ fn program(said: Option<&Said<String>>, places: &Places<'_>) -> Option<PathBuf> 
 
 /// The folders beside `directory` that the configuration serves: other hosts', and virtual ones.
 pub(super) fn others(written: &Written, places: &Places<'_>) -> Vec<PathBuf> {
-    let hosts = written.host_tables.iter().filter_map(|host| host.directory.as_ref());
-    let virtual_ones = written.folder_tables.iter().filter_map(|folder| folder.directory.as_ref());
+    let hosts = written.host.iter().map(|host| &host.directory);
+    let virtual_ones = written.folder.iter().filter_map(|folder| folder.directory.as_ref());
     hosts.chain(virtual_ones).map(|said| places.path(said)).collect()
 }
 

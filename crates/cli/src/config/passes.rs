@@ -5,26 +5,38 @@ use std::path::{Path, PathBuf};
 
 use millrace_server::config::{Pass, Peer, Upstream};
 use millrace_vfs::VirtualPath;
-use serde::Deserialize;
 
 use super::places::Places;
 use super::said::Said;
+use super::setting::{default, required, settings, unset};
+use super::slot::One;
 use super::value::{Count, Period, Switch};
 use crate::failure::Failure;
 
-/// A `[[pass]]` table.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) struct PassTable {
-    /// Who answers.
-    pub(crate) to: Said<String>,
-    pub(crate) path: Option<Said<String>>,
-    pub(crate) suffix: Option<Said<String>>,
-    pub(crate) root: Option<Said<PathBuf>>,
-    pub(crate) host: Option<Said<String>>,
-    pub(crate) keep: Option<Said<Switch>>,
-    pub(crate) most: Option<Said<Count>>,
-    pub(crate) timeout: Option<Said<Period>>,
+settings! {
+    /// A `[[pass]]` table.
+    PassTable of "pass" {
+        /// Where requests go: `"fastcgi://127.0.0.1:9000"`, `"fastcgi:/run/php/php-fpm.sock"`,
+        /// `"http://127.0.0.1:3000"`, `"http:/run/app.sock"`. Names are not looked up.
+        to: Said<String> = required();
+        /// What lies beneath this path is passed on
+        path: One<String> = default("/");
+        /// And only where a name ends so, such as `".php"`: that is the script, what stands behind it is
+        /// `PATH_INFO`. For FastCGI.
+        suffix: One<String> = unset("none");
+        /// The folder that scripts lie in (`DOCUMENT_ROOT`). With `suffix` it is within what is served: a
+        /// script that is not in the user's tree, or not in this folder, is 404.
+        root: One<PathBuf> = unset("`directory` with `suffix`, else none");
+        /// The `Host` that another server is asked by
+        host: One<String> = unset("what the client asked for");
+        /// Whether connections are kept for the next request
+        keep: One<Switch> = unset("`true` for HTTP, else `false`");
+        /// Requests under way at a time; further ones wait
+        most: One<Count> = default("64").positive();
+        /// How long a request may make no progress; then the client is told 504, or the response that has begun
+        /// is cut
+        timeout: One<Period> = default("60s").positive();
+    }
 }
 
 /// Passes as written; scripts lie in `directory` where nothing else is said.
@@ -57,8 +69,8 @@ fn pass(table: PassTable, directory: &Path, places: &Places<'_>) -> Result<Pass,
         root,
         host: table.host.map(|said| said.value),
         keep: table.keep.map_or(is_http, |said| said.value.0),
-        most: places.at_least_one(table.most, "most", default.most)?,
-        silence: places.some_time(table.timeout, "timeout", default.silence)?,
+        most: table.most.map_or(default.most, |said| said.value.0),
+        silence: table.timeout.map_or(default.silence, |said| said.value.0),
         ..default
     })
 }

@@ -3,11 +3,9 @@
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use super::report::Source;
 use super::said::{Place, Said};
-use super::value::{Count, Period};
 use crate::failure::Failure;
 
 /// Says where something wrong was written.
@@ -30,6 +28,7 @@ impl<'a> Places<'a> {
     pub(crate) fn error(&self, place: &Place, flag: &str, message: &str) -> Failure {
         match (place, self.file) {
             (Place::File(span), Some(source)) => source.point(span.clone(), message),
+            (Place::Environment(name), _) => Failure::Configuration(format!("{name}: {message}.")),
             _ => Failure::Configuration(format!("{flag}: {message}.")),
         }
     }
@@ -76,36 +75,6 @@ impl<'a> Places<'a> {
         match (&said.place, self.file) {
             (Place::File(_), Some(source)) => source.folder().join(&said.value),
             _ => said.value.clone(),
-        }
-    }
-
-    /// Not zero where zero would make no sense.
-    pub(super) fn at_least_one(
-        &self,
-        said: Option<Said<Count>>,
-        key: &str,
-        default: usize,
-    ) -> Result<usize, Failure> {
-        match said {
-            None => Ok(default),
-            Some(Said { value: Count(0), place }) => Err(self.error(&place, key, "expected at least 1")),
-            Some(said) => Ok(said.value.0),
-        }
-    }
-
-    /// Not zero where nobody could be that quick.
-    pub(super) fn some_time(
-        &self,
-        said: Option<Said<Period>>,
-        key: &str,
-        default: Duration,
-    ) -> Result<Duration, Failure> {
-        match said {
-            None => Ok(default),
-            Some(said) if said.value.0.is_zero() => {
-                Err(self.error(&said.place, key, "expected more than no time at all, such as 30s"))
-            }
-            Some(said) => Ok(said.value.0),
         }
     }
 }

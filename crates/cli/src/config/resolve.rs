@@ -5,23 +5,22 @@ use std::mem::take;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use millrace_server::auth::{Chain, Homes, Mounts, VirtualHost};
+use millrace_server::auth::{Chain, Homes, Mounts, Password, VirtualHost};
 use millrace_server::limits::Quotas;
 use millrace_server::{Authenticator, Config, config};
 use millrace_storage::{Ledger, LocalOptions, LocalStorage};
 use millrace_vfs::VirtualPath;
 
-use super::logins::{self, Assembly, Login, User};
+use super::logins::{self, Assembly, Login, User, UserList};
+use super::origins::{self, Origin, Snapshot};
 use super::places::Places;
 use super::report::Source;
 use super::said::{Place, Said};
-use super::settings::{
-    any_limit, count, cpu_limit, greeting, is_on, log, login_attempts, network_bits, period,
-    shutdown_password, workers, xferlog,
-};
+use super::setting::Table;
 use super::shown::Shown;
+use super::slot::is_on;
 use super::tls::{self, Encryption, SelfSigned};
-use super::value::{Access, Anonymous, Count, Uploads};
+use super::value::{Access, Anonymous, Count, LogFormat, Switch, Uploads};
 use super::written::Written;
 use super::{doors, obstacles, own, sources};
 use crate::failure::Failure;
@@ -53,6 +52,10 @@ pub(crate) struct Site {
     pub(crate) config: Config,
     /// Whether HTTP is where it is by default, and may be elsewhere.
     pub(crate) http_by_default: bool,
+    /// What was written, and where.
+    pub(crate) origins: Vec<Origin>,
+    /// To be compared by a reload.
+    pub(crate) snapshot: Snapshot,
     /// What tables say, to be told.
     pub(crate) shown: Shown,
     /// What is to be said of the server's own files that lie among those that it serves.
@@ -96,14 +99,14 @@ pub(crate) fn resolve(
     quotas: Option<Arc<Quotas>>,
 ) -> Result<Site, Failure> {
     let places = Places::of(file);
+    let origins = origins::origins(&written, file);
+    let said = written.clone();
     let own_files = own::files(&written, &places);
     let shown = Shown::of(&written, &places);
-    let options_of_clients = super::hooks::leading_client_text(&written.hook_tables);
+    let options_of_clients = super::hooks::leading_client_text(&written.hook);
     let other_folders = own::others(&written, &places);
     let quotas = quotas.unwrap_or_else(|| Arc::new(Quotas::new(Ledger::new(quotas_file(&written, &places)))));
     let mut limits = super::limits::limits(&written);
-    let bans = super::limits::bans(&written);
-    let login_rates = super::limits::logins(&written);
     let mut web = super::web::web(&written, &places)?;
     let redirect = written.https_redirect.clone();
     let Encryption { ftps, https, tls, self_signed, acme } = tls::encryption(&written, &places)?;
@@ -114,12 +117,12 @@ pub(crate) fn resolve(
     let ban_file = kept(&written, "bans", &places);
     web.hosts = trees.hosts.iter().flat_map(|host| host.names.clone()).collect();
     let users = users(&mut written, &places)?;
-    let groups = written.group_tables.iter().map(|group| group.name.value.clone()).collect();
-    let (tables, archives) = (take(&mut written.folder_tables), is_on(written.archives.clone(), false));
+    let groups = written.group.iter().map(|group| group.name.value.clone()).collect();
+    let (tables, archives) = (take(&mut written.folder), is_on(written.archives.clone(), false));
     let mounts = super::folders::mounts(tables, archives, trees.files, &groups, &places)?;
     let folders = program_folders(&written.cgi, &trees.directory, &places)?;
     let programs = config::Programs { folders, ..config::Programs::default() };
-    let passes = super::passes::passes(take(&mut written.pass_tables), &trees.directory, &places)?;
+    let passes = super::passes::passes(take(&mut written.pass), &trees.directory, &places)?;
     let mounts = Arc::new(mounts.quotas(Arc::clone(&quotas)).withholding(programs.withheld(&passes)));
     let by_certificate = tls.as_ref().is_some_and(|tls| tls.asks_for_certificates());
     let People { accounts, logins, sources } =
@@ -141,20 +144,15 @@ pub(crate) fn resolve(
     web.https_redirect = super::web::https_redirect(redirect.as_ref(), &https, &places)?;
     let acme = acme.map(|acme| acme.at(&http, &https, &places)).transpose()?;
     let doors = [("FTP", &ftp[..]), ("FTPS", &ftps), ("HTTP", &http), ("HTTPS", &https)];
-    limits.listeners = super::limits::listeners(&written.listener_tables, &doors, &places)?;
+    limits.listeners = super::limits::listeners(&written.listener, &doors, &places)?;
     let passive_ports = doors::passive_ports(written.passive_ports, &doors, &places)?;
-    let programs = config::Programs {
-        most: places.at_least_one(written.cgi_processes, "cgi-processes", programs.most)?,
-        time: places.some_time(written.cgi_timeout, "cgi-timeout", programs.time)?,
-        ..programs
-    };
     let some = |said: Option<Said<Count>>| said.map(|said| said.value.0 as u64).filter(|&most| most > 0);
     let program_limits = config::ProgramLimits {
         cpu: written.program_cpu.map(|said| said.value.0).filter(|cpu| !cpu.is_zero()),
         memory: some(written.program_memory),
         processes: some(written.program_processes),
     };
-    let config = Config {
+    let mut config = Config {
         program_limits,
         ftp,
         ftps,
@@ -170,68 +168,26 @@ pub(crate) fn resolve(
         ban_file,
         accounts: default.accounts,
         passive_ports,
-        proxy_from: written.proxy_from.iter().map(|said| said.value).collect(),
-        public_ip: written.public_ip.map(|said| said.value),
-        workers: workers(written.workers, &places)?,
-        blocking_threads: places.at_least_one(
-            written.blocking_threads,
-            "blocking-threads",
-            default.blocking_threads,
-        )?,
-        sessions: any_limit(written.sessions),
-        sessions_per_address: written.sessions_per_address.map(|said| said.value),
-        sessions_per_network: any_limit(written.sessions_per_network),
-        network_bits: network_bits(
-            written.network_bits_ipv4,
-            written.network_bits_ipv6,
-            default.network_bits,
-            &places,
-        )?,
-        hooks: super::hooks::hooks(written.hook_tables, written.hooks_queue.as_ref(), &places)?,
-        hook_threads: places.at_least_one(written.hook_threads, "hook-threads", default.hook_threads)?,
-        logins: login_rates,
+        hooks: super::hooks::hooks(written.hook, written.hooks_queue.as_ref(), &places)?,
         limits,
         quotas: Some(quotas),
-        bans,
-        cpu_limit: cpu_limit(written.cpu_limit, &places)?,
         shutdown_password: shutdown_password(written.shutdown_password, &places)?,
-        greeting: greeting(written.greeting, default.greeting, &places)?,
-        login_timeout: places.some_time(written.login_timeout, "login-timeout", default.login_timeout)?,
-        idle_timeout: places.some_time(written.idle_timeout, "idle-timeout", default.idle_timeout)?,
-        connect_timeout: places.some_time(
-            written.connect_timeout,
-            "connect-timeout",
-            default.connect_timeout,
-        )?,
-        stall_timeout: places.some_time(written.stall_timeout, "stall-timeout", default.stall_timeout)?,
-        http_head_timeout: places.some_time(
-            written.http_head_timeout,
-            "http-head-timeout",
-            default.http_head_timeout,
-        )?,
-        http_idle_timeout: places.some_time(
-            written.http_idle_timeout,
-            "http-idle-timeout",
-            default.http_idle_timeout,
-        )?,
-        http2_ping: default.http2_ping,
-        keepalive: period(written.keepalive, default.keepalive),
-        login_delay: period(written.login_delay, default.login_delay),
-        login_attempts: login_attempts(written.login_attempts, default.login_attempts, &places)?,
-        grace: period(written.grace, default.grace),
-        foreign_data: is_on(written.foreign_data, default.foreign_data),
-        mode_z: is_on(written.mode_z, default.mode_z),
-        coalesce: is_on(written.coalesce, default.coalesce),
-        messages: is_on(written.messages, default.messages),
-        sort_entries: count(written.list_sort, default.sort_entries),
         anonymous: logins.iter().any(|login| login.name.is_none()),
         xferlog: xferlog(written.xferlog, &places)?,
         access_log: written.access_log.map(|said| places.path(&said)),
         log: log(written.quiet, written.log_format),
+        ..default
     };
+    Written::ROWS
+        .iter()
+        .filter_map(|row| row.field.as_ref())
+        .for_each(|field| (field.set)(&said, &mut config));
+    let snapshot = Snapshot::of(&said, &config);
     let control = written.control.map(|said| places.path(&said));
     let served = own::served(&directory, &logins, !sources.is_empty(), other_folders);
     Ok(Site {
+        origins,
+        snapshot,
         shown,
         exposed: own::warnings(&own_files, &served),
         unguarded: own::unguarded(&own_files),
@@ -266,7 +222,7 @@ fn trees(written: &Written, places: &Places<'_>) -> Result<Trees, Failure> {
     let default_age = config::Resumable::default().age;
     let resumable = config::Resumable {
         is_on: is_on(written.tus.clone(), true),
-        age: places.some_time(written.tus_expire.clone(), "tus-expire", default_age)?,
+        age: written.tus_expire.as_ref().map_or(default_age, |said| said.value.0),
         secret: kept(written, "tus.key", places),
     };
     let files = LocalOptions {
@@ -279,7 +235,7 @@ fn trees(written: &Written, places: &Places<'_>) -> Result<Trees, Failure> {
         ..LocalOptions::default()
     };
     let homes = Arc::new(Homes::new(directory.clone(), files));
-    let hosts = super::hosts::hosts(&written.host_tables, files, places)?;
+    let hosts = super::hosts::hosts(&written.host, files, places)?;
     Ok(Trees { directory, resumable, files, homes, hosts })
 }
 
@@ -300,10 +256,10 @@ fn people(
     by_certificate: bool,
     places: &Places<'_>,
 ) -> Result<People, Failure> {
-    let (homes, tables) = (Arc::clone(&trees.homes), take(&mut written.group_tables));
+    let (homes, tables) = (Arc::clone(&trees.homes), take(&mut written.group));
     let assembly = Assembly::new(&trees.directory, homes, Arc::clone(mounts), tables, places)?;
     let database = super::database::open(written.users.as_ref(), places)?;
-    let has_users = !users.is_empty() || database.is_some() || !written.source_tables.is_empty();
+    let has_users = !users.is_empty() || database.is_some() || !written.source.is_empty();
     let anonymous = anonymous(written.anonymous.take(), has_users, places)?;
     logins::check_names(&users, anonymous.is_some(), places)?;
     let (accounts, logins) = assembly.all(anonymous, users, by_certificate)?;
@@ -311,7 +267,7 @@ fn people(
         Some((users, path)) => (accounts.source(users), vec![format!("of {}", path.display())]),
         None => (accounts, Vec::new()),
     };
-    let tables = take(&mut written.source_tables);
+    let tables = take(&mut written.source);
     let (accounts, more) = sources::add(tables, accounts, &trees.directory, groups, places)?;
     sources.extend(more);
     Ok(People { accounts, logins, sources })
@@ -372,8 +328,8 @@ fn program_folders(
 }
 
 fn users(written: &mut Written, places: &Places<'_>) -> Result<Vec<User>, Failure> {
-    let (flags, tables) = (take(&mut written.user_flags), take(&mut written.user_tables));
-    let from_flags = flags.iter().map(|flag| User::from_flag(flag));
+    let UserList { texts, tables } = take(&mut written.user);
+    let from_flags = texts.iter().map(|said| User::from_text(said, places));
     let from_tables = tables.into_iter().map(|table| User::from_table(table, places));
     from_flags.chain(from_tables).collect()
 }
@@ -391,5 +347,34 @@ fn anonymous(
             Err(places.error(&place, "--anonymous", message))
         }
         Some(said) => Ok(said.value.0),
+    }
+}
+
+fn shutdown_password(said: Option<Said<String>>, places: &Places<'_>) -> Result<Option<Password>, Failure> {
+    said.map(|said| {
+        Password::hashed(&said.value).map_err(|error| {
+            let message = format!("{error}. Run `millrace hash-password` and write here what it prints");
+            places.error(&said.place, "shutdown-password", &message)
+        })
+    })
+    .transpose()
+}
+
+/// A transfer log that could be written to now, without touching it.
+fn xferlog(said: Option<Said<PathBuf>>, places: &Places<'_>) -> Result<Option<PathBuf>, Failure> {
+    let Some(said) = said else { return Ok(None) };
+    let path = places.path(&said);
+    match obstacles::file(&path) {
+        Ok(()) => Ok(Some(path)),
+        Err(message) => Err(places.error(&said.place, "--xferlog", &message)),
+    }
+}
+
+fn log(quiet: Option<Said<Switch>>, format: Option<Said<LogFormat>>) -> config::LogFormat {
+    match (is_on(quiet, false), format.map(|said| said.value)) {
+        (true, Some(LogFormat::Json)) => config::LogFormat::JsonWarnings,
+        (true, _) => config::LogFormat::Warnings,
+        (false, Some(LogFormat::Json)) => config::LogFormat::Json,
+        (false, Some(LogFormat::Text) | None) => config::LogFormat::Text,
     }
 }

@@ -1,7 +1,6 @@
 //! What the tables of a file say, a line each, for `millrace check`; hooks are in `written.rs`, virtual folders where
 //! they are resolved.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 
 use millrace_server::auth::{self, Effective, Group, Origin};
@@ -31,14 +30,10 @@ pub(crate) struct Shown {
     pub(crate) origins: Vec<String>,
     /// Pages of errors.
     pub(crate) error_pages: Vec<String>,
-    /// The keys of links that expire.
-    pub(crate) link_keys: Option<PathBuf>,
     /// Where what is made is kept between starts.
     pub(crate) state: Option<PathBuf>,
     /// Where it is kept what is held where there are quotas, if that was said; `None` within: nowhere.
     pub(crate) quotas: Option<Option<PathBuf>>,
-    /// What tells one password of `INTERNALSHUTDOWN` from another, and nothing else of it.
-    pub(crate) shutdown_password: Option<u64>,
 }
 
 impl Shown {
@@ -48,39 +43,28 @@ impl Shown {
             false => Some(places.path(said)),
         });
         Self {
-            hooks: written.hook_tables.iter().map(HookTable::shown).collect(),
-            groups: written.group_tables.iter().map(group).collect(),
+            hooks: written.hook.iter().map(HookTable::shown).collect(),
+            groups: written.group.iter().map(group).collect(),
             hosts: written
-                .host_tables
+                .host
                 .iter()
-                .filter_map(|host| {
-                    let folder = places.path(host.directory.as_ref()?);
-                    Some(format!("{}: the folder {}", words(&host.names), folder.display()))
+                .map(|host| {
+                    let folder = places.path(&host.directory);
+                    format!("{}: the folder {}", words(&host.names), folder.display())
                 })
                 .collect(),
-            passes: written.pass_tables.iter().map(pass).collect(),
-            headers: written.header_tables.iter().map(header).collect(),
-            origins: written.cors_tables.iter().map(origins).collect(),
+            passes: written.pass.iter().map(pass).collect(),
+            headers: written.header.iter().map(header).collect(),
+            origins: written.cors.iter().map(origins).collect(),
             error_pages: written
-                .error_page_tables
+                .error_page
                 .iter()
-                .filter_map(|page| {
-                    let file = places.path(page.file.as_ref()?);
-                    Some(format!("{}: {}", statuses(page), file.display()))
-                })
+                .map(|page| format!("{}: {}", statuses(page), places.path(&page.file).display()))
                 .collect(),
-            link_keys: written.http_link_keys.as_ref().map(|said| places.path(said)),
             state: tls::state_folder(written, &super::said::Place::CommandLine, places).ok(),
             quotas,
-            shutdown_password: written.shutdown_password.as_ref().map(|said| number(&said.value)),
         }
     }
-}
-
-fn number(text: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
-    hasher.finish()
 }
 
 fn words(said: &[Said<String>]) -> String {

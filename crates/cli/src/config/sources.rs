@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use millrace_server::auth::{self, Asked, Chain, Ldap, Pam, Service, Source, Sql};
-use serde::Deserialize;
 
+use super::error::ValueError;
 use super::places::Places;
-use super::said::{Place, Said, one_or_more};
-use super::settings::is_on;
+use super::said::{Place, Said};
+use super::setting::{default, settings, unset};
+use super::slot::{Many, One, is_on};
 use super::value::{Period, Switch, Value};
 use crate::failure::Failure;
 
@@ -20,53 +21,57 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a login that was let in is let in again unasked.
 const CACHE: Duration = Duration::from_secs(60);
 
-/// A `[[source]]` table: one of the keys that say where, and what that takes.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, rename_all = "kebab-case")]
-pub(crate) struct SourceTable {
-    /// A program and its arguments.
-    #[serde(deserialize_with = "one_or_more")]
-    pub(super) program: Vec<Said<String>>,
-    /// The URL of a web service.
-    call: Option<Said<String>>,
-    /// Headers that go with a call: `Name: value`.
-    #[serde(deserialize_with = "one_or_more")]
-    header: Vec<Said<String>>,
-    /// The connection string of a PostgreSQL database.
-    postgres: Option<Said<String>>,
-    /// The URL of a MySQL or MariaDB database.
-    mysql: Option<Said<String>>,
-    /// The URL of a directory.
-    ldap: Option<Said<String>>,
-    /// The name of a service of PAM; `true` for that of ours.
-    pam: Option<Said<PamService>>,
-    /// Whether folders and groups are those of the system's users.
-    passwd: Option<Said<Switch>>,
-    /// What to ask a database.
-    query: Option<Said<String>>,
-    /// Whether the connection to a directory is encrypted before anything is said on it.
-    start_tls: Option<Said<Switch>>,
-    /// Who searches a directory.
-    bind: Option<Said<String>>,
-    /// Beneath what the users of a directory are.
-    base: Option<Said<String>>,
-    /// The attribute that has a user's name.
-    name: Option<Said<String>>,
-    /// What else has to be so of a user.
-    filter: Option<Said<String>>,
-    /// How a user's groups are found; with `pam`, those of everybody.
-    groups: Option<Said<String>>,
-    /// Beneath what these are.
-    group_base: Option<Said<String>>,
-    /// Settings, and the attributes that have them: `SETTING=ATTRIBUTE`.
-    #[serde(deserialize_with = "one_or_more")]
-    attributes: Vec<Said<String>>,
-    /// Holds the password with which a database or directory is asked.
-    pub(super) password_file: Option<Said<PathBuf>>,
-    /// Certificates that the server's has to be signed by.
-    ca: Option<Said<PathBuf>>,
-    timeout: Option<Said<Period>>,
-    cache: Option<Said<Period>>,
+settings! {
+    /// A `[[source]]` table: one of the keys that say where, and what that takes.
+    SourceTable of "source" {
+        /// A program and its arguments, run for each login: `["/usr/local/bin/logins", "--json"]`
+        program: Many<String> = unset("none");
+        /// The URL of a web service, `http://` or `https://`, that gets a POST for each login
+        call: One<String> = unset("none");
+        /// Headers that go with a call, one or an array: `"Authorization: Bearer 5e9f"`
+        header: Many<String> = unset("none");
+        /// The connection string of a PostgreSQL database: `"host=/run/postgresql user=millrace
+        /// dbname=accounts"`, or a URL
+        postgres: One<String> = unset("none");
+        /// The URL of a MySQL or MariaDB database: `"mysql://millrace@db.example.org/accounts"`
+        mysql: One<String> = unset("none");
+        /// What to ask the database, with the name as its parameter. Without it: a table of Millrace's own.
+        query: One<String> = unset("none");
+        /// The URL of a directory, `ldap://`, `ldaps://` or `ldapi://`
+        ldap: One<String> = unset("none");
+        /// Whether an `ldap://` connection is encrypted before anything else is sent on it
+        start_tls: One<Switch> = default("false");
+        /// The entry that searches. Without it the search is anonymous.
+        bind: One<String> = unset("none");
+        /// Beneath which entry the users are. Required with `ldap`.
+        base: One<String> = unset("none");
+        /// The attribute that is the user's name
+        name: One<String> = default("uid");
+        /// A further condition for users: `"(objectClass=person)"`
+        filter: One<String> = unset("none");
+        /// A filter that finds the user's groups, with `{dn}` and `{user}`: `"(member={dn})"`. With `pam`, the
+        /// groups of all its users: `"customers"`.
+        groups: One<String> = unset("none");
+        /// Beneath which entry the groups are; without it, where the users are
+        group_base: One<String> = unset("none");
+        /// Settings and the attributes that have them, an array: `["directory=homeDirectory"]`
+        attributes: Many<String> = unset("none");
+        /// A service of PAM: the name of a file in `/etc/pam.d`, or `true` for `"millrace"`. Needs a build with
+        /// the feature `pam`.
+        pam: One<PamService> = unset("none");
+        /// Whether the home and the groups that the system has for a user apply here
+        passwd: One<Switch> = default("false");
+        /// A file whose first line is the password with which the database or directory is asked
+        password_file: One<PathBuf> = unset("none");
+        /// A file of CA certificates in PEM, one of which has to have signed the certificate of the service,
+        /// database or directory. Without it: those that browsers trust.
+        ca: One<PathBuf> = unset("none");
+        /// How long an answer may take. Then the login is refused with 421.
+        timeout: One<Period> = default("5s").positive();
+        /// How long a login that a program, call or service accepted is accepted again without asking, and a
+        /// password that a directory accepted is not tried again. 0: always asks.
+        cache: One<Period> = default("1m");
+    }
 }
 
 /// A key that was written.
@@ -99,18 +104,19 @@ const KINDS: [(&str, &[&str]); 6] = [
 
 /// The name of a service of PAM.
 #[derive(Debug, Clone)]
-struct PamService(String);
+pub(crate) struct PamService(String);
 
 impl Value for PamService {
     const EXPECTED: &'static str = "the name of a service, such as \"millrace\"";
 
-    fn from_text(text: &str) -> Result<Self, String> {
+    fn from_text(text: &str) -> Result<Self, ValueError> {
         match text {
             // The library would take the rest of a path for the name.
-            "" => Err("the name of a service is empty".to_owned()),
-            _ if text.contains(['/', '\0']) => {
-                Err(format!("{text:?} is no name of a service, which is that of a file in /etc/pam.d"))
-            }
+            "" => Err(ValueError::EmptyService),
+            _ if text.contains(['/', '\0']) => Err(ValueError::Form {
+                text: text.to_owned(),
+                expected: "the name of a service, which is that of a file in /etc/pam.d",
+            }),
             _ => Ok(Self(text.to_owned())),
         }
     }
@@ -190,7 +196,7 @@ pub(super) fn add(
     let mut told = Vec::new();
     for table in tables {
         table.check(places)?;
-        let time = places.some_time(table.timeout.clone(), "timeout", TIMEOUT)?;
+        let time = table.timeout.as_ref().map_or(TIMEOUT, |said| said.value.0);
         let what;
         (chain, what) = if let Some(program) = table.program.first() {
             places.find_program(program, "program")?;

@@ -1,6 +1,7 @@
 //! Flags and files: what they mean, and the full text of every error.
 
 mod documentation;
+mod environment;
 mod files;
 mod flags;
 mod reload;
@@ -9,7 +10,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use clap::{CommandFactory, Parser};
+use clap::Parser;
+use millrace_server::Config;
 
 use super::*;
 use crate::args::{Cli, Command};

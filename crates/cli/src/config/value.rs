@@ -3,6 +3,7 @@
 //! A flag is always text; a key of the file may also be a number or `true` and `false`, where that is how
 //! one would write it.
 
+use std::fmt::Debug;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -11,17 +12,30 @@ use std::time::Duration;
 use millrace_server::Permissions;
 use millrace_server::config::{Challenge, Resumption};
 use millrace_server::web::HttpsRedirect;
+use serde_json::{Value as Json, json};
+
+use super::error::{Outside, ValueError};
+use super::setting::Range;
 
 /// A value that a person writes.
-pub(crate) trait Value: Sized + Clone + Send + Sync + 'static {
+pub(crate) trait Value: Sized + Clone + Debug + Send + Sync + 'static {
     /// What is expected, to follow the word "expected".
     const EXPECTED: &'static str;
 
+    /// The words that there are for it, where it is one of a few.
+    const CHOICES: &'static [(&'static str, Self)] = &[];
+
     /// Reads it; the error says what was expected instead.
-    fn from_text(text: &str) -> Result<Self, String>;
+    fn from_text(text: &str) -> Result<Self, ValueError> {
+        let found = Self::CHOICES.iter().find(|(name, _)| *name == text);
+        found.map(|(_, value)| value.clone()).ok_or_else(|| {
+            let names: Vec<&str> = Self::CHOICES.iter().map(|(name, _)| *name).collect();
+            ValueError::Choice { text: text.to_owned(), choices: names.join(" or ") }
+        })
+    }
 
     /// Reads it from a number without quotes.
-    fn from_integer(_: i64) -> Option<Result<Self, String>> {
+    fn from_integer(_: i64) -> Option<Result<Self, ValueError>> {
         None
     }
 
@@ -29,12 +43,49 @@ pub(crate) trait Value: Sized + Clone + Send + Sync + 'static {
     fn from_bool(_: bool) -> Option<Self> {
         None
     }
+
+    /// Returns the number that a range is about.
+    fn magnitude(&self) -> Option<u64> {
+        None
+    }
+
+    /// Says what was expected of a number outside of this range.
+    fn outside(range: Range) -> Outside {
+        let Range { least, most, unit } = range;
+        match (least, most) {
+            (least, u64::MAX) => Outside::Least { least, unit },
+            (0, most) => Outside::Most { most, unit },
+            _ => Outside::Both(range),
+        }
+    }
+
+    /// Returns the JSON Schema of such a value.
+    fn schema(range: Range) -> Json {
+        let text = match Self::CHOICES {
+            [] => json!({ "type": "string" }),
+            choices => json!({ "enum": choices.iter().map(|(name, _)| *name).collect::<Vec<_>>() }),
+        };
+        let mut forms = vec![text];
+        if Self::from_integer(1).is_some() {
+            let mut number = json!({ "type": "integer", "minimum": range.least });
+            if range.most < u64::MAX {
+                number["maximum"] = range.most.into();
+            }
+            forms.push(number);
+        }
+        let switches: Vec<bool> =
+            [true, false].into_iter().filter(|value| Self::from_bool(*value).is_some()).collect();
+        if !switches.is_empty() {
+            forms.push(json!({ "enum": switches }));
+        }
+        if forms.len() == 1 { forms.remove(0) } else { json!({ "anyOf": forms }) }
+    }
 }
 
 impl Value for String {
     const EXPECTED: &'static str = "a text in quotes";
 
-    fn from_text(text: &str) -> Result<Self, String> {
+    fn from_text(text: &str) -> Result<Self, ValueError> {
         Ok(text.to_owned())
     }
 }
@@ -42,11 +93,32 @@ impl Value for String {
 impl Value for PathBuf {
     const EXPECTED: &'static str = "a path in quotes";
 
-    fn from_text(text: &str) -> Result<Self, String> {
+    fn from_text(text: &str) -> Result<Self, ValueError> {
         match text {
-            "" => Err("a path cannot be empty; write . for the current folder".to_owned()),
+            "" => Err(ValueError::EmptyPath),
             _ => Ok(text.into()),
         }
+    }
+}
+
+/// A line of text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Line(String);
+
+impl Value for Line {
+    const EXPECTED: &'static str = "a text in quotes";
+
+    fn from_text(text: &str) -> Result<Self, ValueError> {
+        match text.contains(char::is_control) {
+            true => Err(ValueError::ControlCharacter),
+            false => Ok(Self(text.to_owned())),
+        }
+    }
+}
+
+impl From<Line> for String {
+    fn from(line: Line) -> Self {
+        line.0
     }
 }
 
@@ -54,12 +126,16 @@ impl Value for PathBuf {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Switch(pub(crate) bool);
 
+impl From<Switch> for bool {
+    fn from(switch: Switch) -> Self {
+        switch.0
+    }
+}
+
 impl Value for Switch {
     const EXPECTED: &'static str = "`true` or `false`";
 
-    fn from_text(text: &str) -> Result<Self, String> {
-        choose(text, &[("on", Self(true)), ("off", Self(false))])
-    }
+    const CHOICES: &'static [(&'static str, Self)] = &[("on", Self(true)), ("off", Self(false))];
 
     fn from_bool(value: bool) -> Option<Self> {
         Some(Self(value))
@@ -73,17 +149,20 @@ pub(crate) struct Redirect(pub(crate) HttpsRedirect);
 impl Value for Redirect {
     const EXPECTED: &'static str = "`true`, `false`, or the port of HTTPS as clients know it";
 
-    fn from_text(text: &str) -> Result<Self, String> {
+    fn from_text(text: &str) -> Result<Self, ValueError> {
         let port = text.parse().ok().filter(|port: &u16| *port > 0);
         match (text, port) {
             ("on", _) => Ok(Self(HttpsRedirect::ToOwn)),
             ("off", _) => Ok(Self(HttpsRedirect::Off)),
             (_, Some(port)) => Ok(Self(HttpsRedirect::To(port))),
-            _ => Err(format!("{text:?} is no port; expected {}", Self::EXPECTED)),
+            _ => Err(ValueError::Form {
+                text: text.to_owned(),
+                expected: "a port; expected `true`, `false`, or the port of HTTPS as clients know it",
+            }),
         }
     }
 
-    fn from_integer(number: i64) -> Option<Result<Self, String>> {
+    fn from_integer(number: i64) -> Option<Result<Self, ValueError>> {
         Some(Self::from_text(&number.to_string()))
     }
 
@@ -111,9 +190,7 @@ impl Access {
 impl Value for Access {
     const EXPECTED: &'static str = "\"ro\" or \"rw\"";
 
-    fn from_text(text: &str) -> Result<Self, String> {
-        choose(text, &[("ro", Self::ReadOnly), ("rw", Self::ReadWrite)])
-    }
+    const CHOICES: &'static [(&'static str, Self)] = &[("ro", Self::ReadOnly), ("rw", Self::ReadWrite)];
 }
 
 /// What the anonymous user may do.
@@ -123,10 +200,8 @@ pub(crate) struct Anonymous(pub(crate) Option<Access>);
 impl Value for Anonymous {
     const EXPECTED: &'static str = "\"ro\", \"rw\" or \"off\"";
 
-    fn from_text(text: &str) -> Result<Self, String> {
-        let (read_only, read_write) = (Some(Access::ReadOnly), Some(Access::ReadWrite));
-        choose(text, &[("ro", Self(read_only)), ("rw", Self(read_write)), ("off", Self(None))])
-    }
+    const CHOICES: &'static [(&'static str, Self)] =
+        &[("ro", Self(Some(Access::ReadOnly))), ("rw", Self(Some(Access::ReadWrite))), ("off", Self(None))];
 
     fn from_bool(value: bool) -> Option<Self> {
         (!value).then_some(Self(None))
@@ -140,10 +215,10 @@ pub(crate) struct Uploads(pub(crate) millrace_storage::Uploads);
 impl Value for Uploads {
     const EXPECTED: &'static str = "\"staged\" or \"in-place\"";
 
-    fn from_text(text: &str) -> Result<Self, String> {
-        use millrace_storage::Uploads::{InPlace, Staged};
-        choose(text, &[("staged", Self(Staged)), ("in-place", Self(InPlace))])
-    }
+    const CHOICES: &'static [(&'static str, Self)] = &[
+        ("staged", Self(millrace_storage::Uploads::Staged)),
+        ("in-place", Self(millrace_storage::Uploads::InPlace)),
+    ];
 }
 
 /// What an acknowledged change survives.
@@ -153,10 +228,11 @@ pub(crate) struct Durability(pub(crate) millrace_storage::Durability);
 impl Value for Durability {
     const EXPECTED: &'static str = "\"none\", \"whole\" or \"full\"";
 
-    fn from_text(text: &str) -> Result<Self, String> {
-        use millrace_storage::Durability::{Full, None, Whole};
-        choose(text, &[("none", Self(None)), ("whole", Self(Whole)), ("full", Self(Full))])
-    }
+    const CHOICES: &'static [(&'static str, Self)] = &[
+        ("none", Self(millrace_storage::Durability::None)),
+        ("whole", Self(millrace_storage::Durability::Whole)),
+        ("full", Self(millrace_storage::Durability::Full)),
+    ];
 }
 
 /// What follows where a hook's program or receiver does not work.
@@ -169,9 +245,7 @@ pub(crate) enum OnFailure {
 impl Value for OnFailure {
     const EXPECTED: &'static str = "\"refuse\" or \"pass\"";
 
-    fn from_text(text: &str) -> Result<Self, String> {
-        choose(text, &[("refuse", Self::Refuse), ("pass", Self::Pass)])
-    }
+    const CHOICES: &'static [(&'static str, Self)] = &[("refuse", Self::Refuse), ("pass", Self::Pass)];
 }
 
 /// What has to be encrypted.
@@ -185,25 +259,22 @@ pub(crate) enum TlsRequired {
 impl Value for TlsRequired {
     const EXPECTED: &'static str = "\"off\", \"login\" or \"data\"";
 
-    fn from_text(text: &str) -> Result<Self, String> {
-        choose(text, &[("off", Self::Off), ("login", Self::Login), ("data", Self::Data)])
-    }
+    const CHOICES: &'static [(&'static str, Self)] =
+        &[("off", Self::Off), ("login", Self::Login), ("data", Self::Data)];
 }
 
 impl Value for Resumption {
     const EXPECTED: &'static str = "\"require\", \"prefer\" or \"off\"";
 
-    fn from_text(text: &str) -> Result<Self, String> {
-        text.parse().map_err(|error: millrace_server::config::ResumptionError| error.to_string())
-    }
+    const CHOICES: &'static [(&'static str, Self)] =
+        &[("require", Self::Require), ("prefer", Self::Prefer), ("off", Self::Off)];
 }
 
 impl Value for Challenge {
     const EXPECTED: &'static str = "\"http-01\" or \"tls-alpn-01\"";
 
-    fn from_text(text: &str) -> Result<Self, String> {
-        text.parse().map_err(|error: millrace_server::config::ChallengeError| error.to_string())
-    }
+    const CHOICES: &'static [(&'static str, Self)] =
+        &[("http-01", Self::Http), ("tls-alpn-01", Self::TlsAlpn)];
 }
 
 /// How events are written to standard error.
@@ -216,14 +287,13 @@ pub(crate) enum LogFormat {
 impl Value for LogFormat {
     const EXPECTED: &'static str = "\"text\" or \"json\"";
 
-    fn from_text(text: &str) -> Result<Self, String> {
-        choose(text, &[("text", Self::Text), ("json", Self::Json)])
-    }
+    const CHOICES: &'static [(&'static str, Self)] = &[("text", Self::Text), ("json", Self::Json)];
 }
 
 /// Where a service is open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Listen {
+    #[default]
     Off,
     On(SocketAddr),
 }
@@ -231,14 +301,13 @@ pub(crate) enum Listen {
 impl Value for Listen {
     const EXPECTED: &'static str = "an address with a port, such as \"127.0.0.1:2121\", or \"off\"";
 
-    fn from_text(text: &str) -> Result<Self, String> {
+    fn from_text(text: &str) -> Result<Self, ValueError> {
         match text {
             "off" => Ok(Self::Off),
-            _ => text.parse().map(Self::On).map_err(|_| {
-                format!(
-                    "{text:?} is not an address with a port; write 127.0.0.1:2121 for this computer only, \
-                     0.0.0.0:2121 or [::]:2121 for the network, or off"
-                )
+            _ => text.parse().map(Self::On).map_err(|_| ValueError::Form {
+                text: text.to_owned(),
+                expected: "an address with a port; write 127.0.0.1:2121 for this computer only, 0.0.0.0:2121 or \
+                           [::]:2121 for the network, or off",
             }),
         }
     }
@@ -251,26 +320,23 @@ pub(crate) struct Ports(pub(crate) RangeInclusive<u16>);
 impl Value for Ports {
     const EXPECTED: &'static str = "a range of ports, such as \"50000-50999\"";
 
-    fn from_text(text: &str) -> Result<Self, String> {
+    fn from_text(text: &str) -> Result<Self, ValueError> {
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         let port = |text: &str| text.trim().parse::<u16>();
         let (Ok(first), Ok(last)) = (port(first), port(last)) else {
-            return Err(format!(
-                "{text:?} is not a range of ports; write two numbers up to 65535, such as 50000-50999"
-            ));
+            return Err(ValueError::Form {
+                text: text.to_owned(),
+                expected: "a range of ports; write two numbers up to 65535, such as 50000-50999",
+            });
         };
         match (first, last) {
-            (0, _) | (_, 0) => {
-                Err("port 0 cannot be part of the range; clients could not be told it".to_owned())
-            }
-            _ if first > last => {
-                Err(format!("the range ends before it begins; write the smaller port first: {last}-{first}"))
-            }
+            (0, _) | (_, 0) => Err(ValueError::PortZero),
+            _ if first > last => Err(ValueError::Reversed { first, last }),
             _ => Ok(Self(first..=last)),
         }
     }
 
-    fn from_integer(port: i64) -> Option<Result<Self, String>> {
+    fn from_integer(port: i64) -> Option<Result<Self, ValueError>> {
         Some(Self::from_text(&port.to_string()))
     }
 }
@@ -278,17 +344,15 @@ impl Value for Ports {
 impl Value for Ipv4Addr {
     const EXPECTED: &'static str = "an IPv4 address, such as \"203.0.113.7\"";
 
-    fn from_text(text: &str) -> Result<Self, String> {
+    fn from_text(text: &str) -> Result<Self, ValueError> {
         match text.parse() {
             Ok(IpAddr::V4(address)) if is_reachable(address) => Ok(address),
-            Ok(IpAddr::V4(address)) => {
-                Err(format!("{address} is not an address that a client could connect to"))
-            }
-            Ok(IpAddr::V6(_)) => Err(format!(
-                "{text} is an IPv6 address, but PASV can name only an IPv4 one; clients on IPv6 use EPSV, \
-                 which names none"
-            )),
-            Err(_) => Err(format!("{text:?} is not an IPv4 address, such as 203.0.113.7")),
+            Ok(IpAddr::V4(address)) => Err(ValueError::Unreachable(address)),
+            Ok(IpAddr::V6(_)) => Err(ValueError::OverIpv6(text.to_owned())),
+            Err(_) => Err(ValueError::Form {
+                text: text.to_owned(),
+                expected: "an IPv4 address, such as 203.0.113.7",
+            }),
         }
     }
 }
@@ -304,16 +368,46 @@ pub(crate) struct Count(pub(crate) usize);
 impl Value for Count {
     const EXPECTED: &'static str = "a number, such as 100 or \"10k\"";
 
-    fn from_text(text: &str) -> Result<Self, String> {
-        number(text)
-            .and_then(|number| usize::try_from(number).ok())
-            .map(Self)
-            .ok_or_else(|| format!("{text:?} is not a number; write one such as 100, 10k or 64Ki"))
+    fn from_text(text: &str) -> Result<Self, ValueError> {
+        number(text).and_then(|number| usize::try_from(number).ok()).map(Self).ok_or_else(|| {
+            ValueError::Form {
+                text: text.to_owned(),
+                expected: "a number; write one such as 100, 10k or 64Ki",
+            }
+        })
     }
 
-    fn from_integer(number: i64) -> Option<Result<Self, String>> {
+    fn from_integer(number: i64) -> Option<Result<Self, ValueError>> {
         let count = usize::try_from(number).map(Self);
-        Some(count.map_err(|_| format!("{number} is below zero; write a number such as 100")))
+        Some(count.map_err(|_| ValueError::Negative { number, expected: "a number such as 100" }))
+    }
+
+    fn magnitude(&self) -> Option<u64> {
+        Some(self.0 as u64)
+    }
+}
+
+impl From<Count> for usize {
+    fn from(count: Count) -> Self {
+        count.0
+    }
+}
+
+impl From<Count> for u64 {
+    fn from(count: Count) -> Self {
+        count.0 as Self
+    }
+}
+
+impl From<Count> for u32 {
+    fn from(count: Count) -> Self {
+        Self::try_from(count.0).unwrap_or(Self::MAX)
+    }
+}
+
+impl From<Count> for u8 {
+    fn from(count: Count) -> Self {
+        Self::try_from(count.0).unwrap_or(Self::MAX)
     }
 }
 
@@ -346,21 +440,38 @@ impl Period {
 impl Value for Period {
     const EXPECTED: &'static str = "a length of time, such as \"30s\" or \"5m\"";
 
-    fn from_text(text: &str) -> Result<Self, String> {
+    fn from_text(text: &str) -> Result<Self, ValueError> {
         match period(text) {
             Some(period) if period <= Self::MAX => Ok(Self(period)),
-            Some(_) => Err(format!("{text:?} is longer than a year")),
-            None => Err(format!(
-                "{text:?} is not a length of time; write a number with ms, s, m, h or d, such as 30s or 5m"
-            )),
+            Some(_) => Err(ValueError::Long(text.to_owned())),
+            None => Err(ValueError::Form {
+                text: text.to_owned(),
+                expected: "a length of time; write a number with ms, s, m, h or d, such as 30s or 5m",
+            }),
         }
     }
 
-    fn from_integer(seconds: i64) -> Option<Result<Self, String>> {
+    fn from_integer(seconds: i64) -> Option<Result<Self, ValueError>> {
         Some(match u64::try_from(seconds) {
             Ok(seconds) => Self::from_text(&seconds.to_string()),
-            Err(_) => Err(format!("{seconds} is below zero; write a number of seconds, or \"5m\"")),
+            Err(_) => {
+                Err(ValueError::Negative { number: seconds, expected: "a number of seconds, or \"5m\"" })
+            }
         })
+    }
+
+    fn magnitude(&self) -> Option<u64> {
+        Some(self.0.as_millis() as u64)
+    }
+
+    fn outside(_: Range) -> Outside {
+        Outside::NoTime
+    }
+}
+
+impl From<Period> for Duration {
+    fn from(period: Period) -> Self {
+        period.0
     }
 }
 
@@ -381,14 +492,6 @@ fn split_unit(text: &str) -> (&str, &str) {
     let end = text.find(|char: char| !char.is_ascii_digit()).unwrap_or(text.len());
     let (digits, unit) = text.split_at(end);
     (digits, unit.trim_start())
-}
-
-fn choose<T: Copy>(text: &str, choices: &[(&str, T)]) -> Result<T, String> {
-    let found = choices.iter().find(|(name, _)| *name == text);
-    found.map(|(_, value)| *value).ok_or_else(|| {
-        let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
-        format!("{text:?} is none of the choices; write {}", names.join(" or "))
-    })
 }
 
 #[cfg(test)]

@@ -10,11 +10,11 @@ use millrace_server::hooks::PathPattern;
 use millrace_server::web::{
     Cors, ErrorPage, FieldRule, Fields, Grant, HttpsRedirect, LinkKeys, Origin, Types, Web,
 };
-use serde::Deserialize;
 
 use super::places::Places;
-use super::said::{Place, Said, one_or_more};
-use super::settings::is_on;
+use super::said::{Place, Said};
+use super::setting::{default, required, settings, unset};
+use super::slot::{Many, Map, One, is_on};
 use super::value::{Count, Period, Redirect, Switch};
 use super::written::Written;
 use crate::failure::Failure;
@@ -36,65 +36,70 @@ const EXPOSED: &str = "Accept-Ranges, Content-Encoding, Content-Range, DAV, ETag
     Repr-Digest, Tus-Checksum-Algorithm, Tus-Extension, Tus-Max-Size, Tus-Resumable, Tus-Version, Upload-Concat, \
     Upload-Defer-Length, Upload-Expires, Upload-Length, Upload-Metadata, Upload-Offset";
 
-/// A `[[header]]` table.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, rename_all = "kebab-case")]
-pub(crate) struct HeaderTable {
-    #[serde(deserialize_with = "one_or_more")]
-    pub(crate) paths: Vec<Said<String>>,
-    #[serde(deserialize_with = "one_or_more")]
-    pub(crate) types: Vec<Said<String>>,
-    pub(crate) cache_control: Option<Said<String>>,
-    pub(crate) set: BTreeMap<String, Said<String>>,
+settings! {
+    /// A `[[header]]` table.
+    HeaderTable of "header" {
+        /// Patterns of paths: `"/assets/**"`
+        paths: Many<String> = unset("all");
+        /// Media types: `"text/css"`, `"image/*"`
+        types: Many<String> = unset("all");
+        /// The value of `Cache-Control`: `"public, max-age=31536000, immutable"`
+        cache_control: One<String> = unset("not said");
+        /// Any other fields: `{ "X-Robots-Tag" = "noindex" }`. An empty value leaves the field out.
+        set: Map<String> = unset("none");
+    }
 }
 
-/// A `[[cors]]` table.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, rename_all = "kebab-case")]
-pub(crate) struct CorsTable {
-    #[serde(deserialize_with = "one_or_more")]
-    pub(crate) origins: Vec<Said<String>>,
-    #[serde(deserialize_with = "one_or_more")]
-    pub(crate) paths: Vec<Said<String>>,
-    #[serde(deserialize_with = "one_or_more")]
-    pub(crate) methods: Vec<Said<String>>,
-    #[serde(deserialize_with = "one_or_more")]
-    pub(crate) headers: Vec<Said<String>>,
-    #[serde(deserialize_with = "one_or_more")]
-    pub(crate) expose: Vec<Said<String>>,
-    pub(crate) credentials: Option<Said<Switch>>,
-    pub(crate) max_age: Option<Said<Period>>,
+settings! {
+    /// A `[[cors]]` table.
+    CorsTable of "cors" {
+        /// Whose pages: `"https://app.example.org"`, `"https://*.example.org"`, or `"*"` for all
+        origins: Many<String> = required();
+        /// With which files: patterns of paths
+        paths: Many<String> = unset("all");
+        /// By which methods
+        methods: Many<String> = default("[\"GET\", \"HEAD\"]");
+        /// With which fields of requests
+        headers: Many<String> = unset("those that mean something here");
+        /// Which fields of responses they see
+        expose: Many<String> = unset("those that mean something");
+        /// Whether a browser sends the login along. Not with all origins.
+        credentials: One<Switch> = default("false");
+        /// How long browsers remember it
+        max_age: One<Period> = default("10m");
+    }
 }
 
-/// An `[[error-page]]` table. That it names a file is told when it is resolved.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, rename_all = "kebab-case")]
-pub(crate) struct ErrorPageTable {
-    pub(crate) file: Option<Said<PathBuf>>,
-    #[serde(deserialize_with = "one_or_more")]
-    pub(crate) status: Vec<Said<Count>>,
-    #[serde(deserialize_with = "one_or_more")]
-    pub(crate) paths: Vec<Said<String>>,
-    #[serde(deserialize_with = "one_or_more")]
-    pub(crate) hosts: Vec<Said<String>>,
+settings! {
+    /// An `[[error-page]]` table.
+    ErrorPageTable of "error-page" {
+        /// The page, of at most 64 KiB; it is read when the server starts, and at a reload
+        file: Said<PathBuf> = required();
+        /// A status, or an array of them: `[403, 404]`
+        status: Many<Count> = unset("all errors");
+        /// For which paths: patterns
+        paths: Many<String> = unset("all");
+        /// For requests to these names, where there are `[[host]]` tables
+        hosts: Many<String> = unset("all");
+    }
 }
 
 /// What was written about HTTP's answers.
 pub(crate) fn web(written: &Written, places: &Places<'_>) -> Result<Web, Failure> {
     let types = types(&written.mime, places)?;
     let is_safe = is_on(written.http_security_headers.clone(), true);
-    let mut fields = fields(&written.header_tables, is_safe, places)?;
+    let mut fields = fields(&written.header, is_safe, places)?;
     fields.transport_security = match &written.http_hsts {
         Some(said) if !said.value.0.is_zero() => Some(said.value.0),
         _ => None,
     };
     Ok(Web {
-        precompressed: is_on(written.http_precompressed.clone(), false),
-        digest_bytes: written.http_digest.as_ref().map_or(DIGEST_BYTES, |said| said.value.0 as u64),
+        precompressed: false,
+        digest_bytes: DIGEST_BYTES,
         fields,
-        cors: written.cors_tables.iter().map(|table| cors(table, places)).collect::<Result<_, _>>()?,
+        cors: written.cors.iter().map(|table| cors(table, places)).collect::<Result<_, _>>()?,
         error_pages: written
-            .error_page_tables
+            .error_page
             .iter()
             .map(|table| error_page(table, &types, places))
             .collect::<Result<_, _>>()?,
@@ -183,19 +188,15 @@ fn fields(tables: &[HeaderTable], is_safe: bool, places: &Places<'_>) -> Result<
 }
 
 fn cors(table: &CorsTable, places: &Places<'_>) -> Result<Cors, Failure> {
-    let Some(first) = table.origins.first() else {
-        let place = table.paths.iter().chain(&table.methods).chain(&table.headers).next();
-        let place = place.map_or(Place::CommandLine, |said| said.place.clone());
-        let message =
-            "a [[cors]] table says with `origins` whose pages it is for, such as \"https://app.example.org\"";
-        return Err(places.error(&place, "[[cors]]", message));
-    };
     let origin = |said: &Said<String>| {
         Origin::parse(&said.value).map_err(|message| places.error(&said.place, "origins", &message))
     };
     let origins = table.origins.iter().map(origin).collect::<Result<Vec<_>, _>>()?;
     let credentials = is_on(table.credentials.clone(), false);
-    if credentials && origins.contains(&Origin::Any) {
+    if let Some(first) = table.origins.first()
+        && credentials
+        && origins.contains(&Origin::Any)
+    {
         let message = "with credentials, any page of the web could use a visitor's login: name the origins, or leave \
                        credentials out";
         return Err(places.error(&first.place, "origins", message));
@@ -234,14 +235,7 @@ fn tokens(
 }
 
 fn error_page(table: &ErrorPageTable, types: &Types, places: &Places<'_>) -> Result<ErrorPage, Failure> {
-    let Some(file) = &table.file else {
-        let place = table.status.first().map_or(Place::CommandLine, |said| said.place.clone());
-        return Err(places.error(
-            &place,
-            "[[error-page]]",
-            "an [[error-page]] table names the page with `file`",
-        ));
-    };
+    let file = &table.file;
     let status = |said: &Said<Count>| match u16::try_from(said.value.0) {
         Ok(status @ 400..=599) => Ok(status),
         _ => Err(places.error(&said.place, "status", "expected the status of an error, 400 to 599")),

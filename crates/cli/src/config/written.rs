@@ -1,554 +1,421 @@
-//! What was written: flags and keys, one struct for both.
-//!
-//! A field is a flag `--name` and a key `name`; fields under `#[arg(skip)]` are keys only, so that the help
-//! fits a screen. What is absent is `None`; defaults are added when it is resolved.
+//! The keys of the top level: what flags, environment variables and the file say, before it is resolved.
 
-use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
-use clap::Args;
-use clap::builder::{PathBufValueParser, TypedValueParser};
 use millrace_server::Network;
 use millrace_server::config::{Challenge, Resumption};
 use millrace_server::limits::{Limit, RateLimit};
-use serde::Deserialize;
 
 use super::folders::FolderTable;
 use super::hooks::HookTable;
 use super::hosts::HostTable;
 use super::limits::ListenerTable;
-use super::logins::{GroupTable, UserTable};
+use super::logins::{GroupTable, UserList};
 use super::passes::PassTable;
-use super::said::{Said, one_or_more};
+use super::setting::{default, settings, unset};
+use super::slot::{Many, Map, One};
 use super::sources::SourceTable;
 use super::value::{
-    Anonymous, Count, Durability, Listen, LogFormat, Period, Ports, Redirect, Switch, TlsRequired, Uploads,
+    Anonymous, Count, Durability, Line, Listen, LogFormat, Period, Ports, Redirect, Switch, TlsRequired,
+    Uploads,
 };
 use super::web::{CorsTable, ErrorPageTable, HeaderTable};
 
-/// What was written, in the order of the help.
-// The comments are the help too, where `[::]` is an address and no link.
-#[allow(rustdoc::broken_intra_doc_links)]
-#[derive(Debug, Clone, Default, Args, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub(crate) struct Written {
-    /// The folder to serve [default: the current one]
-    ///
-    /// Nothing outside it can be reached, not by ".." and not by a symbolic link.
-    #[arg(value_name = "DIR", value_parser = PathBufValueParser::new().map(Said::on_command_line))]
-    pub(crate) directory: Option<Said<PathBuf>>,
-
-    /// Where to serve FTP, or "off" [default: 127.0.0.1:2121]
-    ///
-    /// The default is reachable from this computer only. To open it to the network: --ftp 0.0.0.0:2121,
-    /// for IPv6 --ftp [::]:2121. May be given more than once. Port 0 takes a free port; the one it got is
-    /// printed.
-    #[arg(long, value_name = "ADDR:PORT", help_heading = "Network")]
-    #[serde(deserialize_with = "one_or_more")]
-    pub(crate) ftp: Vec<Said<Listen>>,
-
-    /// Where to serve HTTP, or "off" [default: 127.0.0.1:8080]
-    ///
-    /// The same files and users, for browsers: http://127.0.0.1:8080/. Where nothing is written here and the
-    /// default is taken, or --ftp asks for a free port, a free port is taken instead, and printed. Passwords
-    /// are taken from this computer only.
-    #[arg(long, value_name = "ADDR:PORT", help_heading = "Network")]
-    #[serde(deserialize_with = "one_or_more")]
-    pub(crate) http: Vec<Said<Listen>>,
-
-    /// A folder in DIR whose files are programs that HTTP runs (CGI), such as cgi-bin; may be given more than once
-    ///
-    /// Whoever may read there by HTTP may have them run, as the user that runs this server; so nobody else
-    /// should be able to write there. Their standard error goes to the log.
-    #[arg(long, value_name = "FOLDER", help_heading = "Network",
-        value_parser = PathBufValueParser::new().map(Said::on_command_line))]
-    #[serde(deserialize_with = "one_or_more")]
-    pub(crate) cgi: Vec<Said<PathBuf>>,
-
-    /// Ports for passive data connections [default: 50000-50999]
-    ///
-    /// Open these in the firewall, with the port of --ftp. No other port is ever used for them. One is
-    /// enough (50000-50000): then clients take turns on it where they share an address.
-    #[arg(long, value_name = "A-B", help_heading = "Network")]
-    pub(crate) passive_ports: Option<Said<Ports>>,
-
-    /// The IPv4 address that clients outside a NAT connect to, for PASV [default: the one they reached]
-    ///
-    /// Example: --public-ip 203.0.113.7. EPSV needs none.
-    #[arg(long, value_name = "ADDR", help_heading = "Network")]
-    pub(crate) public_ip: Option<Said<Ipv4Addr>>,
-
-    /// Threads that serve connections [default: one for each core]
-    #[arg(long, value_name = "N", help_heading = "Network")]
-    pub(crate) workers: Option<Said<Count>>,
-
-    /// How long transfers may go on after Ctrl-C or SIGTERM [default: 30s]
-    ///
-    /// A number of seconds, or a number with ms, s, m or h. 0 ends them at once.
-    #[arg(long, value_name = "TIME", help_heading = "Network")]
-    pub(crate) grace: Option<Said<Period>>,
-
-    /// A socket for "millrace ctl", to ask and tell the running server things; only its owner may use it
-    #[arg(long, value_name = "FILE", help_heading = "Network",
-        value_parser = PathBufValueParser::new().map(Said::on_command_line))]
-    pub(crate) control: Option<Said<PathBuf>>,
-
-    /// Let the two replies to a small download share a packet: on or off [default: on]
-    ///
-    /// The file's bytes may then be on their way before the 150 that announces them. Turn it off should a
-    /// client mind.
-    #[arg(long, value_name = "on|off", help_heading = "Network")]
-    pub(crate) coalesce: Option<Said<Switch>>,
-
-    /// The server's certificate in PEM, those that vouch for it behind it; switches FTPS on
-    ///
-    /// May be given more than once: clients get the one for the name that they ask for. The files are read
-    /// again when they change.
-    #[arg(long, value_name = "FILE", help_heading = "TLS",
-        value_parser = PathBufValueParser::new().map(Said::on_command_line))]
-    #[serde(deserialize_with = "one_or_more")]
-    pub(crate) tls_cert: Vec<Said<PathBuf>>,
-
-    /// The certificate's private key in PEM, where it is not in the same file
-    #[arg(long, value_name = "FILE", help_heading = "TLS",
-        value_parser = PathBufValueParser::new().map(Said::on_command_line))]
-    #[serde(deserialize_with = "one_or_more")]
-    pub(crate) tls_key: Vec<Said<PathBuf>>,
-
-    /// Make a certificate for a first try, and keep it: clients ask whether its fingerprint is right
-    ///
-    /// The fingerprint is printed when the server starts.
-    #[arg(long, num_args = 0, default_missing_value = "on", help_heading = "TLS")]
-    pub(crate) tls_self_signed: Option<Said<Switch>>,
-
-    /// Fetch a certificate for this name from Let's Encrypt, and renew it (ACME); may be given more than once
-    ///
-    /// The CA asks at port 80 of the name, which has to lead to --http; or at port 443, if only --https is there. Until
-    /// it has answered, clients get a certificate that nobody vouches for.
-    #[arg(long, value_name = "DOMAIN", help_heading = "TLS")]
-    #[serde(deserialize_with = "one_or_more")]
-    pub(crate) acme: Vec<Said<String>>,
-
-    /// Agree to the terms of service of the CA of --acme
-    #[arg(long, num_args = 0, default_missing_value = "on", help_heading = "TLS")]
-    pub(crate) acme_agree: Option<Said<Switch>>,
-
-    /// What has to be encrypted: off, login (names and passwords) or data (files as well) [default: off]
-    #[arg(long, value_name = "off|login|data", help_heading = "TLS")]
-    pub(crate) tls_required: Option<Said<TlsRequired>>,
-
-    /// Where to serve FTP that begins with TLS (implicit FTPS), such as 0.0.0.0:990
-    ///
-    /// Clients that can choose should use the port of --ftp, on which they ask for TLS.
-    #[arg(long, value_name = "ADDR:PORT", help_heading = "TLS")]
-    #[serde(deserialize_with = "one_or_more")]
-    pub(crate) ftps: Vec<Said<Listen>>,
-
-    /// Where to serve HTTP that begins with TLS, such as 0.0.0.0:443
-    ///
-    /// The same as --http, with the certificates of --tls-cert, and passwords from everywhere.
-    #[arg(long, value_name = "ADDR:PORT", help_heading = "TLS")]
-    #[serde(deserialize_with = "one_or_more")]
-    pub(crate) https: Vec<Said<Listen>>,
-
-    /// Where to keep what is made, such as certificates [default: ~/.local/state/millrace]
-    ///
-    /// Under systemd it is the unit's StateDirectory, elsewhere XDG_STATE_HOME/millrace if that is set.
-    #[arg(long, value_name = "DIR", help_heading = "TLS",
-        value_parser = PathBufValueParser::new().map(Said::on_command_line))]
-    pub(crate) state: Option<Said<PathBuf>>,
-
-    /// An account; may be given more than once
-    ///
-    /// NAME:PASSWORD may read and write everything; NAME:PASSWORD:ro may only read;
-    /// NAME:PASSWORD:rw:SUBDIR sees only that folder of DIR. A password here cannot contain a colon, and
-    /// other users of this computer can see it in the list of processes: for more than a trial, write
-    /// accounts to a configuration file, with hashes from "millrace hash-password".
-    #[arg(long = "user", value_name = "NAME:PASSWORD[:ro|rw][:SUBDIR]", help_heading = "Who may log in")]
-    #[serde(skip)]
-    pub(crate) user_flags: Vec<String>,
-
-    /// A database of accounts, or "off" [default: the one of "millrace user", once it is used]
-    #[arg(long, value_name = "FILE", help_heading = "Who may log in",
-        value_parser = PathBufValueParser::new().map(Said::on_command_line))]
-    pub(crate) users: Option<Said<PathBuf>>,
-
-    /// Accounts, in the file.
-    #[arg(skip)]
-    #[serde(rename = "user")]
-    pub(crate) user_tables: Vec<UserTable>,
-
-    /// Where else accounts are kept, in the file.
-    #[arg(skip)]
-    #[serde(rename = "source")]
-    pub(crate) source_tables: Vec<SourceTable>,
-
-    /// What holds for members of groups, in the file.
-    #[arg(skip)]
-    #[serde(rename = "group")]
-    pub(crate) group_tables: Vec<GroupTable>,
-
-    /// Other places that users see in the served folder.
-    #[arg(skip)]
-    #[serde(rename = "folder")]
-    pub(crate) folder_tables: Vec<FolderTable>,
-
-    /// Whether a folder can be read as an archive of itself.
-    #[arg(skip)]
-    pub(crate) archives: Option<Said<Switch>>,
-
-    /// Whether directories say something to those who enter them.
-    #[arg(skip)]
-    pub(crate) messages: Option<Said<Switch>>,
-
-    /// What everyone may do without a password: ro, rw or off [default: ro without any --user, else off]
-    #[arg(long, value_name = "ro|rw|off", help_heading = "Who may log in")]
-    pub(crate) anonymous: Option<Said<Anonymous>>,
-
-    /// How uploads are written: staged or in-place [default: staged]
-    ///
-    /// "staged" writes beside the name and then gives the name to the whole file, so that a name shows the
-    /// old file or all of the new one. "in-place" writes into the file: faster, but an upload that is cut
-    /// leaves the part that came. Resumed and appended uploads are always in place.
-    #[arg(long, value_name = "staged|in-place", help_heading = "Files")]
-    pub(crate) uploads: Option<Said<Uploads>>,
-
-    /// What an acknowledged change survives: none, whole or full [default: whole]
-    ///
-    /// "none": a crash of the server. "whole": a power cut leaves no acknowledged file empty or half; its name may be
-    /// lost. "full": a power cut loses nothing that was acknowledged. docs/guide.md has a table.
-    #[arg(long, value_name = "none|whole|full", help_heading = "Files")]
-    pub(crate) durability: Option<Said<Durability>>,
-
-    /// Sort listings of up to N entries; larger folders come unsorted [default: 2048]
-    #[arg(long, value_name = "N", help_heading = "Files")]
-    pub(crate) list_sort: Option<Said<Count>>,
-
-    /// Log only warnings; what is open is still printed
-    #[arg(long, num_args = 0, default_missing_value = "on", help_heading = "Logs")]
-    pub(crate) quiet: Option<Said<Switch>>,
-
-    /// How events are logged to standard error: text or json [default: text]
-    #[arg(long, value_name = "text|json", help_heading = "Logs")]
-    pub(crate) log_format: Option<Said<LogFormat>>,
-
-    /// Also write a line for each transfer to FILE, in the format of wu-ftpd
-    #[arg(long, value_name = "FILE", help_heading = "Logs",
-        value_parser = PathBufValueParser::new().map(Said::on_command_line))]
-    pub(crate) xferlog: Option<Said<PathBuf>>,
-
-    /// Write requests of HTTP to FILE, in the Combined format, or as JSON with --log-format json
-    ///
-    /// Without it they stand among the events.
-    #[arg(long, value_name = "FILE", help_heading = "Logs",
-        value_parser = PathBufValueParser::new().map(Said::on_command_line))]
-    pub(crate) access_log: Option<Said<PathBuf>>,
-
-    /// From the first byte of a request to the end of its head.
-    #[arg(skip)]
-    pub(crate) http_head_timeout: Option<Said<Period>>,
-
-    /// Silence between two requests of HTTP.
-    #[arg(skip)]
-    pub(crate) http_idle_timeout: Option<Said<Period>>,
-
-    /// How many programs run at once.
-    #[arg(skip)]
-    pub(crate) cgi_processes: Option<Said<Count>>,
-
-    /// From a request to the end of a program's answer.
-    #[arg(skip)]
-    pub(crate) cgi_timeout: Option<Said<Period>>,
-
-    /// Processor time that a program may take.
-    #[arg(skip)]
-    pub(crate) program_cpu: Option<Said<Period>>,
-
-    /// Bytes of memory that a program may have.
-    #[arg(skip)]
-    pub(crate) program_memory: Option<Said<Count>>,
-
-    /// Processes at most of the user that programs run as.
-    #[arg(skip)]
-    pub(crate) program_processes: Option<Said<Count>>,
-
-    /// Names of files that are sent in place of their folder.
-    #[arg(skip)]
-    #[serde(deserialize_with = "one_or_more")]
-    pub(crate) index: Vec<Said<String>>,
-
-    /// Media types by the ends of names.
-    #[arg(skip)]
-    pub(crate) mime: BTreeMap<String, Said<String>>,
-
-    /// Whether compressed neighbours of files are sent.
-    #[arg(skip)]
-    pub(crate) http_precompressed: Option<Said<Switch>>,
-
-    /// Whether answers have the fields that keep browsers safe.
-    #[arg(skip)]
-    pub(crate) http_security_headers: Option<Said<Switch>>,
-
-    /// Whether browsers run nothing of files.
-    #[arg(skip)]
-    pub(crate) http_sandbox: Option<Said<Switch>>,
-
-    /// For how long browsers are to come by HTTPS only.
-    #[arg(skip)]
-    pub(crate) http_hsts: Option<Said<Period>>,
-
-    /// Whether requests in clear are sent on to HTTPS.
-    #[arg(skip)]
-    pub(crate) https_redirect: Option<Said<Redirect>>,
-
-    /// Files up to which a digest is sent where one is wanted.
-    #[arg(skip)]
-    pub(crate) http_digest: Option<Said<Count>>,
-
-    /// The keys of links that expire.
-    #[arg(skip)]
-    pub(crate) http_link_keys: Option<Said<PathBuf>>,
-
-    /// What all who come to an address share.
-    #[arg(skip)]
-    #[serde(rename = "listener")]
-    pub(crate) listener_tables: Vec<ListenerTable>,
-
-    /// Names under which other trees are served.
-    #[arg(skip)]
-    #[serde(rename = "host")]
-    pub(crate) host_tables: Vec<HostTable>,
-
-    /// Fields of answers.
-    #[arg(skip)]
-    #[serde(rename = "header")]
-    pub(crate) header_tables: Vec<HeaderTable>,
-
-    /// What pages of other origins may do.
-    #[arg(skip)]
-    #[serde(rename = "cors")]
-    pub(crate) cors_tables: Vec<CorsTable>,
-
-    /// Pages in place of our own.
-    #[arg(skip)]
-    #[serde(rename = "error-page")]
-    pub(crate) error_page_tables: Vec<ErrorPageTable>,
-
-    /// Paths that others answer.
-    #[arg(skip)]
-    #[serde(rename = "pass")]
-    pub(crate) pass_tables: Vec<PassTable>,
-
-    /// Whether uploads by HTTP may go on where they were cut.
-    #[arg(skip)]
-    pub(crate) tus: Option<Said<Switch>>,
-
-    /// For how long one waits for more.
-    #[arg(skip)]
-    pub(crate) tus_expire: Option<Said<Period>>,
-
-    /// Where the CA finds somebody.
-    #[arg(skip)]
-    #[serde(deserialize_with = "one_or_more")]
-    pub(crate) acme_contact: Vec<Said<String>>,
-    /// Which CA.
-    #[arg(skip)]
-    pub(crate) acme_directory: Option<Said<String>>,
-    /// Who vouches for it.
-    #[arg(skip)]
-    pub(crate) acme_ca: Option<Said<PathBuf>>,
-    /// How it finds out who has a name.
-    #[arg(skip)]
-    pub(crate) acme_challenge: Option<Said<Challenge>>,
-    /// The names in a certificate that is made.
-    #[arg(skip)]
-    #[serde(deserialize_with = "one_or_more")]
-    pub(crate) tls_names: Vec<Said<String>>,
-    /// Whether a data connection has to resume its control connection's session.
-    #[arg(skip)]
-    pub(crate) tls_resumption: Option<Said<Resumption>>,
-    /// Whether an upload has to end with close_notify.
-    #[arg(skip)]
-    pub(crate) tls_close_notify: Option<Said<Switch>>,
-    /// Clients that are excused from it.
-    #[arg(skip)]
-    #[serde(deserialize_with = "one_or_more")]
-    pub(crate) tls_close_notify_excused: Vec<Said<String>>,
-    /// Whether `CCC` is allowed.
-    #[arg(skip)]
-    pub(crate) tls_ccc: Option<Said<Switch>>,
-    /// Who vouches for clients.
-    #[arg(skip)]
-    pub(crate) tls_client_ca: Option<Said<PathBuf>>,
-    /// Certificates of clients that were taken back.
-    #[arg(skip)]
-    #[serde(deserialize_with = "one_or_more")]
-    pub(crate) tls_client_crl: Vec<Said<PathBuf>>,
-    /// Whether clients need one.
-    #[arg(skip)]
-    pub(crate) tls_client_cert: Option<Said<Switch>>,
-    /// Threads at most for what may wait: disks, hashes, passwords.
-    #[arg(skip)]
-    pub(crate) blocking_threads: Option<Said<Count>>,
-    /// Who has a word in what sessions do.
-    #[arg(skip)]
-    #[serde(rename = "hook")]
-    pub(crate) hook_tables: Vec<HookTable>,
-    /// Events are kept in it until they are delivered.
-    #[arg(skip)]
-    pub(crate) hooks_queue: Option<Said<PathBuf>>,
-    /// Hooks that are called at a time.
-    #[arg(skip)]
-    pub(crate) hook_threads: Option<Said<Count>>,
-    /// Sessions at most.
-    #[arg(skip)]
-    pub(crate) sessions: Option<Said<Limit>>,
-    /// Sessions at most from one address.
-    #[arg(skip)]
-    pub(crate) sessions_per_address: Option<Said<Limit>>,
-    /// Sessions at most from one network.
-    #[arg(skip)]
-    pub(crate) sessions_per_network: Option<Said<Limit>>,
-    /// How many bits of an IPv4 address are its network's.
-    #[arg(skip)]
-    pub(crate) network_bits_ipv4: Option<Said<Count>>,
-    /// And of an IPv6 address.
-    #[arg(skip)]
-    pub(crate) network_bits_ipv6: Option<Said<Count>>,
-    /// Logins on the server.
-    #[arg(skip)]
-    pub(crate) logins: Option<Said<RateLimit>>,
-    /// Logins from each address.
-    #[arg(skip)]
-    pub(crate) logins_per_address: Option<Said<RateLimit>>,
-    /// Logins from each network.
-    #[arg(skip)]
-    pub(crate) logins_per_network: Option<Said<RateLimit>>,
-    /// Logins of each user.
-    #[arg(skip)]
-    pub(crate) user_logins: Option<Said<RateLimit>>,
-    /// Bytes a second to all clients together.
-    #[arg(skip)]
-    pub(crate) download_limit: Option<Said<Limit>>,
-    /// Bytes a second from all clients together.
-    #[arg(skip)]
-    pub(crate) upload_limit: Option<Said<Limit>>,
-    /// Bytes a second to all sessions of a user together.
-    #[arg(skip)]
-    pub(crate) user_download_limit: Option<Said<Limit>>,
-    /// Bytes a second from all sessions of a user together.
-    #[arg(skip)]
-    pub(crate) user_upload_limit: Option<Said<Limit>>,
-    /// Sessions of a user at a time.
-    #[arg(skip)]
-    pub(crate) user_sessions: Option<Said<Limit>>,
-    /// Bytes a second to each session.
-    #[arg(skip)]
-    pub(crate) session_download_limit: Option<Said<Limit>>,
-    /// Bytes a second from each session.
-    #[arg(skip)]
-    pub(crate) session_upload_limit: Option<Said<Limit>>,
-    /// Where it is kept what is held where quotas are.
-    #[arg(skip)]
-    pub(crate) quotas: Option<Said<PathBuf>>,
-    /// Only these networks may connect.
-    #[arg(skip)]
-    #[serde(deserialize_with = "one_or_more")]
-    pub(crate) allow: Vec<Said<Network>>,
-    /// These networks may not.
-    #[arg(skip)]
-    #[serde(deserialize_with = "one_or_more")]
-    pub(crate) deny: Vec<Said<Network>>,
-    /// Networks from which proxies connect.
-    #[arg(skip)]
-    #[serde(deserialize_with = "one_or_more")]
-    pub(crate) proxy_from: Vec<Said<Network>>,
-    /// Failed logins until a user is banned at an address.
-    #[arg(skip)]
-    pub(crate) ban_after: Option<Said<Count>>,
-    /// For how long.
-    #[arg(skip)]
-    pub(crate) ban_time: Option<Said<Period>>,
-    /// Percent of the machine's processors above which nobody may log in.
-    #[arg(skip)]
-    pub(crate) cpu_limit: Option<Said<Limit>>,
-    /// The hash of the password of `INTERNALSHUTDOWN`.
-    #[arg(skip)]
-    pub(crate) shutdown_password: Option<Said<String>>,
-    /// The text of the first reply.
-    #[arg(skip)]
-    pub(crate) greeting: Option<Said<String>>,
-    /// From connecting to being logged in.
-    #[arg(skip)]
-    pub(crate) login_timeout: Option<Said<Period>>,
-    /// Silence of a client while nothing is transferred.
-    #[arg(skip)]
-    pub(crate) idle_timeout: Option<Said<Period>>,
-    /// From the transfer command to the data connection.
-    #[arg(skip)]
-    pub(crate) connect_timeout: Option<Said<Period>>,
-    /// Silence on a data connection.
-    #[arg(skip)]
-    pub(crate) stall_timeout: Option<Said<Period>>,
-    /// TCP keepalive of control connections.
-    #[arg(skip)]
-    pub(crate) keepalive: Option<Said<Period>>,
-    /// How long the reply to a first wrong password is held back.
-    #[arg(skip)]
-    pub(crate) login_delay: Option<Said<Period>>,
-    /// Wrong passwords until the connection is closed.
-    #[arg(skip)]
-    pub(crate) login_attempts: Option<Said<Count>>,
-    /// Whether `PORT` may name another host than the client's.
-    #[arg(skip)]
-    pub(crate) foreign_data: Option<Said<Switch>>,
-    /// Whether `MODE Z` is served.
-    #[arg(skip)]
-    pub(crate) mode_z: Option<Said<Switch>>,
-}
-
-impl Written {
-    /// This, and from the file what this does not say. A list of the flags replaces that of the file; what has no flag is
-    /// the file's.
-    pub(crate) fn over(self, file: Self) -> Self {
-        Self {
-            directory: self.directory.or(file.directory),
-            ftp: either(self.ftp, file.ftp),
-            http: either(self.http, file.http),
-            cgi: either(self.cgi, file.cgi),
-            passive_ports: self.passive_ports.or(file.passive_ports),
-            public_ip: self.public_ip.or(file.public_ip),
-            workers: self.workers.or(file.workers),
-            grace: self.grace.or(file.grace),
-            control: self.control.or(file.control),
-            coalesce: self.coalesce.or(file.coalesce),
-            tls_cert: either(self.tls_cert, file.tls_cert),
-            tls_key: either(self.tls_key, file.tls_key),
-            tls_self_signed: self.tls_self_signed.or(file.tls_self_signed),
-            acme: either(self.acme, file.acme),
-            acme_agree: self.acme_agree.or(file.acme_agree),
-            tls_required: self.tls_required.or(file.tls_required),
-            ftps: either(self.ftps, file.ftps),
-            https: either(self.https, file.https),
-            state: self.state.or(file.state),
-            user_tables: if self.user_flags.is_empty() { file.user_tables } else { Vec::new() },
-            user_flags: self.user_flags,
-            users: self.users.or(file.users),
-            anonymous: self.anonymous.or(file.anonymous),
-            uploads: self.uploads.or(file.uploads),
-            durability: self.durability.or(file.durability),
-            list_sort: self.list_sort.or(file.list_sort),
-            quiet: self.quiet.or(file.quiet),
-            log_format: self.log_format.or(file.log_format),
-            xferlog: self.xferlog.or(file.xferlog),
-            access_log: self.access_log.or(file.access_log),
-            ..file
+settings! {
+    /// What was written, in the order of the help and of `docs/configuration.md`.
+    // The comments are Markdown for that page, where `[::]` is an address.
+    #[allow(rustdoc::broken_intra_doc_links)]
+    Written of "" {
+        "Files" {
+            /// The folder to serve
+            ///
+            /// Nothing outside it can be reached, neither by `..` nor by a symbolic link.
+            directory: One<PathBuf> =
+                default(".").positional("DIR").aliases(&["root", "path", "dir", "document-root", "share"]);
+            /// How uploads are written
+            ///
+            /// `"staged"`: an upload is written beside its name, and gets the name once it is complete, so that
+            /// a name shows the old file or all of the new one. `"in-place"`: the file itself is written to;
+            /// faster, but an upload that is cut leaves the part that came. Resumed (`REST`) and appended
+            /// (`APPE`) uploads are always in place; in an encrypted [folder](folders.md#encryption-at-rest)
+            /// none is.
+            uploads: One<Uploads> = default("staged").flag("staged|in-place");
+            /// What an acknowledged change survives
+            ///
+            /// `"none"`: a crash of the server. `"whole"`: also a power cut, as far as no acknowledged file is
+            /// empty or half after it; its name may be lost. `"full"`: a power cut loses nothing that was
+            /// acknowledged. The [guide](guide.md#choose-what-survives-a-power-cut) has a table.
+            durability: One<Durability> = default("whole").flag("none|whole|full");
+            /// Sort listings of up to this many entries
+            ///
+            /// Larger folders come in the order of the file system, so that memory stays flat and the first
+            /// line comes at once. This holds for `LIST`, `NLST` and `STAT`, which sort by name, and for [pages
+            /// of HTTP](http.md#pages-of-folders); `MLSD` is never sorted. 0 sorts nothing.
+            list_sort: One<Count> = default("2048").flag("N").restart() => sort_entries;
+            /// Other places that users see in the tree, each a `[[folder]]` table as below
+            folder: Vec<FolderTable> = unset("no others");
+            /// Whether a folder `x` can be read as `x.tar`, `x.tar.gz`, `x.tgz` and `x.zip`, made while they
+            /// are sent
+            archives: One<Switch> = default("false");
+            /// Whether FTP shows the lines of the file `.message`, and names a `README`, when a client logs in
+            /// or enters a directory; once a session. In the lines, `%C` is the directory, `%U` the user, `%R`
+            /// the client's address, `%L` the server's.
+            messages: One<Switch> = default("false").restart() => messages;
+        }
+        "Network" {
+            /// Where to serve FTP, or `"off"`
+            ///
+            /// An address with a port. The default is reachable from this computer only. To open it to the network: `"0.0.0.0:2121"`,
+            /// and `"[::]:2121"` for IPv6. There may be more than one. Port 0 takes a free port; the one it got
+            /// is printed.
+            ftp: Many<Listen> =
+                default("127.0.0.1:2121").flag("ADDR:PORT").restart().aliases(&["port", "listen", "listen-port", "bind", "address"]);
+            /// Where to serve HTTP, or `"off"`
+            ///
+            /// An address with a port. The same files and users, for browsers. There may be more than one. Port 0 takes a free port;
+            /// the one it got is printed. Where this is not set, a free port is also taken if another program
+            /// has the default port, or if `ftp` asks for a free port. Names and passwords are accepted from
+            /// this computer only, as they are not encrypted; not at all where `tls-required` is set.
+            http: Many<Listen> =
+                default("127.0.0.1:8080").flag("ADDR:PORT").restart().aliases(&["web", "listen-http"]);
+            /// A folder in `directory` whose files are programs that HTTP runs (CGI), such as `cgi-bin`
+            ///
+            /// There may be more than one. See [HTTP](http.md). All who may read there by HTTP may run the
+            /// programs, with the rights of the user that runs this server; only trusted users should be able
+            /// to write there. Their standard error goes to the log.
+            cgi: Many<PathBuf> = unset("none").flag("FOLDER").restart();
+            /// How many such programs run at once; further requests wait
+            cgi_processes: One<Count> = default("64").positive().restart() => programs.most;
+            /// From a request to the end of the program's answer; then the program is ended, with its children
+            cgi_timeout: One<Period> = default("5m").positive().restart() => programs.time;
+            /// Processor time that a program may take, in whole seconds: of CGI, of a hook, of one that decides
+            /// logins. Then the kernel ends it. 0: no limit.
+            program_cpu: One<Period> = default("0").restart();
+            /// Bytes of memory (address space) that a program may have: `"512Mi"`. 0: no limit.
+            program_memory: One<Count> = default("0").restart();
+            /// Processes and threads at most of the user that the server runs as, its own included, before a
+            /// program can start no more. The kernel does not apply it to root. 0: no limit.
+            program_processes: One<Count> = default("0").restart();
+            /// Ports for passive data connections
+            ///
+            /// Open them in the firewall, with the port of `ftp`. No other port is ever used. One is enough
+            /// (`"50000"`): clients that share an address then take turns, but for FTPS sessions that resume
+            /// and keep their tickets apart, which are told by them.
+            passive_ports: One<Ports> =
+                default("50000-50999").flag("A-B").restart().aliases(&["pasv-ports", "pasv-min-port", "passive-port-range", "passive-port"]);
+            /// Paths of HTTP that are passed on, to FastCGI or HTTP servers, each a `[[pass]]` table as below
+            pass: Vec<PassTable> = unset("nothing is passed on").restart();
+            /// Whether interrupted uploads by HTTP can be resumed (tus 1.0): see
+            /// [HTTP](http.md#uploads-that-go-on-tus)
+            tus: One<Switch> = default("true").restart();
+            /// How long such an upload waits for more; then what came is removed
+            tus_expire: One<Period> = default("1d").positive().restart();
+            /// The IPv4 address that `PASV` tells clients, for a server behind NAT
+            ///
+            /// An address, not a name. `EPSV` needs none, so clients that use it are served even where the
+            /// address changes.
+            public_ip: One<Ipv4Addr> =
+                unset("the address that the client reached").flag("ADDR").restart().aliases(&["pasv-address", "masquerade-address", "external-ip"]) => public_ip;
+            /// Networks of proxies, one or an array, that tell the address of their client (PROXY protocol,
+            /// versions 1 and 2). A connection from there without it is refused. See
+            /// [limits.md](limits.md#behind-a-proxy).
+            proxy_from: Many<Network> = unset("none") => proxy_from;
+            /// Whether `PORT` may name another host than the client's own, for transfers from server to server
+            /// (FXP). Clients can then use this server to connect to third parties: see RFC 2577.
+            foreign_data: One<Switch> = default("false").restart() => foreign_data;
+            /// Whether clients may have transfers compressed (`MODE Z`). **lftp does by itself wherever it may,
+            /// and loses entries of listings longer than 128 KiB then** (4.9.2; some 1200 names): its mirrors
+            /// lack files, and `mirror --delete` removes them. `set ftp:use-mode-z no` in lftp spares it that.
+            /// On a fast network compressing takes longer than sending, and costs the server a processor. A
+            /// file that does not shrink is sent as it is, nearly: one piece in seventeen is tried. Limits,
+            /// quotas and logs count the bytes that are sent.
+            mode_z: One<Switch> = default("false").restart() => mode_z;
+            /// Whether the two replies to a small download may share a packet
+            ///
+            /// The file's bytes may then be sent before the 150 that announces them. Turn it off for a client
+            /// that cannot handle that.
+            coalesce: One<Switch> = default("true").flag("on|off").restart() => coalesce;
+            /// Sessions at most; the next client is told 421. 0: as many as the limit of open files allows. May
+            /// have a [schedule](limits.md), as the next two.
+            sessions: One<Limit> =
+                default("0").restart().aliases(&["max-clients", "max-connections"]) => sessions;
+            /// Sessions at most from one address. 0: no limit. Where nothing is set an address may have a
+            /// quarter of all sessions, and at least 16; the loopback address any number. Name proxies in
+            /// `proxy-from`, so that their clients are counted by themselves, or set a number.
+            sessions_per_address: One<Limit> =
+                unset("a quarter of all").restart().aliases(&["max-per-ip", "max-clients-per-ip"]) => sessions_per_address;
+            /// Sessions at most from one network. 0: no limit.
+            sessions_per_network: One<Limit> = default("0").restart() => sessions_per_network;
+            /// How many bits of an IPv4 address are its network's, for `sessions-per-network` and
+            /// `logins-per-network`
+            network_bits_ipv4: One<Count> =
+                default("24").positive().at_most(32, "bits of the network").restart() => network_bits.ipv4;
+            /// The same of an IPv6 address
+            network_bits_ipv6: One<Count> =
+                default("56").positive().at_most(128, "bits of the network").restart() => network_bits.ipv6;
+            /// A socket for `millrace ctl`, which queries and controls the running server
+            ///
+            /// Only its owner may open it. See [limits.md](limits.md).
+            control: One<PathBuf> = unset("none").flag("FILE").restart();
+            /// Threads that serve connections; 0: one for each core
+            workers: One<Count> =
+                default("0").flag("N").at_most(1024, "threads, and one for each core is best").restart().aliases(&["threads"]) => workers;
+            /// Threads at most for what may wait: slow disks, and a quarter as many again for what takes long
+            /// (hashes and copies of files, walks over trees), and for listings by FTP. They exist only while
+            /// they are needed.
+            blocking_threads: One<Count> = default("256").positive().restart() => blocking_threads;
+            /// Hooks that run at a time at most; each may be a program
+            hook_threads: One<Count> = default("32").positive().restart() => hook_threads;
+            /// A file, which is made if it is not there: an SQLite database in which events are kept until they
+            /// are delivered to the hooks for which no session waits
+            hooks_queue: One<PathBuf> = unset("none");
+            /// The text of the first reply, one line
+            greeting: One<Line> =
+                default("Millrace ready.").restart().aliases(&["banner", "ftpd-banner"]) => greeting;
+        }
+        "Answers of HTTP" {
+            /// Names of files that are sent in place of the page of their folder: the first that is there. A
+            /// script of a `[[pass]]` answers. `"off"`: none.
+            index: Many<String> = default("[\"index.html\", \"index.htm\"]");
+            /// A table `[mime]` of media types by the ends of names, before those that are known: `md =
+            /// "text/plain; charset=utf-8"`. `""` stands for names without a dot.
+            mime: Map<String> = unset("those that are known");
+            /// Whether `a.css.br`, `a.css.zst` or `a.css.gz` is sent in place of `a.css` to clients that take
+            /// it, where it is not older
+            http_precompressed: One<Switch> = default("false") => web.precompressed;
+            /// Whether answers have `X-Content-Type-Options: nosniff`, `X-Frame-Options: SAMEORIGIN` and
+            /// `Referrer-Policy: same-origin`, where no `[[header]]` table says otherwise
+            http_security_headers: One<Switch> = default("true");
+            /// Whether files are sent with `Content-Security-Policy: sandbox` and `X-Content-Type-Options:
+            /// nosniff`, so that a browser runs no script of an uploaded file; see
+            /// [HTTP](http.md#files-of-users-in-browsers). A `[[header]]` table that names the field decides
+            /// for its files.
+            http_sandbox: One<Switch> = unset("`true` where anybody may write");
+            /// For how long browsers use HTTPS only (`Strict-Transport-Security`, sent over HTTPS): `"365d"`.
+            /// 0: the field is not sent.
+            http_hsts: One<Period> = default("0");
+            /// Whether requests by HTTP are sent on to HTTPS: see [http.md](http.md#https-for-all). A number is
+            /// the port that clients reach it at, where that is another than the one it listens at.
+            https_redirect: One<Redirect> = default("false");
+            /// Files of up to so many bytes are hashed where a client wants a digest. 0: none but those of a
+            /// few kilobytes.
+            http_digest: One<Count> = default("1Gi") => web.digest_bytes;
+            /// A file of keys that links which expire are signed with, one a line, the newest first; each of at
+            /// least 32 characters. Read again at a reload: see [http.md](http.md#links-that-expire).
+            http_link_keys: One<PathBuf> = unset("none");
+            /// Names under which other folders are served, by HTTP and FTP, each a `[[host]]` table as below
+            host: Vec<HostTable> = unset("none");
+            /// Fields of answers, each rule a `[[header]]` table as below
+            header: Vec<HeaderTable> = unset("none");
+            /// What pages of other origins may do, each rule a `[[cors]]` table as below
+            cors: Vec<CorsTable> = unset("none");
+            /// Pages of errors, each an `[[error-page]]` table as below
+            error_page: Vec<ErrorPageTable> = unset("our own");
+        }
+        "TLS" {
+            /// The server's certificate in PEM, followed by its intermediate certificates; enables TLS
+            ///
+            /// There may be more than one: clients get the certificate for the name that they ask for, by SNI
+            /// or `HOST`, else the first. Files that change are read again within seconds, and on SIGHUP;
+            /// sessions continue.
+            tls_cert: Many<PathBuf> =
+                unset("none").flag("FILE").aliases(&["cert", "certificate", "ssl-cert", "rsa-cert-file"]);
+            /// The certificate's private key in PEM
+            ///
+            /// RSA, P-256, P-384 or Ed25519. As many as certificates, in the same order.
+            tls_key: Many<PathBuf> =
+                unset("in the same file").flag("FILE").aliases(&["key", "ssl-key", "rsa-private-key-file"]);
+            /// Make a self-signed certificate for a first try, and keep it in `state`
+            ///
+            /// Clients ask whether to trust its fingerprint, which is printed when the server starts.
+            tls_self_signed: One<Switch> = default("false").switch();
+            /// Fetch a certificate for this name from Let's Encrypt, and renew it (ACME)
+            ///
+            /// There may be more than one name. The CA connects to port 80 of the name, which has to lead to
+            /// `http`; or to port 443, if there is only `https`. Until the certificate is there, clients get
+            /// one that no CA signed. See [tls.md](tls.md#a-certificate-that-the-server-fetches-itself).
+            acme: Many<String> = unset("none").flag("DOMAIN");
+            /// Agree to the terms of service of the CA of `acme`
+            acme_agree: One<Switch> = default("false").switch();
+            /// Mail addresses at which the CA can reach you, one or an array
+            acme_contact: Many<String> = unset("none");
+            /// The URL of the CA's directory. Account and certificate of each are in a folder of its own, in
+            /// `acme` in the folder `state`.
+            acme_directory: One<String> = default("https://acme-v02.api.letsencrypt.org/directory");
+            /// Certificates, in PEM, that the directory's own has to be signed by: for a CA of your own
+            acme_ca: One<PathBuf> = unset("what browsers trust");
+            /// How the CA checks who controls the names: `"http-01"`, by HTTP at port 80, or `"tls-alpn-01"`,
+            /// by TLS at port 443. Where it is not set, the second where only `https` is at its usual port, or
+            /// there is no `http`; else the first.
+            acme_challenge: One<Challenge> = unset("by the ports that are served");
+            /// The names and addresses in a certificate that is made
+            tls_names: Many<String> = unset("`localhost`, the computer's name, `public-ip`");
+            /// The folder for files that the server makes and keeps, such as certificates
+            ///
+            /// Under systemd it is the unit's `StateDirectory`, elsewhere `$XDG_STATE_HOME/millrace` if that is set.
+            state: One<PathBuf> = unset("`~/.local/state/millrace`").flag("DIR").restart();
+            /// What has to be encrypted
+            ///
+            /// `"login"`: names and passwords are accepted under TLS only. `"data"`: files and listings have to
+            /// be encrypted as well.
+            tls_required: One<TlsRequired> = default("off").flag("off|login|data");
+            /// Where to serve FTP that begins with TLS (implicit FTPS), such as `"0.0.0.0:990"`
+            ///
+            /// There may be more than one. Clients that can choose should use the port of `ftp`, and ask for
+            /// TLS there.
+            ftps: Many<Listen> = default("off").flag("ADDR:PORT").restart();
+            /// Where to serve HTTP that begins with TLS, such as `"0.0.0.0:443"`
+            ///
+            /// The same as `http`, with the certificates of `tls-cert`. There may be more than one. Names and
+            /// passwords are accepted from everywhere.
+            https: Many<Listen> = default("off").flag("ADDR:PORT").restart().aliases(&["listen-https", "ssl"]);
+            /// Whether a data connection has to resume the TLS session of its control connection, which shows
+            /// that both are the same client. `"require"`: one that does not is refused with 522; a client that
+            /// never resumes under TLS 1.3 gets 1.2. `"prefer"`: the log says once a session that it does not,
+            /// and whether it showed the ticket of another one (which resumes nothing). `"off"`: not checked.
+            tls_resumption: One<Resumption> = default("prefer");
+            /// Whether an upload has to end with TLS's close_notify, without which it may have been cut. One
+            /// that does not is refused with 426, and what came is removed.
+            tls_close_notify: One<Switch> = default("true");
+            /// Clients to which that does not apply, by the beginning of what they call themselves with `CLNT`
+            /// or `CSID`: `["OldClient/1"]`. The log has a warning for each such upload.
+            tls_close_notify_excused: Many<String> = unset("none");
+            /// Whether `CCC` may end the encryption of the control connection, for firewalls that inspect it.
+            /// Anyone who can change packets can then give commands.
+            tls_ccc: One<Switch> = default("false");
+            /// CA certificates, in PEM, for certificates of clients. A client that shows another certificate is
+            /// refused.
+            tls_client_ca: One<PathBuf> = unset("none");
+            /// Revocation lists (CRLs) for client certificates, in PEM: a file or an array of such
+            tls_client_crl: Many<PathBuf> = unset("none");
+            /// Whether clients need a certificate of `tls-client-ca`; else they may show one. What it is worth
+            /// for a login is the user's `tls-client-login`.
+            tls_client_cert: One<Switch> = default("false");
+        }
+        "Who may log in" {
+            /// What everyone may do without a password
+            ///
+            /// `"ro"`: list and download; `"rw"`: everything; or `"off"`. The user is `anonymous` or `ftp`, and any
+            /// password is right.
+            anonymous: One<Anonymous> =
+                unset("`\"ro\"` without any user, else `\"off\"`").flag("ro|rw|off").aliases(&["anonymous-enable", "anon"]);
+            /// An account; there may be more than one
+            ///
+            /// In a file each is a `[[user]]` table as below. A flag is NAME:PASSWORD, which may read and write
+            /// everything, NAME:PASSWORD:ro, which may only read, or NAME:PASSWORD:rw:SUBDIR, which sees only
+            /// that folder of DIR. The password of a flag is text or a hash of `millrace hash-password`, cannot
+            /// contain a colon, and other users of this computer can see it in the list of processes.
+            user: UserList = unset("no users").flag("NAME:PASSWORD[:ro|rw][:SUBDIR]").secret();
+            /// A database of accounts, or `"off"`
+            ///
+            /// `millrace user` keeps it: see [accounts.md](accounts.md). Without this key it is
+            /// `$XDG_DATA_HOME/millrace/users.db` (for root `/var/lib/millrace/users.db`, for others
+            /// `~/.local/share/millrace/users.db`), if it is there.
+            users: One<PathBuf> = unset("the one of `millrace user`").flag("FILE");
+            /// Settings of groups of users, each a `[[group]]` table as below
+            group: Vec<GroupTable> = unset("no groups");
+            /// Other stores of accounts, each a `[[source]]` table as below. They are asked in their order,
+            /// after `user` and `users`.
+            source: Vec<SourceTable> = unset("no other sources");
+            /// Wrong passwords until the connection is closed
+            login_attempts: One<Count> = default("5").positive().restart() => login_attempts;
+            /// How long the reply to a first wrong password is delayed; twice that for the second, and so on
+            login_delay: One<Period> = default("1s").restart() => login_delay;
+        }
+        "Limits" {
+            /// Bytes a second to all clients together
+            download_limit: One<Limit> = default("none");
+            /// Bytes a second from all clients together
+            upload_limit: One<Limit> = default("none");
+            /// Bytes a second to all sessions of a user together
+            user_download_limit: One<Limit> = default("none");
+            /// Bytes a second from all sessions of a user together
+            user_upload_limit: One<Limit> = default("none");
+            /// Sessions of a user at a time; the next login is told 421
+            user_sessions: One<Limit> = default("none");
+            /// Logins on the server at most: `"600/minute"`, or for each `second`, `hour` or `day`. So many may
+            /// come at once, further ones as room for them comes back; the next is told 421, by HTTP 429. See
+            /// [limits.md](limits.md#how-often-somebody-may-log-in).
+            logins: One<RateLimit> = default("none") => logins.server;
+            /// The same from each address
+            logins_per_address: One<RateLimit> = default("none") => logins.address;
+            /// The same from each network
+            logins_per_network: One<RateLimit> = default("none") => logins.network;
+            /// The same of each user; those with a wrong password are not counted, nor are links. Each of these
+            /// may have a schedule: `"600/minute; sat,sun none"`.
+            user_logins: One<RateLimit> = default("none") => logins.user;
+            /// Bytes a second to each session
+            session_download_limit: One<Limit> = default("none");
+            /// Bytes a second from each session
+            session_upload_limit: One<Limit> = default("none");
+            /// Limits of all clients of an address together, each a `[[listener]]` table as below
+            listener: Vec<ListenerTable> = unset("no listeners");
+            /// An SQLite file that keeps the usage counted for quotas; `"off"` counts at each start. Made when
+            /// there is something to keep.
+            quotas: One<PathBuf> = unset("`quotas.db` in `state`").restart();
+            /// Networks (`"10.0.0.0/8"`, `"2001:db8::/32"`, `"192.0.2.7"`), one or an array. Where there are
+            /// any, clients from other networks are refused.
+            allow: Many<Network> = unset("none") => bans.allow;
+            /// Networks that may not connect, also from within those of `allow`
+            deny: Many<Network> = unset("none") => bans.deny;
+            /// Failed logins of a user from an address until the two are banned for `ban-time`; an address that
+            /// fails five times as often is banned altogether, one from which others log in well only after
+            /// twenty times as often. Failures count half after ten minutes. 0: never.
+            ban_after: One<Count> = default("20") => bans.after;
+            /// How long a ban lasts
+            ban_time: One<Period> = default("15m") => bans.time;
+            /// Percent of the machine's processors in use above which logins are told 421, by HTTP 503. 0: no
+            /// limit. May have a schedule: `"95; mon-fri 08:00-18:00 60"`.
+            cpu_limit: One<Limit> =
+                default("0").at_most(100, "percent of all processors").restart() => cpu_limit;
+            /// The argon2id hash of the password with which an administrator stops the server by
+            /// `INTERNALSHUTDOWN`. Without one it cannot be stopped so.
+            shutdown_password: One<String> = unset("none").restart().secret();
+        }
+        "Hooks" {
+            /// What is done before and after what sessions do, each a `[[hook]]` table as below, in their order
+            hook: Vec<HookTable> = unset("none");
+        }
+        "Times" {
+            /// From connecting to being logged in
+            login_timeout: One<Period> = default("1m").positive().restart() => login_timeout;
+            /// From the first byte of a request, or the connection, to the end of its head
+            http_head_timeout: One<Period> = default("30s").positive().restart() => http_head_timeout;
+            /// Silence of a browser between two requests
+            http_idle_timeout: One<Period> = default("75s").positive().restart() => http_idle_timeout;
+            /// Silence of a client while nothing is transferred
+            idle_timeout: One<Period> =
+                default("5m").positive().restart().aliases(&["timeout", "idle-session-timeout"]) => idle_timeout;
+            /// From the transfer command to the data connection. Also how long `PASV` waits for a free port,
+            /// and how long a port is kept for a client that begins no transfer.
+            connect_timeout: One<Period> = default("15s").positive().restart() => connect_timeout;
+            /// Silence on a data connection
+            stall_timeout: One<Period> = default("1m").positive().restart() => stall_timeout;
+            /// Silence on a control connection until TCP asks whether the other side is still there. 0: never.
+            keepalive: One<Period> = default("1m").restart() => keepalive;
+            /// How long transfers may continue after Ctrl-C or SIGTERM
+            ///
+            /// 0 ends them at once.
+            grace: One<Period> = default("30s").flag("TIME").restart() => grace;
+        }
+        "Logs" {
+            /// Log only warnings, refused connections and wrong passwords
+            ///
+            /// The addresses that are served are still printed to standard output.
+            quiet: One<Switch> = default("false").switch().restart();
+            /// How events are logged to standard error, a line each
+            log_format: One<LogFormat> = default("text").flag("text|json").restart();
+            /// Write a line for each HTTP request to this file, in the Combined format, or as JSON
+            ///
+            /// JSON with `log-format = "json"`. The folder has to exist. Without it these lines are among the
+            /// events.
+            access_log: One<PathBuf> = unset("none").flag("FILE").restart();
+            /// Write a line for each transfer to this file, in the format of wu-ftpd
+            ///
+            /// The folder has to exist.
+            xferlog: One<PathBuf> =
+                unset("none").flag("FILE").restart().aliases(&["transfer-log", "xferlog-file"]);
         }
     }
-}
-
-/// A list of the flags, or that of the file where there is none.
-fn either<T>(flags: Vec<T>, file: Vec<T>) -> Vec<T> {
-    if flags.is_empty() { file } else { flags }
 }

@@ -42,7 +42,7 @@ pub(super) fn told(action: &Action, answer: &Value) -> String {
             let done = ["retried", "dropped"].into_iter().find(|name| !answer[*name].is_null());
             done.map_or(String::new(), |done| format!("{} {done}.\n", counted(&answer[done], "event")))
         }
-        Action::Reload => reload(rows(LATER)),
+        Action::Reload => reload(rows("changed"), rows(LATER)),
         Action::Upgrade => format!(
             "Process {} accepts now; {} of the old one {} until {} end.\n",
             answer["pid"],
@@ -71,15 +71,14 @@ fn left(answer: &Value) -> String {
     }
 }
 
-fn reload(later: &[Value]) -> String {
-    let keys: Vec<String> = later.iter().map(word).collect();
-    match keys.is_empty() {
-        true => "Configuration reloaded.\n".to_owned(),
-        false => format!(
-            "Configuration reloaded; these need a restart or \"millrace ctl upgrade\": {}.\n",
-            keys.join(", ")
-        ),
-    }
+fn reload(changed: &[Value], later: &[Value]) -> String {
+    let list = |what: &str, keys: &[Value]| match keys {
+        [] => String::new(),
+        keys => format!("; {what}: {}", keys.iter().map(word).collect::<Vec<_>>().join(", ")),
+    };
+    let changed = list("changed", changed);
+    let later = list("these need a restart or \"millrace ctl upgrade\"", later);
+    format!("Configuration reloaded{changed}{later}.\n")
 }
 
 fn session(session: &Value) -> Vec<String> {

@@ -373,11 +373,11 @@ fn a_queue_has_one_server_and_what_cannot_be_is_said() {
     for (keys, expected) in [
         ("[[hook]]\non = \"uplaod\"\nrefuse = \"no\"", "There is no event \"uplaod\"; there are connect, "),
         ("[[hook]]\non = \"upload\"", "Say what is to be done"),
-        ("[[hook]]\nrefuse = \"no\"", "events it is about"),
+        ("[[hook]]\nrefuse = \"no\"", "A [[hook]] table needs `on`"),
         ("[[hook]]\non = \"delete\"\nrefuse = \"no\"", "What has happened cannot be refused"),
         ("[[hook]]\non = \"delete\"\nrun = [\"true\"]", "name a file for it with hooks-queue"),
         ("[[hook]]\non = \"upload\"\nrun = [\"true\", \"{fiel}\"]", "There is no {fiel}"),
-        ("[[hook]]\non = \"upload\"\nrun = [\"./nothere\"]", "wrong.toml:4:7: There is no program "),
+        ("[[hook]]\non = \"upload\"\nrun = [\"./nothere\"]", "wrong.toml:4:8: There is no program "),
         ("[[hook]]\non = \"upload\"\nrun = [\"no-such-program\"]", "No program no-such-program in PATH"),
         ("[[hook]]\non = \"upload\"\nrun = \"./a {file}\"", "is written run = [\"./a\", \"{file}\"]"),
         ("[[hook]]\non = \"upload\"\nrun = [\"./wrong.toml\"]", "wrong.toml cannot be executed; chmod +x"),

@@ -14,7 +14,7 @@ pub(crate) const COMMAND: [&str; 4] = ["--exact", "faulty::device_with_a_quota",
 #[test]
 #[ignore = "started by the table's row"]
 fn device_with_a_quota() {
-    let host: IpAddr = std::env::var("MILLRACE_HOST").unwrap().parse().unwrap();
+    let host: IpAddr = std::env::var("REFUSALS_HOST").unwrap().parse().unwrap();
     let storage = FaultStorage::new(MemoryStorage::new());
     storage.faults().from(1, Fault::QuotaExceeded);
     let accounts = Accounts::new().user("alice", "password", Permissions::READ_WRITE, Arc::new(storage));

@@ -84,7 +84,7 @@ impl Site {
         let mut child = Command::new("sh")
             .args(["-c", &format!("{}\nexec \"$@\"", setup.shell), "sh"])
             .args(command)
-            .env("MILLRACE_HOST", host.to_string())
+            .env("REFUSALS_HOST", host.to_string())
             .current_dir(&folder)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

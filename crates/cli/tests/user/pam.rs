@@ -219,7 +219,7 @@ fn what_makes_no_sense_of_pam_is_told_at_its_place() {
     for (text, place, told) in [
         ("pam = false", "m.toml:2:7", "expected the name of a service"),
         ("pam = \"\"", "m.toml:2:7", "the name of a service is empty"),
-        ("pam = \"/etc/pam.d/ftp\"", "m.toml:2:7", "is no name of a service"),
+        ("pam = \"/etc/pam.d/ftp\"", "m.toml:2:7", "is not the name of a service"),
         ("pam = true\ngroups = \"staff\"", "m.toml:3:10", "there is no group staff"),
         ("pam = true\nquery = \"x\"", "m.toml:3:9", "`query` means nothing to a source with `pam`"),
         (

@@ -187,7 +187,7 @@ fn what_makes_no_sense_of_a_source_is_told_at_its_place() {
             "m.toml:2:11",
             "a program with arguments is written program = [\"./logins\", \"--json\"]",
         ),
-        ("program = [\"./m.toml\", \"x\"]", "m.toml:2:11", "m.toml cannot be executed; chmod +x"),
+        ("program = [\"./m.toml\", \"x\"]", "m.toml:2:12", "m.toml cannot be executed; chmod +x"),
         ("postgres = \"nonsense\"", "m.toml:2:12", "host=... user=... dbname=..."),
         ("postgres = \"user=me\"", "m.toml:2:12", "it names no host"),
         ("postgres = \"host=a\"\nquery = \"SELECT 1\"", "m.toml:2:12", "the query has no $1"),

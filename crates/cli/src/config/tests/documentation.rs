@@ -1,106 +1,207 @@
-//! `docs/configuration.md`, held to the code.
+//! `docs/configuration.md` and what else is made of the table of settings.
 
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
+use crate::config::folders::FolderTable;
+use crate::config::hooks::HookTable;
+use crate::config::hosts::HostTable;
+use crate::config::limits::ListenerTable;
+use crate::config::logins::{GroupTable, UserTable};
+use crate::config::passes::PassTable;
+use crate::config::setting::{Row, Unset};
+use crate::config::sources::SourceTable;
+use crate::config::web::{CorsTable, ErrorPageTable, HeaderTable};
 
 const TEXT: &str = include_str!("../../../../../docs/configuration.md");
 
-/// The cells of the rows whose first cell is a key, of the tables with so many columns.
-fn rows(columns: usize) -> Vec<Vec<String>> {
-    TEXT.lines()
-        .filter(|line| line.starts_with("| `"))
-        .map(|line| {
-            let line = line.trim_matches('|').replace("\\|", "/");
-            line.split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>()
-        })
-        .filter(|cells| cells.len() == columns)
+/// The tables of the page that the rows make, by the names in the comments before them.
+fn tables() -> Vec<(String, String)> {
+    fn scope<T: Table>() -> (String, String) {
+        (format!("[[{}]]", T::SCOPE), reference::scope::<T>())
+    }
+    let mut sections: Vec<&str> = Written::ROWS.iter().map(|row| row.section).collect();
+    sections.dedup();
+    let of_top = sections.iter().map(|section| ((*section).to_owned(), reference::section(section)));
+    of_top
+        .chain([
+            scope::<UserTable>(),
+            scope::<GroupTable>(),
+            scope::<SourceTable>(),
+            scope::<FolderTable>(),
+            scope::<HostTable>(),
+            scope::<HeaderTable>(),
+            scope::<CorsTable>(),
+            scope::<ErrorPageTable>(),
+            scope::<PassTable>(),
+            scope::<ListenerTable>(),
+            scope::<HookTable>(),
+        ])
         .collect()
 }
 
-/// What stands alone between backticks.
-fn code(cell: &str) -> Option<&str> {
-    cell.strip_prefix('`')?.strip_suffix('`').filter(|code| !code.contains('`'))
-}
-
-fn sorted(keys: impl IntoIterator<Item = String>) -> Vec<String> {
-    let mut keys: Vec<String> = keys.into_iter().collect();
-    keys.sort();
-    keys
-}
-
-fn keys(columns: usize) -> Vec<String> {
-    sorted(rows(columns).iter().map(|cells| code(&cells[0]).unwrap().to_owned()))
-}
-
 #[test]
-fn every_key_is_documented_and_every_documented_key_exists() {
-    assert_eq!(keys(4), sorted(keys::of_file().iter().map(|key| (*key).to_owned())));
-    assert_eq!(keys(2), sorted(keys::of_source().iter().map(|key| (*key).to_owned())));
-    let of_tables = [
-        keys::of_folder(),
-        keys::of_user(),
-        keys::of_group().into_iter().filter(|key| key.starts_with("shared-")).collect(),
-        keys::of_listener(),
-        keys::of_hook(),
-        keys::of_pass(),
-        keys::of_header(),
-        keys::of_host(),
-        keys::of_cors(),
-        keys::of_error_page(),
-    ]
-    .concat();
-    assert_eq!(keys(3), sorted(of_tables.iter().map(|key| (*key).to_owned())));
+fn the_tables_of_keys_are_those_of_the_code() {
+    let mut made = TEXT.to_owned();
+    for (name, table) in tables() {
+        let marker = format!("<!-- settings: {name} -->\n\n");
+        let at = made.find(&marker).unwrap_or_else(|| panic!("the page lacks {marker}")) + marker.len();
+        let old = made[at..].split_inclusive('\n').take_while(|line| line.starts_with('|'));
+        let end = at + old.map(str::len).sum::<usize>();
+        made.replace_range(at..end, &table);
+    }
+    if std::env::var_os("MILLRACE_GOLDEN").is_some_and(|what| what == "write") {
+        fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md"), made).unwrap();
+    } else {
+        let hint = "MILLRACE_GOLDEN=write cargo test -p millrace the_tables_of_keys writes it";
+        assert!(made == TEXT, "docs/configuration.md differs from the table of settings: {hint}");
+    }
 }
 
-#[test]
-fn every_flag_is_documented_beside_its_key() {
-    let command = Cli::command();
-    let serve = command.find_subcommand("serve").unwrap();
-    for cells in rows(4) {
-        let key = code(&cells[0]).unwrap();
-        let flag = serve.get_arguments().any(|argument| argument.get_long() == Some(key));
-        let expected = match (key, flag) {
-            ("directory", _) => "`DIR`".to_owned(),
-            (_, true) => format!("`--{key}`"),
-            (_, false) => String::new(),
-        };
-        assert_eq!(cells[1], expected, "{key}");
-    }
-    let documented = keys(4);
-    let flags = serve.get_arguments().filter(|argument| !argument.is_hide_set());
-    for flag in flags.filter_map(|argument| argument.get_long()) {
-        let concerns_the_start = matches!(flag, "config" | "ready-file" | "ready-json");
-        assert!(concerns_the_start || documented.iter().any(|key| key == flag), "--{flag} has no key");
-    }
+/// The rows with a default that can be written, as lines of a file.
+fn defaults() -> String {
+    let line = |row: &Row<Written>| match row.key.unset {
+        Unset::Value(value) => Some(format!("{} = {}\n", row.name, setting::toml(value))),
+        _ => None,
+    };
+    Written::ROWS.iter().filter_map(line).collect()
 }
 
 #[test]
 fn the_documented_defaults_are_the_defaults() {
     let folder = Folder::new();
-    let written: String = rows(4)
-        .iter()
-        .filter_map(|cells| Some(format!("{} = {}\n", code(&cells[0])?, code(&cells[2])?)))
-        .collect();
     let default = folder.file("").unwrap();
-    let documented = folder.file(&written).unwrap_or_else(|failure| panic!("{failure}"));
+    let documented = folder.file(&defaults()).unwrap_or_else(|failure| panic!("{failure}"));
     let accounts = |site: &Site| format!("{:?}", site.config.accounts);
     let apart = |site: &Site| format!("{:?} {:?}", site.files, site.config).replace(&accounts(site), "");
     assert_eq!(apart(&documented), apart(&default));
 }
 
 #[test]
-fn the_help_names_the_documented_defaults() {
-    let mut command = Cli::command();
-    let help = command.find_subcommand_mut("serve").unwrap().render_long_help().to_string();
-    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
-    for cells in rows(4).iter().filter(|cells| cells[1].starts_with("`--")) {
-        let Some(default) = code(&cells[2]).filter(|default| !matches!(*default, "true" | "false" | "0"))
-        else {
-            continue;
+fn every_key_of_a_profile_has_a_row() {
+    let all: Vec<&str> = profiles::names().collect();
+    let unknown = serde_json::from_str::<millrace_server::auth::Profile>("{\"nonsense\":1}").unwrap_err();
+    let unknown = unknown.to_string();
+    let expected: Vec<&str> = unknown.split('`').skip(3).step_by(2).collect();
+    assert_eq!(all, expected);
+}
+
+#[test]
+fn names_of_rows_and_fields_are_no_traps() {
+    let mut names: Vec<&str> = Written::ROWS.iter().map(|row| row.name).collect();
+    let aliases = Written::ROWS.iter().flat_map(|row| row.key.aliases);
+    names.extend(aliases);
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), count, "a name or an alias is there twice");
+    assert!(HookTable::row("move").is_some());
+}
+
+#[test]
+fn the_example_has_every_key_and_is_accepted() {
+    let folder = Folder::new();
+    let example = reference::example();
+    folder.file(&example).unwrap_or_else(|failure| panic!("{failure}"));
+    for row in Written::ROWS {
+        let is_there = |start: &str| example.lines().any(|line| line.starts_with(start));
+        let (key, table) = (format!("#{} = ", row.name), format!("#[[{}]]", row.name));
+        assert!(is_there(&key) || is_there(&table), "{}", row.name);
+    }
+    let set: String = defaults().lines().map(|line| format!("#{line}\n")).collect();
+    for line in set.lines() {
+        assert!(example.contains(line), "{line}");
+    }
+}
+
+/// Says what a value has against a schema; of the words of JSON Schema it knows those that ours has.
+fn faults(value: &serde_json::Value, schema: &serde_json::Value, at: &str) -> Vec<String> {
+    use serde_json::Value as Json;
+    let mut found = Vec::new();
+    for (word, rule) in schema.as_object().unwrap() {
+        let is_right = match (word.as_str(), rule) {
+            ("description" | "default" | "title" | "$schema", _) => true,
+            ("type", kind) => match kind.as_str().unwrap() {
+                "string" => value.is_string(),
+                "integer" => value.is_i64() || value.is_u64(),
+                "boolean" => value.is_boolean(),
+                "array" => value.is_array(),
+                "object" => value.is_object(),
+                other => panic!("{other}"),
+            },
+            ("enum", Json::Array(all)) => all.contains(value),
+            ("anyOf", Json::Array(all)) => all.iter().any(|one| faults(value, one, at).is_empty()),
+            ("minimum", least) => value.as_u64().is_none_or(|number| number >= least.as_u64().unwrap()),
+            ("maximum", most) => value.as_u64().is_none_or(|number| number <= most.as_u64().unwrap()),
+            ("minItems", least) => {
+                value.as_array().is_none_or(|all| all.len() as u64 >= least.as_u64().unwrap())
+            }
+            ("items", rule) => {
+                let items = value.as_array().into_iter().flatten();
+                found.extend(items.flat_map(|item| faults(item, rule, at)));
+                true
+            }
+            ("required", Json::Array(keys)) => {
+                keys.iter().all(|key| value.get(key.as_str().unwrap()).is_some())
+            }
+            ("properties", Json::Object(keys)) => {
+                for (key, value) in value.as_object().into_iter().flatten() {
+                    found.extend(keys.get(key).into_iter().flat_map(|rule| faults(value, rule, key)));
+                }
+                true
+            }
+            ("additionalProperties", Json::Bool(false)) => value
+                .as_object()
+                .is_none_or(|all| all.keys().all(|key| schema["properties"].get(key).is_some())),
+            ("additionalProperties", rule) => {
+                found.extend(
+                    value.as_object().into_iter().flatten().flat_map(|(_, one)| faults(one, rule, at)),
+                );
+                true
+            }
+            other => panic!("{other:?}"),
         };
-        let expected = format!("[default: {}]", default.trim_matches('"'));
-        assert!(help.contains(&expected), "the help lacks {expected} of {}", cells[1]);
+        if !is_right {
+            found.push(format!("{at}: {word}"));
+        }
+    }
+    found
+}
+
+#[test]
+fn the_schema_accepts_what_is_documented() {
+    let schema = schema::schema::<Written>();
+    let accepts = |text: &str| {
+        let value: serde_json::Value = toml::from_str(text).unwrap_or_else(|error| panic!("{text}\n{error}"));
+        faults(&value, &schema, "")
+    };
+    let none: [String; 0] = [];
+    let pages = [
+        TEXT,
+        include_str!("../../../../../docs/accounts.md"),
+        include_str!("../../../../../docs/folders.md"),
+        include_str!("../../../tests/golden/most.toml"),
+    ];
+    let examples = pages.iter().flat_map(|page| match page.contains("```toml") {
+        true => page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect(),
+        false => vec![*page],
+    });
+    let mut count = 0;
+    for example in examples.chain([&*defaults(), &reference::example()]) {
+        assert_eq!(accepts(example), none, "{example}");
+        count += 1;
+    }
+    assert!(count > 10);
+    for (text, fault) in [
+        ("grace = true", "grace: anyOf"),
+        ("workers = 5000", "workers: anyOf"),
+        ("uploads = \"fast\"", "uploads: enum"),
+        ("port = 2121", ": additionalProperties"),
+        ("[[listener]]\nsessions = 3", "listener: required"),
+        ("[[user]]\nname = \"a\"\nacess = \"ro\"", "user: additionalProperties"),
+        ("ftp = []", "ftp: anyOf"),
+    ] {
+        assert_eq!(accepts(text), [fault], "{text}");
     }
 }
 

@@ -74,7 +74,7 @@ fn errors_in_a_file_show_where() {
         ),
         (
             "\tworkers = [1]",
-            "HERE/m.toml:1:12: Invalid type: sequence, expected a number, such as 100 or \"10k\".\n    1 | \tworkers = \
+            "HERE/m.toml:1:12: Expected a number, such as 100 or \"10k\", but this is an array.\n    1 | \tworkers = \
              [1]\n      | \t          ^^^",
         ),
         (
@@ -145,9 +145,9 @@ fn errors_in_a_file_show_where() {
         ),
         (
             "ftp = [\"127.0.0.1:1\", \"off\"]",
-            r#"HERE/m.toml:1:7: "off" cannot stand beside an address.
+            r#"HERE/m.toml:1:23: "off" cannot stand beside an address.
     1 | ftp = ["127.0.0.1:1", "off"]
-      |       ^^^^^^^^^^^^^^^^^^^^^^"#,
+      |                       ^^^^^"#,
         ),
         (
             "ftp = []",
@@ -174,6 +174,36 @@ fn errors_in_a_file_show_where() {
       |             ^^^^^^^^^"#,
         ),
         ("grace = 1\ngrace = 2", "HERE/m.toml:2:1: Duplicate key.\n    2 | grace = 2\n      | ^^^^^"),
+        (
+            "[[users]]\nname = \"a\"",
+            r#"HERE/m.toml:1:3: There are no [[users]]; each user is a table of its own, which begins with [[user]].
+    1 | [[users]]
+      |   ^^^^^"#,
+        ),
+        (
+            "port = 2121",
+            r#"HERE/m.toml:1:1: A configuration file has no key `port`; did you mean `ftp`, such as ftp = "127.0.0.1:2121"?
+    1 | port = 2121
+      | ^^^^"#,
+        ),
+        (
+            "[[folder]]\npath = \"/a\"\ndirectory = \"photos\"\ngrace = 5",
+            r#"HERE/m.toml:4:1: A [[folder]] table has no key `grace`; `grace` is a key of the top level: move it above the first table of the file.
+    4 | grace = 5
+      | ^^^^^"#,
+        ),
+        (
+            "[server]\nport = 2121",
+            r#"HERE/m.toml:1:2: A configuration file has no key `server`; keys stand at the top level, without a table around them.
+    1 | [server]
+      |  ^^^^^^"#,
+        ),
+        (
+            "[[listener]]\nsessions = 5",
+            r#"HERE/m.toml:1:1: A [[listener]] table needs `address`.
+    1 | [[listener]]
+      | ^^^^^^^^^^^^"#,
+        ),
         (
             "[user]\nname = \"a\"",
             r#"HERE/m.toml:1:1: Each user is a table of its own, which begins with [[user]], in two brackets.
@@ -251,7 +281,7 @@ fn all_unknown_keys_are_told_at_once() {
     assert_eq!(
         folder.error(folder.file(&text)),
         "HERE/m.toml:1:1: A configuration file has no key `grase`; did you mean `grace`?\n    1 | grase = 1\n      | ^^^^^\n\
-         HERE/m.toml:4:1: A [[group]] table has no key `user-sessions`; did you mean `sessions`?\n    4 | user-sessions = \
+         HERE/m.toml:4:1: A [[group]] table has no key `user-sessions`; `user-sessions` is a key of the top level: move it above the first table of the file; or did you mean `sessions`?\n    4 | user-sessions = \
          3\n      | ^^^^^^^^^^^^^\n\
          HERE/m.toml:8:1: A [[user]] table has no key `acess`; did you mean `access`?\n    8 | acess = \"ro\"\n      | ^^^^^"
     );
@@ -269,7 +299,7 @@ fn all_values_that_cannot_be_read_are_told_at_once() {
     assert_eq!(places(&format!("grace = \"soon\"\ncoalesce = 1\n{user}")), ["1:9", "2:12", "6:10", "7:9"]);
     // What is missing without the value that is wrong is no mistake of its own.
     assert_eq!(places("[[user]]\nname = 1\n[[group]]\nname = \"g\"\n"), ["2:8"]);
-    assert_eq!(places("grace = \"soon\"\n[[user]]\naccess = \"ro\"\n"), ["1:9"]);
+    assert_eq!(places("grace = \"soon\"\n[[user]]\naccess = \"ro\"\n"), ["1:9", "2:1"]);
     assert_eq!(places("grace = 1\ngrace = 2\ncoalesce = 1"), ["2:1"]);
 }
 
@@ -317,17 +347,17 @@ fn rules_of_answers_are_checked_where_they_are_written() {
     }
     for (text, expected) in [
         ("https-redirect = true", "1:18: There is no HTTPS to be sent to"),
-        ("https-redirect = 0", "1:18: \"0\" is no port"),
+        ("https-redirect = 0", "1:18: \"0\" is not a port"),
         ("[[header]]\npaths = \"/a\"", "2:9: A [[header]] table says with `cache-control` or `set`"),
         ("[[header]]\nset = { Date = \"x\" }", "2:16: The field Date is written by the server"),
         ("[[header]]\nset = { \"A B\" = \"x\" }", "is no name of a field"),
         ("[[header]]\ncache-control = \"a\\nb\"", "2:17: The value of Cache-Control has a control character"),
         ("[[header]]\ncache = \"x\"", "did you mean `cache-control`?"),
-        ("[[cors]]\npaths = \"/a\"", "A [[cors]] table says with `origins`"),
+        ("[[cors]]\npaths = \"/a\"", "1:1: A [[cors]] table needs `origins`."),
         ("[[cors]]\norigins = \"https://a/\"", "2:11: \"https://a/\" is no origin"),
         ("[[cors]]\norigins = \"*\"\ncredentials = true", "any page of the web could use a visitor's login"),
         ("[[cors]]\norigins = \"*\"\nmethods = \"GET PUT\"", "is no name of HTTP"),
-        ("[[error-page]]\nstatus = 404", "names the page with `file`"),
+        ("[[error-page]]\nstatus = 404", "1:1: An [[error-page]] table needs `file`."),
         ("[[error-page]]\nfile = \"none.html\"", "HERE/none.html cannot be read"),
         (
             "[[error-page]]\nfile = \"404.html\"\nstatus = 200",
