@@ -6,12 +6,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 use millrace_limits::wall_seconds;
-use millrace_net::inbox::Sender;
 
 use crate::auth::Changed;
 use crate::client::Client;
 use crate::state::Server;
-use crate::worker::{Errand, Message};
+use crate::worker::{Errand, Sender, WorkerMessage};
 
 /// How late a schedule may be noticed, also where somebody has set the clock.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -25,7 +24,7 @@ pub(crate) struct Housekeeping {
 
 impl Housekeeping {
     /// Begins.
-    pub(crate) fn start(server: Arc<Server>, workers: Vec<Sender<Message>>) -> std::io::Result<Self> {
+    pub(crate) fn start(server: Arc<Server>, workers: Vec<Sender>) -> std::io::Result<Self> {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let (signal, mut minute) = (Arc::clone(&stop), None);
         let run = move || {
@@ -56,7 +55,7 @@ fn is_stopped((stopped, change): &(Mutex<bool>, Condvar)) -> bool {
 }
 
 /// Looks at the clock; answers the minute.
-fn look(server: &Server, workers: &[Sender<Message>], before: Option<i64>) -> i64 {
+fn look(server: &Server, workers: &[Sender], before: Option<i64>) -> i64 {
     let wall = wall_seconds();
     let minute = wall.div_euclid(60);
     if !server.cpu_limit.is_none() {
@@ -65,11 +64,11 @@ fn look(server: &Server, workers: &[Sender<Message>], before: Option<i64>) -> i6
     server.limits.set_clock(wall);
     if before != Some(minute) {
         server.limits.tick(Instant::now());
-        [&server.session_limit, &server.cpu_limit].into_iter().for_each(|limit| limit.tick(wall));
-        [&server.addresses, &server.networks].into_iter().for_each(|crowd| crowd.tick(wall));
+        server.cpu_limit.tick(wall);
+        server.sessions.tick(wall);
         if server.limits.sessions_follow_the_clock() {
             let errand = Errand::new(Client::tick);
-            workers.iter().for_each(|worker| worker.send(Message::Each(errand.clone())));
+            workers.iter().for_each(|worker| worker.send(WorkerMessage::Each(errand.clone())));
         }
     }
     follow_certificates(server, before != Some(minute));
@@ -117,17 +116,17 @@ fn follow_certificates(server: &Server, is_new_minute: bool) {
 
 /// Has sessions look at their accounts again where these were changed, and with a new minute where they follow
 /// the clock.
-fn review(server: &Server, workers: &[Sender<Message>], is_new_minute: bool) {
+fn review(server: &Server, workers: &[Sender], is_new_minute: bool) {
     let changed = server.accounts().changed(&|| server.limits.users_present());
     if changed == Changed::Nothing && !is_new_minute {
         return;
     }
     if changed != Changed::Nothing {
-        server.begin_edition();
+        server.policy.begin_edition();
     }
     let errand = Errand::new(move |client, core| {
         client
             .review(core, |user, account| changed.concerns(user) || (is_new_minute && account.follows_clock));
     });
-    workers.iter().for_each(|worker| worker.send(Message::Each(errand.clone())));
+    workers.iter().for_each(|worker| worker.send(WorkerMessage::Each(errand.clone())));
 }

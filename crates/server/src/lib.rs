@@ -27,7 +27,6 @@ mod ftp;
 mod housekeeping;
 mod http;
 mod kept_bans;
-mod proxied;
 mod running;
 mod state;
 mod upgrade;
@@ -43,7 +42,8 @@ pub use millrace_limits as limits;
 pub use millrace_limits::{BanReport, BanRules, Network, NetworkError};
 use millrace_log as log;
 use millrace_process as program;
-use millrace_runtime::{handshakes, passive, slab, tls, transfer};
+pub use millrace_runtime::report::{SessionReport, TransferReport};
+use millrace_runtime::{passive, slab, tls, transfer};
 
 pub use auth::{Account, Accounts, Attempt, Authenticator, Decision, Protocol};
 pub use config::Config;
@@ -53,5 +53,5 @@ pub use millrace_ftp::session::{Permission, Permissions, Rules};
 pub use millrace_storage as storage;
 /// What a back end of your own implements.
 pub use millrace_vfs as vfs;
-pub use running::{Prepared, ReloadError, Running, Server, SessionReport, StartError, TransferReport};
+pub use running::{Prepared, ReloadError, Running, Server, StartError};
 pub use upgrade::{HandOverError, Predecessor};

@@ -14,12 +14,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use millrace_net::inbox::Sender;
 use millrace_net::limits;
 use millrace_net::tls::LoadError;
 use thiserror::Error;
 
-pub use self::admin::{SessionReport, TransferReport};
 use self::assembling::{look_at_ports, state};
 pub use self::reloading::ReloadError;
 use crate::blocking::BlockingPool;
@@ -31,7 +29,7 @@ use crate::housekeeping::{Housekeeping, keep_bans, keep_dav, keep_quotas};
 use crate::log::{self, Log};
 use crate::state::Server as State;
 use crate::upgrade::{self, Predecessor};
-use crate::worker::{Message, Worker};
+use crate::worker::{Sender, Worker, WorkerMessage, worker};
 
 /// How long hooks are waited for at the end.
 const HOOKS_TIME: Duration = Duration::from_secs(10);
@@ -47,7 +45,7 @@ pub struct Running {
     ftps: Vec<SocketAddr>,
     http: Vec<SocketAddr>,
     https: Vec<SocketAddr>,
-    pub(crate) workers: Vec<Sender<Message>>,
+    pub(crate) workers: Vec<Sender>,
     /// Taken by whoever waits.
     threads: Mutex<Vec<JoinHandle<()>>>,
     grace: Duration,
@@ -135,12 +133,18 @@ impl Server {
         let mut running = Running::new(state, bound);
         let mut workers = Vec::new();
         for listeners in listeners {
-            let (worker, sender) =
-                Worker::new(Arc::clone(&running.state), listeners).map_err(StartError::Worker)?;
+            let (worker, sender) = worker(&running.state, listeners).map_err(StartError::Worker)?;
             running.workers.push(sender);
             workers.push(worker);
         }
         let _ = running.state.workers.set(running.workers.clone());
+        let server = Arc::downgrade(&running.state);
+        running.state.ftp.on_shutdown(move |why| {
+            if let Some(server) = server.upgrade() {
+                server.note_why_it_ends(why);
+                server.begin_shutdown(server.config.grace);
+            }
+        });
         Ok(Prepared { running, workers })
     }
 }
@@ -178,7 +182,7 @@ impl Running {
             threads: Mutex::default(),
             grace: state.config.grace,
             log: state.log.clone(),
-            pools: [&state.pool, &state.long, &state.listings, &state.logins].map(Clone::clone),
+            pools: [&state.pool, &state.long, &state.ftp.listings, &state.logins].map(Clone::clone),
             hook_pools: state.hook_pools.clone(),
             state,
             housekeeping: Mutex::default(),
@@ -280,7 +284,7 @@ impl Running {
 
     /// Ends at once: running transfers are aborted.
     pub fn stop_now(&self) {
-        self.workers.iter().for_each(|worker| worker.send(Message::Stop));
+        self.workers.iter().for_each(|worker| worker.send(WorkerMessage::Stop));
     }
 
     /// Has workers serve.

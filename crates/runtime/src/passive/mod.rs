@@ -72,6 +72,12 @@ pub struct PassivePool {
     shared: Arc<Shared>,
 }
 
+impl std::fmt::Debug for PassivePool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PassivePool").finish_non_exhaustive()
+    }
+}
+
 struct Shared {
     range: RangeInclusive<u16>,
     /// Listeners that are bound before one is given out a second time.

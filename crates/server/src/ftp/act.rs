@@ -10,15 +10,15 @@ use std::time::SystemTime;
 use millrace_ftp::digest::{Algorithm, Hasher};
 use millrace_ftp::listing::{Format, Lister};
 use millrace_ftp::session::{Answer, ByteRange, LeftOut, ListRequest, Request};
+use millrace_runtime::transfer::{FILL, Shared};
 use millrace_vfs::{
     DirEntry, FileError, ReadHandle, Storage, Timestamp, Upload, VirtualPath, Wait, WriteMode,
 };
 
-use super::DigestCache;
+use super::digest_cache::DigestCache;
 use super::notes;
 use super::unique::{self, Promises};
 use super::walk;
-use crate::transfer::{FILL, Shared};
 
 /// What a hash or a copy through this process reads at a time.
 const CHUNK: usize = 256 * 1024;

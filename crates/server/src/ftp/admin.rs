@@ -3,15 +3,16 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use millrace_accounts::Protocol;
 use millrace_ftp::session::{Answer, Input};
+use millrace_limits::{Limit, Limits, Scope, ScopeReport};
+use millrace_log as log;
+use millrace_runtime::report::{SessionReport, TransferReport};
+use millrace_runtime::worker::{Core, Promise};
 
 use super::Connection;
+use super::message::Message;
 use super::question::internal_error;
-use crate::auth::Protocol;
-use crate::limits::{Limit, Limits, Scope, ScopeReport};
-use crate::log;
-use crate::running::{SessionReport, TransferReport};
-use crate::worker::{Core, Message, Promise};
 
 impl Connection {
     /// As an administrator sees it.
@@ -45,7 +46,7 @@ impl Connection {
 
     /// Sets the limits of this session, if it has this number, or with `None` forgets what was set; answers whether it has.
     pub(crate) fn set_limits(&mut self, core: &mut Core, number: u64, limits: Option<&Limits>) -> bool {
-        let (tree, now) = (&core.server.limits, core.now.instant);
+        let (tree, now) = (&core.services.limits, core.now.instant);
         if self.number == number {
             match limits {
                 Some(limits) => tree.limit_member(&mut self.member, number, limits, now),
@@ -62,7 +63,7 @@ impl Connection {
 
     /// `LIMITBANDWIDTH`: of the whole server, from clients and to them; `None` as configured.
     pub(super) fn limit_bandwidth(&mut self, core: &mut Core, limits: Option<(u64, u64)>) -> Answer {
-        let (tree, now) = (&core.server.limits, core.now.instant);
+        let (tree, now) = (&core.services.limits, core.now.instant);
         match limits {
             None => tree.restore(&Scope::Server, now),
             Some((write, read)) => {
@@ -80,22 +81,19 @@ impl Connection {
 
     /// `INTERNALSHUTDOWN`: looks at the password where that may take its time, then stops the server.
     pub(super) fn ask_shutdown(&mut self, core: &mut Core, password: Vec<u8>) -> Option<Answer> {
-        if core.server.config.shutdown_password.is_none() {
+        if self.door.ftp.config.shutdown_password.is_none() {
             return Some(Answer::Count(0));
         }
         self.log(core, log::Event::Warning { text: "INTERNALSHUTDOWN was asked for" });
-        let server = Arc::clone(&core.server);
-        let (key, sender, serial, _) = self.question(core);
-        core.server.logins.run(move || {
-            let mut reply = Promise { sender, message: Some(Message::Answer(key, serial, internal_error())) };
-            let right =
-                server.config.shutdown_password.as_ref().is_some_and(|right| right.matches(&password));
-            reply.message = Some(Message::Answer(key, serial, Answer::Count(u64::from(right))));
-            drop(reply);
+        let ftp = Arc::clone(&self.door.ftp);
+        let (key, post, serial, _) = self.question(core);
+        core.services.logins.run(move || {
+            let reply = Promise::new(post, key, Message::Answer(serial, internal_error()));
+            let right = ftp.config.shutdown_password.as_ref().is_some_and(|right| right.matches(&password));
+            reply.keep(Message::Answer(serial, Answer::Count(u64::from(right))));
             if right {
                 // Behind the answer: this session still hears its 221.
-                server.note_why_it_ends("INTERNALSHUTDOWN");
-                server.begin_shutdown(server.config.grace);
+                ftp.shut_down("INTERNALSHUTDOWN");
             }
         });
         None
@@ -103,6 +101,6 @@ impl Connection {
 
     /// A new minute has begun.
     pub(crate) fn tick(&mut self, core: &mut Core) {
-        core.server.limits.tick_member(&self.member, core.now.instant);
+        core.services.limits.tick_member(&self.member, core.now.instant);
     }
 }

@@ -14,36 +14,47 @@ mod sending;
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use millrace_accounts::Account;
 use millrace_ftp::Session;
 use millrace_ftp::line::LineReader;
 use millrace_ftp::session::{Act, Answer, Input, TransferError};
-use millrace_net::stream;
+use millrace_limits::Member;
+use millrace_log::{self as log, Subject};
+use millrace_net::{listener, stream};
+use millrace_runtime::passive::Lease;
+use millrace_runtime::sessions::Admission;
+use millrace_runtime::slab::Key;
+use millrace_runtime::transfer::{Link, Running};
+use millrace_runtime::worker::{Core, Newcomer, Role, Way};
+use mio::Interest;
 use mio::event::Event;
 
 use self::reading::Held;
+use super::door::Door;
 use super::hooking::Hooked;
 use super::login::Reviews;
+use super::message::Message;
 use super::question::Question;
 use super::refusals::{self, About};
 use super::secure::Secure;
-use crate::auth::Account;
-use crate::limits::Member;
-use crate::log::{self, Subject};
-use crate::passive::Lease;
-use crate::proxied::Way;
-use crate::slab::Key;
-use crate::transfer::{Link, Running};
-use crate::worker::Core;
+
+/// What the reactor tells of a control connection. Urgent data is told of by itself, because a read stops short of it.
+const CONTROL: Interest = Interest::READABLE.add(Interest::PRIORITY);
 
 /// One client. Everything that only some moments need is behind an `Option` or an empty `Vec`, so that
 /// an idle one is small.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(super) key: Key,
+    /// What connections of the worker share.
+    pub(super) door: Arc<Door>,
     pub(super) socket: OwnedFd,
+    /// Its place among the connections, until the session ends.
+    admission: Option<Admission>,
     pub(super) number: u64,
     pub(super) session: Session,
     pub(super) account: Option<Account>,
@@ -109,23 +120,24 @@ impl Connection {
         stream::reset_on_close(&self.socket);
     }
 
-    pub(crate) fn new(
-        key: Key,
-        socket: OwnedFd,
-        peer: SocketAddr,
-        local: SocketAddr,
-        way: Option<Box<(Way, SocketAddr)>>,
-        member: Member,
-        core: &mut Core,
-    ) -> Self {
+    /// A client that was admitted.
+    pub(crate) fn new<D>(key: Key, door: &Arc<Door>, newcomer: Newcomer<D>, core: &mut Core) -> Self {
+        let Newcomer { socket, peer, bound, way, member, admission, .. } = newcomer;
+        let local = match bound.ip().is_unspecified() {
+            false => bound,
+            true => listener::local_address(&socket).unwrap_or(bound),
+        };
+        let way = way.map(|way| Box::new((way, local)));
         // To its client the server is where the client connected to.
         let facing = way.as_ref().and_then(|way| way.0.facing).unwrap_or(local);
-        let session = Session::new(core.server.settings(), peer, facing, core.now);
-        let broken = core.watch_control(key, &socket).is_err();
+        let session = Session::new(door.ftp.settings(), peer, facing, core.now);
+        let broken = core.watch(key, Role::Client, &socket, CONTROL).is_err();
         Self {
             key,
+            door: Arc::clone(door),
             socket,
-            number: core.server.next_session.fetch_add(1, Ordering::Relaxed),
+            admission: Some(admission),
+            number: core.services.next_session.fetch_add(1, Ordering::Relaxed),
             session,
             account: None,
             reviews: Reviews::default(),
@@ -157,6 +169,19 @@ impl Connection {
     /// The address of this machine's that its connections are on.
     pub(super) fn local(&self) -> SocketAddr {
         self.way.as_ref().map_or(self.session.local(), |way| way.1)
+    }
+
+    /// Another thread has something for it.
+    pub(crate) fn told(&mut self, core: &mut Core, message: Message) {
+        match message {
+            Message::Answer(serial, answer) => self.answered(core, serial, answer),
+            Message::Login(serial, decision) => self.login_decided(core, serial, decision),
+            Message::Reviewed(reviewed) => self.reviewed(core, *reviewed),
+            Message::Job(done) => self.job_done(core, done),
+            Message::Port(lease) => self.port_granted(core, lease),
+            Message::Ruled(serial, ruling) => self.ruled(core, serial, ruling),
+            Message::Wake => self.continue_transfer(core),
+        }
     }
 
     /// The reactor says something of the control socket.
@@ -265,7 +290,7 @@ impl Connection {
                 None
             }
             Act::StartTls => {
-                let companion = self.companion(core);
+                let companion = self.companion();
                 // The 234, in clear.
                 self.send(core);
                 self.note_logout(core);

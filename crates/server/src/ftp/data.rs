@@ -6,17 +6,18 @@ use std::time::Instant;
 
 use millrace_ftp::reply::Reply;
 use millrace_ftp::session::{Answer, Input, Outcome, Protection, Transfer, TransferError, Via};
+use millrace_limits::{Errand, LimitKey, Reached};
+use millrace_log::{self as log, Direction, Transferred};
 use millrace_net::stream;
+use millrace_runtime::transfer::{End, JobDone, JobKind, Link, Running, SMALL, Socket, Turn, Work, describe};
+use millrace_runtime::worker::{Core, Promise, Role};
 use millrace_vfs::FileError;
 use mio::Interest;
 use mio::event::Event;
 
 use super::Connection;
+use super::message::Message;
 use super::question::JOB_GRACE;
-use crate::limits::{Errand, LimitKey, Reached};
-use crate::log::{self, Direction, Transferred};
-use crate::transfer::{End, JobDone, JobKind, Link, Running, SMALL, Socket, Turn, Work, describe};
-use crate::worker::{Core, Message, Promise};
 
 /// Why a transfer has none whose client did not come.
 const NOT_COME: &str = "the client did not connect in time";
@@ -43,12 +44,12 @@ impl Connection {
                 return Some(Outcome { bytes: 0, result: Err(why), unread: None });
             }
         };
-        if !core.server.config.coalesce {
+        if !self.door.ftp.config.coalesce {
             self.send(core);
         }
         let serial = core.next_serial();
         let mut running = Running::new(transfer, link, serial, core.now.instant, &self.member);
-        if let (Work::Receive(receiver), Some(tls)) = (&mut running.work, &core.server.tls)
+        if let (Work::Receive(receiver), Some(tls)) = (&mut running.work, &core.services.tls)
             && tls.excuses(self.session.client())
         {
             receiver.excuse();
@@ -79,11 +80,6 @@ impl Connection {
             }
             _ => {}
         }
-        self.continue_transfer(core);
-    }
-
-    /// Another session accepted this one's connection.
-    pub(crate) fn woken(&mut self, core: &mut Core) {
         self.continue_transfer(core);
     }
 
@@ -169,7 +165,7 @@ impl Connection {
     /// Moves bytes for as long as the turn lasts.
     fn take_turn(&mut self, core: &mut Core) -> Option<Outcome> {
         let running = self.running.as_deref_mut()?;
-        match running.turn(core.now.instant, &mut core.scratch, &core.server.limits, &self.member) {
+        match running.turn(core.now.instant, &mut core.scratch, &core.services.limits, &self.member) {
             Turn::Done(Ok(())) => match running.part(&mut core.scratch, core.now.instant) {
                 Some(result) => self.conclude(core, result),
                 None => self.watch(core, Interest::READABLE | Interest::WRITABLE),
@@ -271,7 +267,7 @@ impl Connection {
             return None;
         }
         socket.registered = true;
-        match core.watch_data(self.key, &socket.fd, interest) {
+        match core.watch(self.key, Role::Side, &socket.fd, interest) {
             Ok(()) => None,
             Err(error) => self.conclude(core, Err(TransferError::Broken(error))),
         }
@@ -279,7 +275,7 @@ impl Connection {
 
     fn lend(&mut self, core: &mut Core, kind: JobKind) {
         let Some(running) = self.running.as_deref_mut() else { return };
-        let (key, sender, serial) = (self.key, core.sender.clone(), running.serial);
+        let (key, post, serial) = (self.key, self.door.post.clone(), running.serial);
         let mut job = running.lend(kind);
         job.listen_to(&self.socket);
         if let Some(socket) = job.known_socket() {
@@ -287,8 +283,8 @@ impl Connection {
             socket.registered = false;
         }
         let pool = match running.direction {
-            Direction::Listing => &core.server.listings,
-            Direction::Download | Direction::Upload => &core.server.pool,
+            Direction::Listing => &self.door.ftp.listings,
+            Direction::Download | Direction::Upload => &core.services.pool,
         };
         pool.run(move || {
             let failed = JobDone {
@@ -298,8 +294,8 @@ impl Connection {
                 taken: Errand::default(),
                 result: Some(Err(TransferError::File(FileError::Io(io::Error::other("internal error"))))),
             };
-            let mut reply = Promise { sender, message: Some(Message::Job(key, failed)) };
-            reply.message = Some(Message::Job(key, job.run()));
+            let reply = Promise::new(post, key, Message::Job(failed));
+            reply.keep(Message::Job(job.run()));
         });
     }
 
@@ -476,8 +472,8 @@ impl Connection {
     }
 
     /// When the transfer has waited long enough for whatever it waits for.
-    pub(super) fn transfer_due(&self, running: &Running, core: &Core) -> Option<Instant> {
-        let config = &core.server.config;
+    pub(super) fn transfer_due(&self, running: &Running) -> Option<Instant> {
+        let config = &self.door.ftp.config;
         match (&running.ending, &running.link) {
             (Some((_, end)), _) => Some(*end),
             (None, _) if running.is_lent() => None,
@@ -503,7 +499,7 @@ impl Connection {
             return self.continue_transfer(core);
         }
         if running.ending.is_none() && matches!(running.link, Link::Accepting(_) | Link::Connecting(_)) {
-            let reached = Reached::new(LimitKey::ConnectTimeout, core.server.config.connect_timeout);
+            let reached = Reached::new(LimitKey::ConnectTimeout, self.door.ftp.config.connect_timeout);
             self.log(core, log::Event::Limited { reached: &reached, reason: None });
         }
         let Some(running) = self.running.as_deref_mut() else { return };

@@ -12,13 +12,13 @@
 use std::os::fd::OwnedFd;
 
 use millrace_ftp::session::{Protection, TransferError};
+use millrace_runtime::transfer::{Link, Socket};
+use millrace_runtime::worker::{Core, Role};
 use mio::Interest;
 use mio::event::Event;
 
 use super::Connection;
 use super::data::end;
-use crate::transfer::{Link, Socket};
-use crate::worker::Core;
 
 /// The data connection of a transfer that has not begun.
 #[derive(Debug, Default)]
@@ -48,7 +48,7 @@ impl Connection {
         // the connection waits for its transfer.
         if let Some(listener) = lease.listener()
             && let Ok(listener) = listener.try_clone_to_owned()
-            && core.watch_data(self.key, &listener, Interest::READABLE).is_ok()
+            && core.watch(self.key, Role::Side, &listener, Interest::READABLE).is_ok()
         {
             secure.early = Early::Awaited(listener);
         }
@@ -112,7 +112,7 @@ impl Connection {
         self.lease = None;
         let mut socket = Socket::new(socket);
         let begun = self.protect(core, &mut socket, Protection::AsServer);
-        let watched = core.watch_data(self.key, &socket.fd, Interest::READABLE | Interest::WRITABLE);
+        let watched = core.watch(self.key, Role::Side, &socket.fd, Interest::READABLE | Interest::WRITABLE);
         socket.registered = true;
         match begun.and(watched) {
             Ok(()) => Early::Shaking(socket),

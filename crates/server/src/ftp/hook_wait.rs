@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use millrace_ftp::line::{LineEvent, LineReader};
 use millrace_ftp::session::{Answer, Input, NOT_BEGUN, Outcome, Progress, TransferError, Verdict};
+use millrace_runtime::worker::Core;
 
 use super::Connection;
 use super::hooking::{Hooked, Then};
 use super::refusals::About;
-use crate::worker::Core;
 
 /// How long a hook is waited for whose client has hung up: what it asked for last is still done.
 const LEFT_GRACE: Duration = Duration::from_secs(5);

@@ -9,20 +9,21 @@ use std::slice;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime};
 
+use millrace_accounts::Account;
+use millrace_blocking::Line;
 use millrace_ftp::reply::{Replies, code};
 use millrace_ftp::session::{Answer, Input, Outcome, Request, TransferError, Verdict, rewritten};
+use millrace_hooks::{self as hooks, Event, Moment, Pending, Refusal, Ruling};
+use millrace_limits::Reached;
+use millrace_log::{self as log, Direction, Transferred, Undecided};
+use millrace_process::Recall;
+use millrace_runtime::transfer::Link;
+use millrace_runtime::worker::Core;
 use millrace_vfs::{FileError, Upload, VirtualPath};
 
 use super::Connection;
 use super::act::{self, Changed};
-use crate::auth::Account;
-use crate::blocking::Line;
-use crate::hooks::{self, Event, Moment, Pending, Refusal, Ruling};
-use crate::limits::Reached;
-use crate::log::{self, Direction, Transferred, Undecided};
-use crate::program::Recall;
-use crate::transfer::Link;
-use crate::worker::{Core, Message};
+use super::message::Message;
 
 /// Commands whose arguments are nobody's business.
 pub(super) const SECRET: [&str; 4] = ["PASS", "ACCT", "INTERNALSHUTDOWN", "SITE GPASS"];
@@ -127,7 +128,7 @@ impl Hooked {
 impl Connection {
     /// A session's part in the hooks, where there are any.
     pub(super) fn hooked(core: &Core) -> Option<Box<Hooked>> {
-        core.server.hooks().map(|_| Box::default())
+        core.services.hooks().map(|_| Box::default())
     }
 
     /// A reload may have brought hooks: they are asked about what begins from then on.
@@ -144,7 +145,7 @@ impl Connection {
     /// Claims that a staged upload takes its name only when hooks have had their word.
     pub(super) fn asks_beforehand(&self, core: &Core) -> bool {
         self.concerning(core, Event::Upload, "")
-            && core.server.hooks().is_some_and(|hooks| hooks.asks_beforehand())
+            && core.services.hooks().is_some_and(|hooks| hooks.asks_beforehand())
     }
 
     /// Claims that no line can be taken before a hook has answered.
@@ -169,7 +170,7 @@ impl Connection {
     fn begin(&mut self, core: &mut Core, implicit: bool) {
         match implicit {
             true => {
-                let companion = self.companion(core);
+                let companion = self.companion();
                 self.begin_tls(core, true, companion);
             }
             false => self.feed(core, Input::Connected),
@@ -293,7 +294,7 @@ impl Connection {
             elapsed: Some(transferred.elapsed),
             reason: transferred.failure.map(str::to_owned),
             undecided: is_asked.then(|| {
-                let (log, guest) = (core.server.log.clone(), transferred.guest.map(Box::from));
+                let (log, guest) = (core.services.log.clone(), transferred.guest.map(Box::from));
                 Box::new(Undecided { log, by_http: false, ascii: transferred.ascii, guest })
             }),
             ..self.moment(core, event)
@@ -382,12 +383,12 @@ impl Connection {
         self.note_logout(core);
         self.tell(core, self.moment(core, Event::Disconnect));
         let Some(mut hooked) = self.hooked.take() else { return };
-        let hooks = core.server.hooks();
+        let hooks = core.services.hooks();
         // Nobody waits for an answer any more, and what has not begun never will.
         while hooked.give_up().is_some() {}
         let moments: Vec<Moment> = hooked.next.into_iter().map(|(moment, _)| moment).collect();
         if !moments.is_empty() {
-            let pool = core.server.hook_pools.of_any(hooks.as_deref(), &moments);
+            let pool = core.services.hook_pools.of_any(hooks.as_deref(), &moments);
             hooked.line.put(pool, move || {
                 moments.iter().for_each(|moment| drop(hooks::call_if_any(hooks.as_deref(), moment)));
             });
@@ -480,7 +481,7 @@ impl Connection {
     }
 
     fn concerning(&self, core: &Core, event: Event, verb: &str) -> bool {
-        self.hooked.is_some() && core.server.hooks().is_some_and(|hooks| hooks.concerns(event, verb))
+        self.hooked.is_some() && core.services.hooks().is_some_and(|hooks| hooks.concerns(event, verb))
     }
 
     fn tell(&mut self, core: &mut Core, moment: Moment) {
@@ -503,12 +504,12 @@ impl Connection {
         let Some((moment, then)) = hooked.next.pop_front() else { return };
         let (about, recall) = (moment.path.clone(), moment.recall.clone());
         hooked.current = Some(Current { serial, then, about, recall });
-        let hooks = core.server.hooks();
-        let (key, sender) = (self.key, core.sender.clone());
-        let pool = core.server.hook_pools.of_any(hooks.as_deref(), slice::from_ref(&moment));
+        let hooks = core.services.hooks();
+        let (key, post) = (self.key, self.door.post.clone());
+        let pool = core.services.hook_pools.of_any(hooks.as_deref(), slice::from_ref(&moment));
         hooked.line.put(pool, move || {
             let ruling = hooks::call_if_any(hooks.as_deref(), &moment);
-            sender.send(Message::Ruled(key, serial, ruling));
+            post.send(key, Message::Ruled(serial, ruling));
         });
     }
 

@@ -8,33 +8,34 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use millrace_ftp::session::{Answer, Input};
+use millrace_limits::{LimitKey, Reached};
+use millrace_log as log;
+use millrace_runtime::passive::{Doorkeeper, Guest, Lease, Leasing, TurnedAway};
+use millrace_runtime::slab::Key;
+use millrace_runtime::transfer::{Link, Socket};
+use millrace_runtime::worker::{Core, Role};
 use mio::Interest;
 
 use super::Connection;
-use crate::limits::{LimitKey, Reached};
-use crate::log;
-use crate::passive::{Doorkeeper, Guest, Lease, Leasing, TurnedAway};
-use crate::slab::Key;
-use crate::transfer::{Link, Socket};
-use crate::worker::{Core, Message};
+use super::message::Message;
 
 /// Why there is no connection for a transfer that came too long after its `PASV`.
 const PORT_IS_GONE: &str = "the passive port was given back as nothing used it in time; ask for another";
 
 /// What the passive port's lease needs of a session and its reactor.
-struct Door<'a> {
+struct LeaseWatch<'a> {
     core: &'a Core,
     key: Key,
     turned_away: Vec<TurnedAway>,
 }
 
-impl Doorkeeper for Door<'_> {
+impl Doorkeeper for LeaseWatch<'_> {
     fn turn_away(&mut self, whom: TurnedAway) {
         self.turned_away.push(whom);
     }
 
     fn watch(&mut self, socket: &OwnedFd) -> bool {
-        self.core.watch_unnamed(self.key, socket).is_ok()
+        self.core.watch(self.key, Role::Wake, socket, Interest::READABLE).is_ok()
     }
 
     fn forget(&mut self, socket: &OwnedFd) {
@@ -50,15 +51,15 @@ impl Connection {
         {
             return Some(self.hold(core, lease));
         }
-        let (key, sender) = (self.key, core.sender.clone());
-        let wake = Arc::new(move || sender.send(Message::Wake(key)));
-        let sender = core.sender.clone();
-        let deliver = Box::new(move |lease| sender.send(Message::Port(key, lease)));
+        let (key, post) = (self.key, self.door.post.clone());
+        let wake = Arc::new(move || post.send(key, Message::Wake));
+        let post = self.door.post.clone();
+        let deliver = Box::new(move |lease| post.send(key, Message::Port(lease)));
         let guest = Guest { client: self.session.peer().ip(), badge: self.badge(core), wake };
-        match core.server.passive.lease(self.local().ip(), guest, deliver) {
+        match self.door.ftp.passive.lease(self.local().ip(), guest, deliver) {
             Leasing::Granted(lease) => Some(self.hold(core, Box::new(lease))),
             Leasing::Queued => {
-                self.port_deadline = Some(core.now.instant + core.server.config.connect_timeout);
+                self.port_deadline = Some(core.now.instant + self.door.ftp.config.connect_timeout);
                 None
             }
             Leasing::Unavailable(error) => Some(self.without_port(core, Some(&error))),
@@ -79,7 +80,7 @@ impl Connection {
         self.expect_use();
         // The port is the same where a proxy passes it on.
         let address = SocketAddr::new(self.session.local().ip(), lease.address().port());
-        lease.due = Some(core.now.instant + core.server.config.connect_timeout);
+        lease.due = Some(core.now.instant + self.door.ftp.config.connect_timeout);
         self.lease = Some(lease);
         self.await_early(core);
         Answer::Listening(address)
@@ -93,7 +94,7 @@ impl Connection {
     /// None has. A connection that has come all the same is kept for it.
     pub(super) fn lease_overdue(&mut self, core: &mut Core) {
         let Some(lease) = &mut self.lease else { return };
-        let mut door = Door { core, key: self.key, turned_away: Vec::new() };
+        let mut door = LeaseWatch { core, key: self.key, turned_away: Vec::new() };
         let has_come = lease.give_back(&mut door);
         let turned_away = door.turned_away;
         self.tell_turned_away(core, turned_away);
@@ -106,13 +107,13 @@ impl Connection {
     /// It did not come in time.
     pub(super) fn no_port(&mut self, core: &mut Core) {
         self.port_deadline = None;
-        let hindrance = core.server.passive.hindrance(self.local().ip());
+        let hindrance = self.door.ftp.passive.hindrance(self.local().ip());
         let answer = self.without_port(core, hindrance.as_ref());
         self.feed(core, Input::Answer(answer));
     }
 
     fn without_port(&self, core: &mut Core, error: Option<&io::Error>) -> Answer {
-        let range = core.server.passive.range();
+        let range = self.door.ftp.passive.range();
         let ports = Reached::new(LimitKey::PassivePorts, format!("{}-{}", range.start(), range.end()));
         let (reached, reason) = match error {
             None => (ports, "all of them are in use".to_owned()),
@@ -144,7 +145,7 @@ impl Connection {
                     // A descriptor of its own: sessions that share the port each wait by one.
                     let Some(listener) = lease.listener() else { return Ok(None) };
                     let listener = listener.try_clone_to_owned()?;
-                    core.watch_data(self.key, &listener, Interest::READABLE)?;
+                    core.watch(self.key, Role::Side, &listener, Interest::READABLE)?;
                     *watched = Some(listener);
                 }
                 Ok(None)
@@ -157,7 +158,7 @@ impl Connection {
     /// Accepts the client's data connection from the passive port, and tells of everybody else who came.
     pub(super) fn accept_own(&mut self, core: &mut Core) -> io::Result<OwnedFd> {
         let Some(lease) = &mut self.lease else { return Err(io::Error::other(PORT_IS_GONE)) };
-        let mut door = Door { core, key: self.key, turned_away: Vec::new() };
+        let mut door = LeaseWatch { core, key: self.key, turned_away: Vec::new() };
         let accepted = lease.accept(&mut door);
         let turned_away = door.turned_away;
         self.tell_turned_away(core, turned_away);

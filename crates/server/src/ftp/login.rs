@@ -5,23 +5,24 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use millrace_accounts::{Account, Attempt, Decision, Protocol};
 use millrace_ftp::session::{Answer, Credentials, Grant, Input, Verdict};
-use millrace_net::inbox::Sender;
+use millrace_limits::{AccountLimits, LimitKey, Reached, Refused, TooMany};
+use millrace_log::{self as log, Proved, Subject};
+use millrace_runtime::slab::Key;
+use millrace_runtime::worker::Post;
+use millrace_runtime::worker::{Core, Promise};
 
 use super::Connection;
+use super::message::Message;
 use super::question::Question;
-use crate::auth::{Account, Attempt, Decision, Protocol};
-use crate::limits::{AccountLimits, LimitKey, Reached, Refused, TooMany};
-use crate::log::{self, Proved, Subject};
-use crate::slab::Key;
-use crate::worker::{Core, Message, Promise};
 
 impl Connection {
     pub(super) fn log_in(&mut self, core: &mut Core, credentials: Credentials) -> Option<Answer> {
         if let Some(verdict) = self.turned_away(core, &credentials.user) {
             return Some(Answer::Login(verdict));
         }
-        let (edition, accounts) = core.server.accounts_for_login();
+        let (edition, accounts) = core.services.accounts_for_login();
         let from = self.session.peer().ip();
         let encrypted = self.session.is_encrypted();
         let certified = self.is_certified(&credentials.user);
@@ -30,12 +31,12 @@ impl Connection {
         if let Some(decision) = accounts.quick(&asked) {
             return self.verdict(core, &credentials.user, decision, edition).map(Answer::Login);
         }
-        let (key, sender, serial) = self.login_question(core, &credentials.user, edition);
-        core.server.logins.run(move || {
+        let (key, post, serial) = self.login_question(core, &credentials.user, edition);
+        core.services.logins.run(move || {
             let unavailable = Decision::Unavailable("The accounts are out of order.".to_owned());
-            let mut reply = Promise { sender, message: Some(Message::Login(key, serial, unavailable)) };
+            let reply = Promise::new(post, key, Message::Login(serial, unavailable));
             let decision = accounts.authenticate(&attempt(&credentials, from, encrypted, certified, &host));
-            reply.message = Some(Message::Login(key, serial, decision));
+            reply.keep(Message::Login(serial, decision));
         });
         None
     }
@@ -48,33 +49,32 @@ impl Connection {
         if let Some(verdict) = self.turned_away(core, &user) {
             return Some(Answer::Login(verdict));
         }
-        let (edition, accounts) = core.server.accounts_for_login();
+        let (edition, accounts) = core.services.accounts_for_login();
         let (from, encrypted) = (self.session.peer().ip(), self.session.is_encrypted());
         let host = self.asked_host();
-        let (key, sender, serial) = self.login_question(core, &user, edition);
-        core.server.logins.run(move || {
-            let mut reply =
-                Promise { sender, message: Some(Message::Login(key, serial, Decision::NeedsPassword)) };
+        let (key, post, serial) = self.login_question(core, &user, edition);
+        core.services.logins.run(move || {
+            let reply = Promise::new(post, key, Message::Login(serial, Decision::NeedsPassword));
             let credentials = Credentials { user, password: Vec::new() };
             // Whatever else they say is said to the password.
             if let Some(Decision::Granted(account)) =
                 accounts.current(&attempt(&credentials, from, encrypted, true, &host))
                 && account.certificate_suffices
             {
-                reply.message = Some(Message::Login(key, serial, Decision::Granted(account)));
+                reply.keep(Message::Login(serial, Decision::Granted(account)));
             }
         });
         None
     }
 
     /// Opens a question about somebody who logs in, for this edition of the accounts.
-    fn login_question(&mut self, core: &mut Core, user: &[u8], edition: u64) -> (Key, Sender<Message>, u64) {
-        let (key, sender, serial, _) = self.question(core);
+    fn login_question(&mut self, core: &mut Core, user: &[u8], edition: u64) -> (Key, Post<Message>, u64) {
+        let (key, post, serial, _) = self.question(core);
         if let Some(question) = &mut self.question {
             question.user = user.to_vec();
             question.edition = edition;
         }
-        (key, sender, serial)
+        (key, post, serial)
     }
 
     /// Claims that the client's certificate has this user's name in it.
@@ -85,18 +85,18 @@ impl Connection {
 
     /// What is decided without asking the accounts.
     fn turned_away(&mut self, core: &mut Core, user: &[u8]) -> Option<Verdict> {
-        let most = core.server.cpu_limit.value();
-        if most > 0 && u64::from(core.server.load.percent()) > most {
+        let most = core.services.cpu_limit.value();
+        if most > 0 && u64::from(core.services.load.percent()) > most {
             let reached = Reached::new(LimitKey::CpuLimit, most);
             self.log(core, log::Event::Limited { reached: &reached, reason: None });
             return Some(Verdict::Unavailable("The server is too busy; try again later.".to_owned()));
         }
-        if core.server.bans.is_banned(self.session.peer().ip(), user, core.now.instant) {
+        if core.services.bans.is_banned(self.session.peer().ip(), user, core.now.instant) {
             self.log(core, log::Event::LoginRefused { user, reason: "banned at this address for a while" });
             return Some(Verdict::Denied);
         }
-        let (from, wall) = (self.session.peer().ip(), core.server.limits.wall());
-        let attempt = core.server.logins_rated.attempt(from, core.now.instant, wall);
+        let (from, wall) = (self.session.peer().ip(), core.services.limits.wall());
+        let attempt = core.services.logins_rated.attempt(from, core.now.instant, wall);
         attempt.err().map(|too_many| self.too_often(core, &too_many))
     }
 
@@ -121,7 +121,7 @@ impl Connection {
 
     /// Hooks have let somebody in whom this edition of the accounts has granted a login.
     pub(super) fn let_in(&mut self, core: &mut Core, user: Vec<u8>, account: Account, edition: u64) {
-        if edition != core.server.edition() {
+        if edition != core.services.edition() {
             return self.ask_again(core, user, account, true);
         }
         let verdict = self.admit(core, &user, account);
@@ -131,16 +131,16 @@ impl Connection {
     /// The accounts were changed while they let somebody in: asks those that hold now, as of a session that runs. The
     /// password was right.
     fn ask_again(&mut self, core: &mut Core, user: Vec<u8>, account: Account, is_let_in: bool) {
-        let (edition, accounts) = core.server.accounts_for_login();
+        let (edition, accounts) = core.services.accounts_for_login();
         let (certified, host) = (self.is_certified(&user), self.asked_host());
         let (from, encrypted) = (self.session.peer().ip(), self.session.is_encrypted());
-        let (key, sender, serial) = self.login_question(core, &user, edition);
+        let (key, post, serial) = self.login_question(core, &user, edition);
         if let Some(question) = &mut self.question {
             question.is_let_in = is_let_in;
         }
-        core.server.logins.run(move || {
+        core.services.logins.run(move || {
             let unavailable = Decision::Unavailable("The accounts are out of order.".to_owned());
-            let mut reply = Promise { sender, message: Some(Message::Login(key, serial, unavailable)) };
+            let reply = Promise::new(post, key, Message::Login(serial, unavailable));
             let credentials = Credentials { user, password: Vec::new() };
             let attempt = attempt(&credentials, from, encrypted, certified, &host);
             let was_enough = certified && account.certificate_suffices;
@@ -153,7 +153,7 @@ impl Connection {
                 }
                 decision => decision.unwrap_or(Decision::Granted(account)),
             };
-            reply.message = Some(Message::Login(key, serial, decision));
+            reply.keep(Message::Login(serial, decision));
         });
     }
 
@@ -161,7 +161,7 @@ impl Connection {
     /// asked first.
     fn verdict(&mut self, core: &mut Core, user: &[u8], decision: Decision, edition: u64) -> Option<Verdict> {
         Some(match decision {
-            Decision::Granted(account) if edition != core.server.edition() => {
+            Decision::Granted(account) if edition != core.services.edition() => {
                 self.ask_again(core, user.to_vec(), account, false);
                 return None;
             }
@@ -189,14 +189,14 @@ impl Connection {
 
     /// Keeps the account of a login that succeeded, and says what the session has to know of it.
     pub(super) fn admit(&mut self, core: &mut Core, user: &[u8], account: Account) -> Verdict {
-        let wall = core.server.limits.wall();
-        if let Err(too_many) = core.server.logins_rated.log_in(user, core.now.instant, wall) {
+        let wall = core.services.limits.wall();
+        if let Err(too_many) = core.services.logins_rated.log_in(user, core.now.instant, wall) {
             return self.too_often(core, &too_many);
         }
         if let Err(refused) = self.enter(core, user, &account) {
             return Verdict::Unavailable(refused.for_the_client().to_owned());
         }
-        core.server.bans.succeeded(self.session.peer().ip(), user, core.now.instant);
+        core.services.bans.succeeded(self.session.peer().ip(), user, core.now.instant);
         let grant = grant(&account);
         // The session learns of it only now.
         let subject = Subject { session: self.number, peer: self.session.peer(), user: Some(user) };
@@ -218,8 +218,8 @@ impl Connection {
     fn enter(&mut self, core: &mut Core, user: &[u8], account: &Account) -> Result<(), Refused> {
         let nothing = AccountLimits::default();
         let limits = account.limits.as_deref().unwrap_or(&nothing);
-        let server = Arc::clone(&core.server);
-        server.limits.log_in(&mut self.member, user, limits, core.now.instant).inspect_err(|refused| {
+        let services = Arc::clone(&core.services);
+        services.limits.log_in(&mut self.member, user, limits, core.now.instant).inspect_err(|refused| {
             let subject = Subject { session: self.number, peer: self.session.peer(), user: Some(user) };
             core.log(&subject, log::Event::Limited { reached: &refused.reached(), reason: None });
         })
@@ -227,7 +227,7 @@ impl Connection {
 
     /// A wrong password, or a name that is not there: the address is held to it, on other connections too.
     fn count_failure(&mut self, core: &mut Core, user: &[u8]) {
-        let failed = core.server.bans.failed(self.session.peer().ip(), user, core.now.instant);
+        let failed = core.services.bans.failed(self.session.peer().ip(), user, core.now.instant);
         self.session.has_failed_before(failed.count.saturating_sub(1));
         if failed.user_banned {
             self.log(core, log::Event::Banned { user: Some(user) });
@@ -242,7 +242,7 @@ impl Connection {
     /// Accounts were changed, or time has passed: has the user's account looked at again, where it is one of
     /// those. Commands go on meanwhile.
     pub(crate) fn review(&mut self, core: &mut Core, concerned: impl Fn(&[u8], &Account) -> bool) {
-        self.session.adopt(core.server.settings());
+        self.session.adopt(self.door.ftp.settings());
         let (Some(user), Some(account)) = (self.session.user(), &self.account) else { return };
         if self.state.closing.is_some() || !concerned(user, account) {
             return;
@@ -251,15 +251,15 @@ impl Connection {
         let credentials = Credentials { user: user.to_vec(), password: Vec::new() };
         let from = self.session.peer().ip();
         let encrypted = self.session.is_encrypted();
-        let accounts = core.server.accounts();
-        let (key, sender) = (self.key, core.sender.clone());
+        let accounts = core.services.accounts();
+        let (key, post) = (self.key, self.door.post.clone());
         let account = account.clone();
         let number = self.reviews.begin();
-        core.server.logins.run(move || {
+        core.services.logins.run(move || {
             let attempt = attempt(&credentials, from, encrypted, certified, &host);
             if let Some(decision) = accounts.look_again(&account, &attempt) {
                 let reviewed = Reviewed { user: credentials.user, decision, number };
-                sender.send(Message::Reviewed(key, Box::new(reviewed)));
+                post.send(key, Message::Reviewed(Box::new(reviewed)));
             }
         });
     }

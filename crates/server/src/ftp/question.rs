@@ -9,17 +9,18 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use millrace_ftp::session::{Answer, Input, Outcome, Progress, Request, TransferError};
-use millrace_net::inbox::Sender;
+use millrace_limits::Direction;
+use millrace_log as log;
+use millrace_runtime::slab::Key;
+use millrace_runtime::transfer::Shared;
+use millrace_runtime::worker::Post;
+use millrace_runtime::worker::{Core, Promise};
 use millrace_vfs::FileError;
 
 use super::Connection;
 use super::act::{self, Changed, ListLimits};
+use super::message::Message;
 use super::refusals::About;
-use crate::limits::Direction;
-use crate::log;
-use crate::slab::Key;
-use crate::transfer::Shared;
-use crate::worker::{Core, Message, Promise};
 
 /// How long an aborted transfer or question waits for the job that has its file, before it is answered all
 /// the same.
@@ -70,15 +71,14 @@ impl Connection {
             }
             Request::Progress => return Some(Answer::Progress(self.progress(core.now.instant))),
             Request::Who => {
-                let text =
-                    format!(" {} session(s) on this server.", core.server.sessions.load(Ordering::Relaxed));
+                let text = format!(" {} session(s) on this server.", core.services.sessions.count());
                 return Some(Answer::Lines(vec![text.into_bytes()]));
             }
             _ => {}
         }
         let Some(account) = &self.account else { return Some(Answer::Failed(FileError::PermissionDenied)) };
         if let Some(direction) = way(&request)
-            && let Err(over) = self.member.may_move(&core.server.limits, direction)
+            && let Err(over) = self.member.may_move(&core.services.limits, direction)
         {
             return Some(Answer::Failed(over.into()));
         }
@@ -90,30 +90,27 @@ impl Connection {
             Err(request) => request,
         };
         let storage = Arc::clone(&account.storage);
-        let limits = ListLimits { sort_entries: core.server.config.sort_entries };
-        let (promises, digests) = (core.server.promises.clone(), Arc::clone(&core.server.digests));
-        let (key, sender, serial, shared) = self.question(core);
+        let limits = ListLimits { sort_entries: self.door.ftp.config.sort_entries };
+        let (promises, digests) = (self.door.ftp.promises.clone(), Arc::clone(&self.door.ftp.digests));
+        let (key, post, serial, shared) = self.question(core);
         if let Some(question) = &mut self.question {
             question.change = act::change(&request);
         }
         let pool = match &request {
-            Request::List(_) => &core.server.listings,
-            request if request.is_long() => &core.server.long,
-            _ => &core.server.pool,
+            Request::List(_) => &self.door.ftp.listings,
+            request if request.is_long() => &core.services.long,
+            _ => &core.services.pool,
         };
         pool.run(move || {
-            let mut reply = Promise { sender, message: Some(Message::Answer(key, serial, internal_error())) };
-            reply.message = Some(Message::Answer(
-                key,
-                serial,
-                act::answer(&storage, request, limits, &promises, &digests, &shared),
-            ));
+            let reply = Promise::new(post, key, Message::Answer(serial, internal_error()));
+            let answer = act::answer(&storage, request, limits, &promises, &digests, &shared);
+            reply.keep(Message::Answer(serial, answer));
         });
         None
     }
 
     /// Opens a question for the pool.
-    pub(super) fn question(&mut self, core: &mut Core) -> (Key, Sender<Message>, u64, Arc<Shared>) {
+    pub(super) fn question(&mut self, core: &mut Core) -> (Key, Post<Message>, u64, Arc<Shared>) {
         let serial = core.next_serial();
         let shared = Arc::new(Shared::default());
         let asked = core.now.instant;
@@ -128,7 +125,7 @@ impl Connection {
             line: Box::default(),
             change: None,
         }));
-        (self.key, core.sender.clone(), serial, shared)
+        (self.key, self.door.post.clone(), serial, shared)
     }
 
     /// The pool has answered a question.

@@ -5,13 +5,12 @@
 
 use millrace_ftp::reply::{Replies, Reply, code};
 use millrace_ftp::session::{Answer, Input};
+use millrace_log as log;
+use millrace_runtime::worker::Core;
+use millrace_vfs::FileError;
 
 use super::Connection;
 use super::hooking::SECRET;
-use millrace_vfs::FileError;
-
-use crate::log;
-use crate::worker::Core;
 
 /// So much of a command is worth a line.
 const SHOWN: usize = 256;

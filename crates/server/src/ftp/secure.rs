@@ -5,25 +5,25 @@
 //!                           ^ begins here where TLS is implicit
 //! ```
 //!
-//! Handshakes have a share of each turn of the reactor: see [`crate::handshakes`].
+//! Handshakes have a share of each turn of the reactor: see [`millrace_runtime::handshakes`].
 
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
+use millrace_accounts::Resumption;
+use millrace_accounts::plain_host;
 use millrace_ftp::session::{Input, Protection, TransferError};
+use millrace_log as log;
 use millrace_net::stream;
 use millrace_net::tls::{Channel, Fault, Host, Tls, client_names};
+use millrace_runtime::passive::ticket_isolation::{Companion, Mark};
+use millrace_runtime::transfer::Socket;
+use millrace_runtime::worker::Core;
 
 use super::Connection;
 use super::early::Early;
-use crate::auth::plain_host;
-use crate::config::Resumption;
-use crate::log;
-use crate::passive::ticket_isolation::{Companion, Mark};
-use crate::transfer::Socket;
-use crate::worker::Core;
 
 /// What is read of a control connection at a time.
 const READ: usize = 16 * 1024;
@@ -91,14 +91,14 @@ fn hear(socket: &OwnedFd, tls: &mut Tls, core: &mut Core, plain: &mut Vec<u8>) -
 
 impl Connection {
     /// Before the client is told to begin TLS, or as soon as it may.
-    pub(super) fn companion(&self, core: &Core) -> Companion {
+    pub(super) fn companion(&self) -> Companion {
         let is_there = stream::peek(&self.socket, &mut [0]).is_ok();
-        core.server.passive.companions().join(self.session.peer().ip(), is_there)
+        self.door.ftp.passive.companions().join(self.session.peer().ip(), is_there)
     }
 
     /// The handshake is about to begin. `implicit`: it is the first thing on the connection.
     pub(super) fn begin_tls(&mut self, core: &mut Core, implicit: bool, companion: Companion) {
-        let Some(security) = &core.server.tls else { return };
+        let Some(security) = &core.services.tls else { return };
         let mut host = security.acceptor.host();
         if security.policy().resumption == Resumption::Require {
             host = host.requiring_resumption();
@@ -173,14 +173,13 @@ impl Connection {
     /// Claims that a name may be served: one for which there is a certificate or a tree, and the one given by SNI if
     /// there was one. Where nothing tells names apart there is one host, which all of them mean.
     pub(super) fn serves_host(&mut self, core: &Core, name: String) -> bool {
+        let hosts = self.door.ftp.hosts();
         let named = self.secure.as_ref().and_then(|secure| secure.server_name.as_deref());
-        let is_served = match (named, &core.server.tls) {
+        let is_served = match (named, &core.services.tls) {
             (Some(named), _) => named.eq_ignore_ascii_case(&name),
-            (None, _) if core.http.web.hosts.iter().any(|host| host.covers(&plain_host(name.as_bytes()))) => {
-                true
-            }
+            (None, _) if hosts.iter().any(|host| host.covers(&plain_host(name.as_bytes()))) => true,
             (None, Some(security)) => security.acceptor.serves(&name),
-            (None, None) => core.http.web.hosts.is_empty() || self.is_own_address(core, &name),
+            (None, None) => hosts.is_empty() || self.is_own_address(&name),
         };
         if is_served {
             self.host = Some(name.into());
@@ -189,9 +188,9 @@ impl Connection {
     }
 
     /// Claims that it is an address of this server, as far as it knows them.
-    fn is_own_address(&self, core: &Core, name: &str) -> bool {
+    fn is_own_address(&self, name: &str) -> bool {
         name.parse::<IpAddr>().is_ok_and(|address| {
-            let public = core.server.config.public_ip.map(IpAddr::V4);
+            let public = self.door.ftp.config.public_ip.map(IpAddr::V4);
             public == Some(address) || [self.session.local().ip(), self.local().ip()].contains(&address)
         })
     }
@@ -360,7 +359,7 @@ impl Connection {
 
     /// Begins TLS on a data connection, where it was agreed on.
     pub(super) fn protect(&self, core: &Core, socket: &mut Socket, protection: Protection) -> io::Result<()> {
-        let tls = match (protection, &self.secure, &core.server.tls) {
+        let tls = match (protection, &self.secure, &core.services.tls) {
             (Protection::Clear, ..) => return Ok(()),
             (Protection::AsServer, Some(secure), _) => {
                 // What one before has shown, whose handshake failed, is not this one's.
@@ -379,7 +378,7 @@ impl Connection {
 
     /// Whether data connections have to resume: as the account says, else the server.
     fn resumption(&self, core: &Core) -> Resumption {
-        let of_server = || core.server.tls.as_ref().map_or(Resumption::Off, |tls| tls.policy().resumption);
+        let of_server = || core.services.tls.as_ref().map_or(Resumption::Off, |tls| tls.policy().resumption);
         self.account.as_ref().and_then(|account| account.data.resumption).unwrap_or_else(of_server)
     }
 
@@ -388,7 +387,7 @@ impl Connection {
     pub(super) fn badge(&self, core: &Core) -> Option<Mark> {
         let secure = self.secure.as_ref()?;
         if core
-            .server
+            .services
             .tls
             .as_ref()
             .is_none_or(|tls| tls.mixers.has(self.session.peer().ip(), core.now.instant))
@@ -448,7 +447,7 @@ impl Connection {
         secure.companion.used(is_resumed);
         secure.owes_ticket |= is_resumed;
         secure.resumes |= is_resumed;
-        if let (true, Some(tls)) = (is_foreign, &core.server.tls) {
+        if let (true, Some(tls)) = (is_foreign, &core.services.tls) {
             tls.mixers.note(self.session.peer().ip(), core.now.instant);
         }
         if policy == Resumption::Off || is_resumed || self.session.protection() == Protection::AsClient {

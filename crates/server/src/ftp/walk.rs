@@ -4,9 +4,8 @@
 //! read, a batch at a time, and only the names of folders that are still to be entered wait: one behind the other, up to
 //! [`WAITING`] bytes. Recursion there is none.
 
+use millrace_runtime::transfer::Shared;
 use millrace_vfs::{DirEntry, FileError, Storage, VirtualPath};
-
-use crate::transfer::Shared;
 
 /// Entries that a walk looks at, at most.
 const MOST: u64 = 1_000_000;

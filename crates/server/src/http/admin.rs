@@ -6,6 +6,7 @@
 use std::time::Instant;
 
 use millrace_http::target::parse_for_others;
+use millrace_runtime::report::{SessionReport, TransferReport};
 use millrace_vfs::VirtualPath;
 
 use super::Message;
@@ -16,8 +17,7 @@ use crate::http::who::Logins;
 use crate::http::who::Visitor;
 use crate::limits::{Limits, ScopeReport};
 use crate::log;
-use crate::running::{SessionReport, TransferReport};
-use crate::worker::{self, Core};
+use crate::worker::Core;
 
 impl Connection {
     /// Returns whether it has a user, or something under way.
@@ -98,11 +98,11 @@ impl Connection {
             || Visitor::of(self).certificate_names().iter().any(|name| name.as_bytes() == user);
         let tried = Visitor::of(self).tried(user, certified, plain_host(&who.host));
         let accounts = core.server.accounts();
-        let (key, inbox) = (self.key, core.sender.clone());
+        let (key, post) = (self.key, core.post.clone());
         core.server.logins.run(move || {
             let attempt = tried.now();
             if let Some(decision) = accounts.look_again(&who.account, &attempt) {
-                inbox.send(worker::Message::Http(key, Message::Reviewed(tried.user, decision)));
+                post.send(key, Message::Reviewed(tried.user, decision));
             }
         });
     }

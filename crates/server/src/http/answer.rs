@@ -84,9 +84,9 @@ impl AnswerHeads<'_> {
         version: Version,
         goes_on: bool,
     ) -> Writer<'a> {
-        let Core { http, out, now, .. } = core;
-        let lines = http.openings.lines(now.wall.seconds, opening, self.connection.is_encrypted());
-        let mut writer = Writer::begin(out, status, lines, Persistence::of(version, goes_on));
+        let Core { http, kernel, .. } = core;
+        let lines = http.openings.lines(kernel.now.wall.seconds, opening, self.connection.is_encrypted());
+        let mut writer = Writer::begin(&mut kernel.out, status, lines, Persistence::of(version, goes_on));
         if let Some(beside) = &self.connection.beside {
             writer.lines(beside.0.as_bytes());
         }

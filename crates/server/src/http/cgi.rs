@@ -44,8 +44,8 @@ pub(super) fn run(exchange: &mut Exchange<'_>, target: &Target<'_>, who: &Who) {
         exchange.connection.work = Work::Queued(until, Box::new(Asked::in_line(head, Line::Programs)));
         return;
     };
-    let Core { http, registry, .. } = &mut *exchange.core;
-    let errors = http.programs.errors(|pipe| crate::worker::watch_errors(registry, pipe));
+    let Core { http, kernel, .. } = &mut *exchange.core;
+    let errors = http.programs.errors(|pipe| kernel.watch_errors(pipe));
     let (errors, local) = match (errors, exchange.connection.local()) {
         (Ok(errors), Ok(local)) => (errors, local),
         _ => {

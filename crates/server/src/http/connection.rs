@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use millrace_http::Head;
 use millrace_http::h1::{Input, ServerConnection};
+use millrace_runtime::sessions::Admission;
 use mio::event::Event;
 
 use super::Message;
@@ -38,7 +39,6 @@ use crate::http::who::Logins;
 use crate::limits::Member;
 use crate::log::{self, Subject};
 use crate::slab::Key;
-use crate::state::Admission;
 use crate::worker::Core;
 
 /// One client. What only some moments need is behind a `Box` or an empty `Vec`, so that an idle one is small.

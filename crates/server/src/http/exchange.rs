@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use millrace_http::target::{self, Target};
 use millrace_http::{Framing, Head, Method, Refusal, Status, cors};
+use millrace_runtime::worker::Promise;
 use millrace_vfs::{FileError, VirtualPath};
 
 use super::connection::{Asked, Beside, Connection, Patience, ProgramPath, Work};
@@ -18,7 +19,7 @@ use crate::http::answer::AnswerHeads;
 use crate::http::answer::Answers;
 use crate::limits::{Direction, Flow, LimitKey, Reached};
 use crate::state::Server;
-use crate::worker::{self, Core, Promise};
+use crate::worker::Core;
 
 /// What may be asked of a file, by those who have the right.
 const ALLOW: &str = "GET, HEAD, OPTIONS, PUT, DELETE, MKCOL, MOVE, COPY, PROPFIND, PROPPATCH, LOCK, UNLOCK";
@@ -99,9 +100,8 @@ impl Connection {
     }
 
     /// What is told of a job that panics, unless that is kept: who waits for one waits without end.
-    pub(super) fn promise(&self, core: &Core, otherwise: Message) -> Promise {
-        let message = Some(worker::Message::Http(self.key, otherwise));
-        Promise { sender: core.sender.clone(), message }
+    pub(super) fn promise(&self, core: &Core, otherwise: Message) -> Promise<Message> {
+        Promise::new(core.post.clone(), self.key, otherwise)
     }
 }
 
@@ -354,13 +354,10 @@ impl Exchange<'_> {
         question: impl FnOnce() -> Result<Found, FileError> + Send + 'static,
     ) {
         let serial = self.ask();
-        let (key, reply) = (
-            self.connection.key,
-            self.connection.promise(self.core, Message::Found(serial, Err(internal_error()))),
-        );
+        let reply = self.connection.promise(self.core, Message::Found(serial, Err(internal_error())));
         threads.run(move || {
             let found = question();
-            reply.keep(worker::Message::Http(key, Message::Found(serial, found)));
+            reply.keep(Message::Found(serial, found));
         });
     }
 

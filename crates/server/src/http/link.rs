@@ -8,6 +8,8 @@ use std::os::fd::OwnedFd;
 
 use millrace_net::tls::Heard;
 use millrace_net::{listener, stream};
+use millrace_runtime::worker::Role;
+use mio::Interest;
 use mio::event::Event;
 
 use crate::slab::Key;
@@ -256,7 +258,12 @@ impl ClientLink {
     pub(super) fn watch_writable(&mut self, core: &Core, key: Key) {
         if self.writable == WriteWatch::Off {
             self.writable = WriteWatch::On;
-            if core.watch_http_writable(key, &self.socket.fd, self.socket.registered).is_err() {
+            let (file, interest) = (&self.socket.fd, Interest::READABLE | Interest::WRITABLE);
+            let watched = match self.socket.registered {
+                true => core.watch_again(key, Role::Client, file, interest),
+                false => core.watch(key, Role::Client, file, interest),
+            };
+            if watched.is_err() {
                 self.break_off();
             }
             self.socket.registered = true;
@@ -269,7 +276,7 @@ impl ClientLink {
             return true;
         }
         self.socket.registered = true;
-        core.watch_http(key, &self.socket.fd).is_ok()
+        core.watch(key, Role::Client, &self.socket.fd, Interest::READABLE).is_ok()
     }
 
     /// Returns whether all was sent.

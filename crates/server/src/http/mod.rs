@@ -73,11 +73,11 @@ pub(crate) use cache::Cache;
 pub(crate) use connection::Connection;
 pub(crate) use dav::Dav;
 pub(crate) use passing::Passing;
-pub(crate) use side::{Adopted, Kept, Side};
+pub(crate) use side::{Kept, Side};
 pub(crate) use tus::Tus;
 
 use crate::auth::Decision;
-use crate::config::Config;
+use crate::state::Server;
 use crate::transfer::Sender;
 use crate::web::{InForce, Web};
 use find::Found;
@@ -140,9 +140,11 @@ enum Opening {
 }
 
 impl Shared {
-    /// Room for so many open files and programs.
-    pub(crate) fn new(open_files: usize, programs: usize, config: &Config, web: Arc<InForce>) -> Self {
-        let programs = Programs::new(programs);
+    /// For one of the workers of a server.
+    pub(crate) fn new(server: &Server) -> Self {
+        let (config, web) = (&server.config, server.web());
+        let open_files = server.sessions.descriptors().for_files();
+        let programs = Programs::new(config.programs.most.div_ceil(config.workers.max(1)).max(1));
         let passing = config.passes.iter().map(|pass| Passing::new(pass, config.workers)).collect();
         let openings = Openings::new(&web);
         Self { cache: Cache::new(open_files), heads: Heads::default(), programs, passing, openings, web }

@@ -24,7 +24,7 @@ use crate::http::hooking::Notices;
 use crate::http::reading::Reader;
 use crate::limits::Pace;
 use crate::log;
-use crate::worker::{self, Core};
+use crate::worker::Core;
 
 /// What is collected before the pool writes it.
 const COLLECT: usize = 256 * 1024;
@@ -167,7 +167,7 @@ impl Reception<'_> {
         let mut received = receiving.received.take()?;
         receiving.serial = self.core.next_serial();
         receiving.record.bytes = total;
-        let (key, serial) = (self.connection.key, receiving.serial);
+        let serial = receiving.serial;
         let reply = self
             .connection
             .promise(self.core, Message::Written(serial, Written::Failed(internal_error().into())));
@@ -179,7 +179,7 @@ impl Reception<'_> {
                     Some(end) => received.end(end),
                 },
             };
-            reply.keep(worker::Message::Http(key, Message::Written(serial, written)));
+            reply.keep(Message::Written(serial, written));
         });
         None
     }

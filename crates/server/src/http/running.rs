@@ -16,6 +16,8 @@ use millrace_http::cgi::{self, Answer};
 use millrace_http::h1::{AnswerFraming, LAST_CHUNK, write_chunk};
 use millrace_http::response::{CONTINUE, Persistence, Writer};
 use millrace_http::{Head, Status, Version};
+use millrace_runtime::worker::Role;
+use mio::Interest;
 
 use super::Opening;
 use super::answerer::Answerer;
@@ -386,7 +388,7 @@ impl Running {
                 (None, Some(_)) => {}
                 (None, None) => {
                     if let Some(process) = program.process()
-                        && core.watch_data(key, &process, mio::Interest::READABLE).is_ok()
+                        && core.watch(key, Role::Side, &process, Interest::READABLE).is_ok()
                     {
                         let until = core.now.instant + LEAVING;
                         self.leaving = Some(Leaving { _process: process, until });
@@ -439,9 +441,9 @@ impl Running {
         let length = if self.stage == Stage::Unsent { length } else { known };
         self.goes_on &= self.stage != Stage::UntilClose;
         let persistence = Persistence::of(self.version, self.goes_on);
-        let Core { http, out, now, .. } = core;
-        let opening = http.openings.lines(now.wall.seconds, Opening::Bare, self.is_encrypted);
-        let mut writer = Writer::begin(out, status, opening, persistence);
+        let Core { http, kernel, .. } = core;
+        let opening = http.openings.lines(kernel.now.wall.seconds, Opening::Bare, self.is_encrypted);
+        let mut writer = Writer::begin(&mut kernel.out, status, opening, persistence);
         writer.lines(&lines).lines(&self.beside);
         match (self.stage, length) {
             (Stage::Chunked, _) => _ = writer.field("Transfer-Encoding", "chunked"),
@@ -482,15 +484,15 @@ impl Running {
             Answerer::Program(program) => {
                 let [input, output] = &mut self.is_watched;
                 if let (Some(pipe), false) = (&program.output, &output) {
-                    *output = core.watch_program_output(key, pipe).is_ok();
+                    *output = core.watch(key, Role::Side, pipe, Interest::READABLE).is_ok();
                 }
                 if let (Some(pipe), false) = (&program.input, &input) {
-                    *input = core.watch_program_input(key, pipe).is_ok();
+                    *input = core.watch(key, Role::Wake, pipe, Interest::WRITABLE).is_ok();
                 }
             }
             Answerer::Conversation(conversation) if !conversation.is_watched => {
-                let both = mio::Interest::READABLE | mio::Interest::WRITABLE;
-                conversation.is_watched = core.watch_data(key, &conversation.socket, both).is_ok();
+                let both = Interest::READABLE | Interest::WRITABLE;
+                conversation.is_watched = core.watch(key, Role::Side, &conversation.socket, both).is_ok();
             }
             Answerer::Conversation(_) => {}
         }

@@ -12,7 +12,7 @@ use crate::http::answer::Answers;
 use crate::http::hooking::Notices;
 use crate::log::{self, Direction, Subject};
 use crate::transfer::{Sender, describe};
-use crate::worker::{self, Core};
+use crate::worker::Core;
 
 /// An answer whose body is on its way.
 #[derive(Debug)]
@@ -97,11 +97,12 @@ impl Delivery<'_> {
                 return;
             }
             let Work::Sending(sending) = &mut self.connection.work else { return };
-            let limits = (&self.core.server.limits, &self.connection.member);
+            let kernel = &mut self.core.kernel;
+            let limits = (&kernel.services.limits, &self.connection.member);
             let progress = sending.body.advance(
                 &mut self.connection.link.socket,
-                &mut self.core.scratch,
-                self.core.now.instant,
+                &mut kernel.scratch,
+                kernel.now.instant,
                 limits,
             );
             if !matches!(progress, Progress::Bytes(_) | Progress::Done) {
@@ -137,13 +138,10 @@ impl Delivery<'_> {
         if let Work::Sending(sending) = &mut self.connection.work {
             sending.body.serial = serial;
         }
-        let (key, reply) = (
-            self.connection.key,
-            self.connection.promise(self.core, Message::Filled(serial, None, Err(internal_error()))),
-        );
+        let reply = self.connection.promise(self.core, Message::Filled(serial, None, Err(internal_error())));
         self.core.server.pool.run(move || {
             let result = sender.fill();
-            reply.keep(worker::Message::Http(key, Message::Filled(serial, Some(*sender), result)));
+            reply.keep(Message::Filled(serial, Some(*sender), result));
         });
     }
 

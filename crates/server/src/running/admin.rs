@@ -1,64 +1,30 @@
 //! What an administrator asks of a server that runs, and tells it: sessions, limits, bans, quotas, a slow end.
 
-use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use millrace_runtime::report::SessionReport;
+use millrace_runtime::worker::Client as _;
 use millrace_storage::{LedgerError, TallyReport};
 
 use super::Running;
-use crate::auth::{Attempt, Decision, Protocol};
+use crate::auth::{Attempt, Decision};
 use crate::client::Client;
 use crate::hooks::Backlog;
 use crate::limits::BanReport;
 use crate::limits::Network;
 use crate::limits::{Limits, Scope, ScopeReport};
 use crate::log;
-use crate::worker::{AS_LONG_AS_IT_TAKES, Core, Errand, Message};
+use crate::worker::{AS_LONG_AS_IT_TAKES, Core, Errand, WorkerMessage};
 
 /// How long workers are waited for that were asked something.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
 
-/// A session as an administrator sees it.
-#[derive(Debug, Clone)]
-pub struct SessionReport {
-    /// As the log numbers it.
-    pub number: u64,
-    /// What it speaks.
-    pub protocol: Protocol,
-    /// The client.
-    pub peer: SocketAddr,
-    /// Where it connected to.
-    pub local: SocketAddr,
-    /// The user, once logged in.
-    pub user: Option<Vec<u8>>,
-    /// What is being transferred.
-    pub transfer: Option<TransferReport>,
-}
-
-/// A transfer that runs.
-#[derive(Debug, Clone)]
-pub struct TransferReport {
-    /// `download`, `upload` or `listing`.
-    pub kind: &'static str,
-    /// The file.
-    pub path: Vec<u8>,
-    /// Bytes so far.
-    pub bytes: u64,
-    /// Bytes in all, where that is known.
-    pub total: Option<u64>,
-    /// For how long.
-    pub elapsed: Duration,
-    /// Whether a limit holds it back just now.
-    pub held_back: bool,
-}
-
 impl Running {
     /// Who is connected: by FTP everybody, by HTTP who has a user or something under way.
     pub fn sessions(&self) -> Vec<SessionReport> {
-        let reports = self.each(|client, core| client.report(core.now.instant));
-        let mut sessions: Vec<_> = reports.into_iter().flatten().collect();
+        let mut sessions = self.each(|client, core| client.report(core.now.instant));
         sessions.sort_by_key(|session| session.number);
         sessions
     }
@@ -66,7 +32,7 @@ impl Running {
     /// Ends the sessions that are meant, by FTP with 421; answers how many.
     pub fn kick(&self, meant: impl Fn(&SessionReport) -> bool + Send + Sync + 'static) -> usize {
         let kicked = self.each(move |client, core| {
-            let is_meant = client.report(core.now.instant).is_some_and(|report| meant(&report));
+            let is_meant = meant(&client.report(core.now.instant));
             if is_meant {
                 client.kick(core);
             }
@@ -171,7 +137,7 @@ impl Running {
         let errand = Errand::new(move |client, core| {
             let _ = sender.send(ask(client, core));
         });
-        self.workers.iter().for_each(|worker| worker.send(Message::Each(errand.clone())));
+        self.workers.iter().for_each(|worker| worker.send(WorkerMessage::Each(errand.clone())));
         drop(errand);
         let end = Instant::now() + ANSWER_TIME;
         let next = || answers.recv_timeout(end.saturating_duration_since(Instant::now())).ok();

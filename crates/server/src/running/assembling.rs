@@ -1,7 +1,7 @@
 //! What a server begins with: all that its workers share, and what an operator should know of it before anybody comes.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::thread;
 use std::time::{Instant, SystemTime};
@@ -9,11 +9,14 @@ use std::time::{Instant, SystemTime};
 use millrace_acme::Renewal;
 use millrace_ftp::Settings;
 use millrace_limits::wall_seconds;
+use millrace_runtime::proxies::Proxies;
+use millrace_runtime::services::{Policy, Services};
+use millrace_runtime::sessions::{Descriptors, Sessions};
 
 use super::StartError;
 use crate::blocking::BlockingPool;
 use crate::config::{Config, Tls};
-use crate::ftp::{DigestCache, Promises};
+use crate::ftp::{Ftp, FtpConfig};
 use crate::hooks::Pools;
 use crate::http::{Dav, Kept, Side, Tus};
 use crate::kept_bans::BanFile;
@@ -25,7 +28,6 @@ use crate::passive::{self, PassivePool};
 use crate::state::Server as State;
 use crate::tls::Security;
 use crate::web::InForce;
-use millrace_runtime::proxies::Proxies;
 
 /// Logins that may be decided at once: more than cores, for accounts that are asked over a network.
 const LOGIN_THREADS: usize = 64;
@@ -40,8 +42,6 @@ pub(super) fn state(
     place_limits(&mut config, bound);
     let log = Log::open(config.log, config.xferlog.as_deref(), config.access_log.as_deref())
         .map_err(|(path, source)| StartError::Log { path, source })?;
-    let digests = Arc::new(DigestCache::default());
-    let settings = settings(&config, &digests);
     if let Some(acme) = &config.acme {
         let folder = acme.folder.clone();
         let warning = acme.prepare().map_err(|source| StartError::Acme { folder, source })?;
@@ -62,54 +62,56 @@ pub(super) fn state(
     if let Err(error) = read {
         log.warn(&error.to_string());
     }
-    let timed = |limit: &Limit| Timed::new(limit.clone(), wall_seconds());
-    Ok(State {
-        settings: RwLock::new(Arc::new(settings)),
-        https_port: bound[3].first().map(SocketAddr::port),
+    let descriptors = Descriptors { most: descriptors, reserve: descriptor_reserve(descriptors) };
+    let threads = config.blocking_threads;
+    let ftp = Ftp::new(
+        FtpConfig {
+            connect_timeout: config.connect_timeout,
+            stall_timeout: config.stall_timeout,
+            public_ip: config.public_ip,
+            shutdown_password: config.shutdown_password.clone(),
+            coalesce: config.coalesce,
+            sort_entries: config.sort_entries,
+        },
+        settings(&config),
+        &config.web.hosts,
+        PassivePool::new(config.passive_ports.clone(), passive::kept(descriptors.most), Arc::clone(&proxies)),
+        BlockingPool::new(threads / 4),
+    );
+    let services = Services {
+        policy: Policy::new(Arc::clone(&config.accounts), config.hooks.clone()),
         tls,
-        acme: Renewal::default(),
-        promises: Promises::default(),
-        digests,
-        pool: BlockingPool::new(config.blocking_threads),
-        long: BlockingPool::new(config.blocking_threads / 4),
-        listings: BlockingPool::new(config.blocking_threads / 4),
-        is_ending: AtomicBool::new(false),
+        pool: BlockingPool::new(threads),
+        long: BlockingPool::new(threads / 4),
         logins: BlockingPool::new(LOGIN_THREADS.max(thread::available_parallelism().map_or(1, usize::from))),
-        hook_pools: Pools::new(config.hook_threads, config.blocking_threads),
-        passive: PassivePool::new(
-            config.passive_ports.clone(),
-            passive::kept(descriptors),
-            Arc::clone(&proxies),
-        ),
-        proxies,
+        hook_pools: Pools::new(config.hook_threads, threads),
         log,
-        sessions: AtomicUsize::new(0),
-        session_limit: timed(&config.sessions),
-        session_room: session_room(descriptors),
+        sessions: Arc::new(sessions(&config, descriptors)),
         cpu_limit: timed(&config.cpu_limit),
-        descriptors,
-        descriptor_reserve: descriptor_reserve(descriptors),
-        addresses: addresses(&config, session_room(descriptors)),
-        networks: ConnectionLimit::new(timed(&config.sessions_per_network), config.network_bits),
-        logins_rated: Logins::new(config.logins.clone(), config.network_bits, Instant::now()),
-        bans,
-        ban_file,
         load: Load::default(),
-        accounts: RwLock::new(Arc::clone(&config.accounts)),
+        logins_rated: Logins::new(config.logins.clone(), config.network_bits, Instant::now()),
+        proxies,
+        bans,
+        limits: Tree::new(config.limits.clone(), Instant::now(), wall_seconds()),
+        is_ending: AtomicBool::new(false),
+        next_session: AtomicU64::new(1),
+        connect_timeout: config.connect_timeout,
+    };
+    Ok(State {
+        services: Arc::new(services),
+        ftp: Arc::new(ftp),
+        https_port: bound[3].first().map(SocketAddr::port),
+        acme: Renewal::default(),
+        ban_file,
         is_open: AtomicBool::new(config.anonymous),
-        edition: AtomicU64::new(0),
-        hooks: RwLock::new(config.hooks.clone()),
-        has_hooks: AtomicBool::new(config.hooks.is_some()),
         web: RwLock::new(InForce::new(config.web.clone(), config.programs.withheld(&config.passes))),
         workers: OnceLock::new(),
-        limits: Tree::new(config.limits.clone(), Instant::now(), wall_seconds()),
         dav,
         forwards: config.passes.iter().map(|_| Kept::default()).collect(),
         tus: Tus::new(config.resumable.clone()),
         side: Side::default(),
         is_on_record: AtomicBool::new(false),
         end: Mutex::default(),
-        next_session: AtomicU64::new(1),
         config,
     })
 }
@@ -126,7 +128,7 @@ fn place_limits(config: &mut Config, bound: &[Vec<SocketAddr>; 4]) {
 }
 
 /// What holds for sessions of FTP.
-fn settings(config: &Config, digests: &Arc<DigestCache>) -> Settings {
+fn settings(config: &Config) -> Settings {
     Settings {
         greeting: config.greeting.clone(),
         login_timeout: config.login_timeout,
@@ -143,7 +145,7 @@ fn settings(config: &Config, digests: &Arc<DigestCache>) -> Settings {
         keeps_addresses: config.xferlog.is_some(),
         notes: config.messages,
         umask: umask(),
-        lore: Arc::clone(digests) as _,
+        ..Settings::default()
     }
 }
 
@@ -154,16 +156,20 @@ fn umask() -> Option<u32> {
     u32::from_str_radix(mask.trim(), 8).ok()
 }
 
-/// Sessions at most: those asked for, but no more than leave descriptors for data connections and files.
-fn session_room(descriptors: u64) -> usize {
-    let reserve = descriptor_reserve(descriptors);
-    usize::try_from(descriptors.saturating_sub(reserve)).unwrap_or(usize::MAX).max(1)
+fn timed(limit: &Limit) -> Timed {
+    Timed::new(limit.clone(), wall_seconds())
+}
+
+/// How many connections there may be: those asked for, but no more than leave descriptors for data connections and
+/// files.
+fn sessions(config: &Config, descriptors: Descriptors) -> Sessions {
+    let networks = ConnectionLimit::new(timed(&config.sessions_per_network), config.network_bits);
+    Sessions::new(timed(&config.sessions), descriptors, addresses(config, descriptors.room()), networks)
 }
 
 /// Sessions of addresses, each of which may have what is set, or a share.
 fn addresses(config: &Config, room: usize) -> ConnectionLimit {
-    let crowd =
-        |limit: &Limit| ConnectionLimit::new(Timed::new(limit.clone(), wall_seconds()), NetworkBits::ADDRESS);
+    let crowd = |limit: &Limit| ConnectionLimit::new(timed(limit), NetworkBits::ADDRESS);
     match &config.sessions_per_address {
         Some(limit) => crowd(limit),
         None => {
@@ -183,9 +189,9 @@ pub(super) fn look_at_ports(state: &State, [ftp, ftps, ..]: &[Vec<SocketAddr>; 4
     let mut hosts: Vec<_> = ftp.iter().chain(ftps).map(SocketAddr::ip).collect();
     hosts.sort_unstable();
     hosts.dedup();
-    let range = state.passive.range();
+    let range = state.ftp.passive.range();
     for host in hosts {
-        if let Some(error) = state.passive.trouble(host) {
+        if let Some(error) = state.ftp.passive.trouble(host) {
             state.log.warn(&format!(
                 "none of the passive-ports {}-{} can be bound at {host} now ({}): until one can be, passive transfers \
                  get 425",

@@ -7,7 +7,6 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Instant, SystemTime};
 
-use millrace_ftp::Settings;
 use millrace_net::tls::LoadError;
 use thiserror::Error;
 
@@ -17,7 +16,7 @@ use crate::config::{Config, Tls};
 use crate::limits::ServerLimits;
 use crate::tls::Security;
 use crate::web::Web;
-use crate::worker::{Errand, Message};
+use crate::worker::{Errand, Worker, WorkerMessage};
 
 /// Why what was read again is not in force.
 #[derive(Debug, Error)]
@@ -68,27 +67,26 @@ impl Running {
             self.replace_settings(policy);
             certificates::configure(&self.state, config.acme.as_ref());
         }
-        let has_hooks = config.hooks.is_some();
-        *self.state.hooks.write().unwrap_or_else(PoisonError::into_inner) = config.hooks;
-        self.state.has_hooks.store(has_hooks, Ordering::Release);
+        self.state.policy.replace_hooks(config.hooks);
         self.state.log.reopen();
+        self.state.ftp.replace_hosts(&config.web.hosts);
         self.replace_web(config.web);
         self.replace_limits(config.limits);
         self.state.logins_rated.configure(config.logins);
         self.state.bans.configure(config.bans);
         self.state.proxies.configure(config.proxy_from);
-        self.change_settings(|settings| settings.anonymous = config.anonymous);
-        *self.state.accounts.write().unwrap_or_else(PoisonError::into_inner) = config.accounts;
+        self.state.ftp.change_settings(|settings| settings.anonymous = config.anonymous);
+        self.state.policy.replace_accounts(config.accounts);
         self.state.is_open.store(config.anonymous, Ordering::Release);
-        self.state.begin_edition();
+        self.state.policy.begin_edition();
         let errand = Errand::new(|client, core| client.review(core, |_, _| true));
-        self.workers.iter().for_each(|worker| worker.send(Message::Each(errand.clone())));
+        self.workers.iter().for_each(|worker| worker.send(WorkerMessage::Each(errand.clone())));
         Ok(())
     }
 
     /// Sessions of FTP that begin from now on have to do this under TLS.
     fn replace_settings(&self, policy: &Tls) {
-        self.change_settings(|settings| settings.tls = Some(policy.of_sessions()));
+        self.state.ftp.change_settings(|settings| settings.tls = Some(policy.of_sessions()));
     }
 
     /// Limits of listeners hold where these really are.
@@ -105,14 +103,6 @@ impl Running {
         self.state.limits.configure(ServerLimits { listeners, ..limits }, Instant::now());
     }
 
-    /// What sessions are told from now on.
-    fn change_settings(&self, change: impl FnOnce(&mut Settings)) {
-        let mut settings = self.state.settings.write().unwrap_or_else(PoisonError::into_inner);
-        let mut changed = Settings::clone(&settings);
-        change(&mut changed);
-        *settings = Arc::new(changed);
-    }
-
     /// What HTTP adds to files is this from now on; answers under way are as they were begun.
     fn replace_web(&self, web: Web) {
         let mut now = self.state.web.write().unwrap_or_else(PoisonError::into_inner);
@@ -120,7 +110,10 @@ impl Running {
         self.state.config.web.links.replace(&web.links);
         now.links.replace(&web.links);
         *now = now.next(web);
-        self.workers.iter().for_each(|worker| worker.send(Message::Web(Arc::clone(&now))));
+        self.state.tell_workers(|| {
+            let web = Arc::clone(&now);
+            move |worker: &mut Worker| worker.doors().http.replace_web(web)
+        });
     }
 }
 

@@ -86,7 +86,7 @@ impl Predecessor {
             }
         }
         server.dav.read_again();
-        server.passive.share_with_others(true);
+        server.ftp.passive.share_with_others(true);
         Ok(self.pid)
     }
 
@@ -120,7 +120,7 @@ fn hear_out(socket: &OwnedFd, server: &Weak<Server>) {
         }
     }
     if let Some(server) = server.upgrade() {
-        server.passive.share_with_others(false);
+        server.ftp.passive.share_with_others(false);
         if !is_complete {
             recount(&server, None);
         }

@@ -18,7 +18,7 @@ use super::Word;
 use crate::certificates;
 use crate::housekeeping::keep_quotas;
 use crate::running::Running;
-use crate::worker::{Door, Listener, Message};
+use crate::worker::{Door, Listener, Worker};
 
 /// How long the new one may take to be ready: it reads its configuration, and may count, ask databases, make keys.
 const READY_TIME: Duration = Duration::from_secs(120);
@@ -157,7 +157,10 @@ fn expect(socket: &OwnedFd, patience: Duration, is_it: impl Fn(&Word) -> bool) -
 
 fn show_listeners(running: &Running, socket: &OwnedFd) -> io::Result<()> {
     let (sender, answers) = mpsc::channel();
-    running.workers.iter().for_each(|worker| worker.send(Message::ShowListeners(sender.clone())));
+    running.state.tell_workers(|| {
+        let sender = sender.clone();
+        move |worker: &mut Worker| _ = sender.send(worker.listeners())
+    });
     drop(sender);
     for _ in &running.workers {
         let listeners = answers.recv_timeout(ANSWER_TIME).map_err(|_| io::ErrorKind::TimedOut)??;
@@ -192,7 +195,13 @@ fn pause(running: &Running) -> Result<(), Trouble> {
 /// Tells workers to let clients in, or not to; answers whether all have heard it.
 fn accept(running: &Running, is_to: bool) -> bool {
     let (sender, answers) = mpsc::channel();
-    running.workers.iter().for_each(|worker| worker.send(Message::Accept(is_to, sender.clone())));
+    running.state.tell_workers(|| {
+        let sender = sender.clone();
+        move |worker: &mut Worker| {
+            worker.set_accepting(is_to);
+            let _ = sender.send(());
+        }
+    });
     let end = Instant::now() + ANSWER_TIME;
     let mut answered =
         running.workers.iter().map(|_| answers.recv_timeout(end.saturating_duration_since(Instant::now())));

@@ -3,14 +3,14 @@
 use std::time::Instant;
 
 use millrace_ftp::session::Input;
+use millrace_runtime::worker::Core;
 
 use super::Connection;
-use crate::worker::Core;
 
 impl Connection {
     /// When something is due, whatever it is.
-    fn due(&self, core: &Core) -> Option<Instant> {
-        let transfer = self.running.as_deref().and_then(|running| self.transfer_due(running, core));
+    fn due(&self) -> Option<Instant> {
+        let transfer = self.running.as_deref().and_then(|running| self.transfer_due(running));
         let (question, lease, hook) = (self.question_due(), self.lease_due(), self.hook_due());
         let closing = self.state.closing.filter(|_| !self.holds_replies());
         [self.session.deadline(), self.port_deadline, closing, transfer, question, lease, hook]
@@ -20,7 +20,7 @@ impl Connection {
     }
 
     pub(super) fn set_clock(&mut self, core: &mut Core) {
-        if let Some(due) = self.due(core)
+        if let Some(due) = self.due()
             && self.look_at.is_none_or(|look_at| due < look_at)
         {
             self.look_at = Some(core.wheel.insert(due, self.key));
@@ -39,7 +39,7 @@ impl Connection {
             self.state.broken = true;
         } else if is_due(self.port_deadline) {
             self.no_port(core);
-        } else if is_due(self.running.as_deref().and_then(|running| self.transfer_due(running, core))) {
+        } else if is_due(self.running.as_deref().and_then(|running| self.transfer_due(running))) {
             self.transfer_overdue(core);
         } else if is_due(self.question_due()) {
             self.question_overdue(core);

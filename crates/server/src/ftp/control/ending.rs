@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use millrace_ftp::session::{Answer, Input, TransferError};
+use millrace_log as log;
 use millrace_net::stream;
+use millrace_runtime::worker::Core;
 use millrace_vfs::FileError;
 
 use super::{Connection, State};
-use crate::log;
-use crate::worker::Core;
 
 /// How long the last replies may take to be read by a client that is being closed.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -109,7 +109,7 @@ impl Connection {
         };
         self.log(core, log::Event::Disconnected { reason });
         self.tell_the_rest(core);
-        core.server.release(self.session.peer().ip());
+        self.admission = None;
     }
 
     /// What was said last may take so long to be read.

@@ -5,11 +5,11 @@ use std::io;
 
 use millrace_ftp::line::{LineEvent, LineReader};
 use millrace_ftp::session::{Input, TransferError};
+use millrace_log as log;
 use millrace_net::stream;
+use millrace_runtime::worker::Core;
 
 use super::{Connection, State};
-use crate::log;
-use crate::worker::Core;
 
 /// Replies that are collected before they are sent in any case.
 const OUT: usize = 16 * 1024;

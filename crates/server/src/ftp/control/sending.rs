@@ -3,9 +3,10 @@
 use std::io;
 
 use millrace_net::stream;
+use millrace_runtime::worker::{Core, Role};
+use mio::Interest;
 
-use super::Connection;
-use crate::worker::Core;
+use super::{CONTROL, Connection};
 
 impl Connection {
     /// Sends what there is to say, as far as the client takes it.
@@ -49,7 +50,9 @@ impl Connection {
     fn watch_writable(&mut self, core: &Core) {
         if !self.state.watches_writable {
             self.state.watches_writable = true;
-            self.state.broken |= core.watch_control_writable(self.key, &self.socket).is_err();
+            self.state.broken |= core
+                .watch_again(self.key, Role::Client, &self.socket, CONTROL.add(Interest::WRITABLE))
+                .is_err();
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::http::hooking::HookGate;
 use crate::http::hooking::Notices;
 use crate::program::Recall;
 use crate::state::Server;
-use crate::worker::{self, Core};
+use crate::worker::Core;
 
 /// What happened together, and whom to tell what they say of it.
 struct Batch {
@@ -95,10 +95,10 @@ impl Notices<'_> {
         };
         let hooked = self.connection.hooked.state();
         hooked.unheard.fetch_add(1, Ordering::Relaxed);
-        let (key, inbox, unheard) = (self.connection.key, core.sender.clone(), Arc::clone(&hooked.unheard));
+        let (key, post, unheard) = (self.connection.key, core.post.clone(), Arc::clone(&hooked.unheard));
         let heard = move |_| {
             if unheard.fetch_sub(1, Ordering::Relaxed) == MOST_UNHEARD {
-                inbox.send(worker::Message::Http(key, Message::Heard));
+                post.send(key, Message::Heard);
             }
         };
         put(
@@ -118,7 +118,7 @@ impl HookGate<'_> {
         then: Then,
         heed: Option<Heed>,
     ) {
-        let (key, serial) = (self.connection.key, self.core.next_serial());
+        let serial = self.core.next_serial();
         // What becomes a file behind their word may fail as no hook does.
         let failed = Ruling::Refuse(Refusal::for_now("451 Internal error."));
         let failed = Ruled { event: Event::Command, about: None, ruling: failed };
@@ -127,7 +127,7 @@ impl HookGate<'_> {
             if let Some(heed) = heed {
                 heed(&ruled.ruling);
             }
-            reply.keep(worker::Message::Http(key, Message::Ruled(serial, ruled)));
+            reply.keep(Message::Ruled(serial, ruled));
         });
         let line = Arc::clone(&self.connection.hooked.state().line);
         // What has come is whoever's; what has not begun is nobody's without its client.

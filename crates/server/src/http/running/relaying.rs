@@ -217,7 +217,8 @@ impl Relay<'_> {
                 }
                 let pass = conversation.pass;
                 if let Some(socket) = conversation.into_kept() {
-                    self.core.http.passing[pass].keep(socket, self.core.now.instant);
+                    let now = self.core.now.instant;
+                    self.core.http.passing[pass].keep(socket, now);
                 }
             }
         }

@@ -24,8 +24,8 @@ use hyper::server::conn::http2::Builder;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Uri, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use millrace_net::inbox::Sender;
 use millrace_net::tls::Channel;
+use millrace_runtime::sessions::Admission;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::places::Places;
@@ -36,8 +36,7 @@ use super::{Adopted, Carried};
 use crate::http::hooking::Parting;
 use crate::http::who::names_of;
 use crate::limits::Member;
-use crate::state::Admission;
-use crate::worker::Message;
+use crate::worker::{Sender, Worker, WorkerMessage};
 
 /// Streams that a client may have open; what is beyond [`REQUESTS`] waits.
 const STREAMS: u32 = 100;
@@ -81,7 +80,7 @@ pub(in crate::http) struct Handed {
     pub(in crate::http) local: SocketAddr,
     pub(in crate::http) bound: SocketAddr,
     /// The worker's.
-    pub(in crate::http) inbox: Sender<Message>,
+    pub(in crate::http) inbox: Sender,
     pub(in crate::http) admission: Admission,
     /// Its place among those that limits are for.
     pub(in crate::http) member: Member,
@@ -198,7 +197,7 @@ struct Origin {
     peer: SocketAddr,
     bound: SocketAddr,
     carried: Carried,
-    inbox: Sender<Message>,
+    inbox: Sender,
     /// Connections to the worker that nobody uses, and since when. Locked for a push or a pop.
     idle: Mutex<Vec<(Instant, Link)>>,
     /// How long one may be used again: the worker closes it at twice this age.
@@ -225,7 +224,7 @@ impl Origin {
     fn new(
         (peer, bound): (SocketAddr, SocketAddr),
         carried: Carried,
-        inbox: Sender<Message>,
+        inbox: Sender,
         patience: Patience,
     ) -> Self {
         Self {
@@ -312,7 +311,8 @@ impl Origin {
         let (peer, bound, relayed) = (self.peer, self.bound, Arc::<AtomicU64>::default());
         let carried = Carried { relayed: Arc::clone(&relayed), ..self.carried.clone() };
         let adopted = Adopted { socket: theirs.into(), peer, bound, carried };
-        self.inbox.send(Message::Adopt(Box::new(adopted)));
+        let adopt = move |worker: &mut Worker| worker.adopt(|key, core| adopted.into_client(key, core));
+        self.inbox.send(WorkerMessage::Worker(Box::new(adopt)));
         let ours = TokioIo::new(tokio::net::UnixStream::from_std(ours).ok()?);
         let (sender, connection) = Client::new().max_buf_size(KEPT).handshake(ours).await.ok()?;
         tokio::spawn(connection);

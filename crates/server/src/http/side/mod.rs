@@ -30,13 +30,16 @@ use tokio::sync::Notify;
 
 pub(crate) use forward::Kept;
 pub(super) use gateway::{Handed, Patience, serve};
+use millrace_runtime::slab::Key;
 use places::{Place, Places};
 pub(crate) use runtime::Side;
 use wire::Wire;
 
 use super::Connection;
+use crate::client::Client;
 use crate::limits::{AccountLimits, Refused};
 use crate::state::Server;
+use crate::worker::Core;
 
 /// A connection within the process, for a worker to adopt.
 #[derive(Debug)]
@@ -47,6 +50,16 @@ pub(crate) struct Adopted {
     /// The address that its listener is bound to.
     pub(crate) bound: SocketAddr,
     pub(crate) carried: Carried,
+}
+
+impl Adopted {
+    /// The connection. That which carries it has its place among the connections.
+    fn into_client(self, key: Key, core: &mut Core) -> Client {
+        let Self { socket, peer, bound, carried } = self;
+        let member = core.server.limits.accompany(bound, core.now.instant);
+        let connection = Connection::new(key, socket, peer, member, None, core);
+        Client::Http(Box::new(connection.carrying(carried)))
+    }
 }
 
 /// What a connection within the process carries.

@@ -8,6 +8,7 @@ use std::time::SystemTime;
 
 use millrace_ftp::session::{Permission, Permissions};
 use millrace_net::tls::{Channel, client_names};
+use millrace_runtime::worker::Promise;
 
 use super::{ANONYMOUS, Means, Who};
 use crate::auth::{Account, Attempt, Authenticator, Decision, Protocol, plain_host};
@@ -16,7 +17,7 @@ use crate::http::connection::{Asked, Connection};
 use crate::http::exchange::Exchange;
 use crate::http::who::Logins;
 use crate::web::{Gives, Link};
-use crate::worker::{self, Core, Promise};
+use crate::worker::Core;
 
 /// What a connection knows of the client that logs in.
 pub(in crate::http) struct Visitor<'a> {
@@ -30,7 +31,7 @@ impl<'a> Visitor<'a> {
 }
 
 impl Visitor<'_> {
-    fn login_promise(&self, core: &Core, serial: u64, user: Vec<u8>, edition: u64) -> Promise {
+    fn login_promise(&self, core: &Core, serial: u64, user: Vec<u8>, edition: u64) -> Promise<Message> {
         let unavailable = Decision::Unavailable("the accounts are out of order".to_owned());
         self.connection.promise(core, Message::Login(serial, user, unavailable, edition))
     }
@@ -117,14 +118,12 @@ impl Exchange<'_> {
     /// Has the accounts decide, however long that takes.
     fn have_decided(&mut self, accounts: Arc<dyn Authenticator>, attempt: Tried, edition: u64) {
         let serial = self.ask();
-        let (key, reply) = (
-            self.connection.key,
-            Visitor::of(self.connection).login_promise(self.core, serial, attempt.user.clone(), edition),
-        );
+        let reply =
+            Visitor::of(self.connection).login_promise(self.core, serial, attempt.user.clone(), edition);
         self.core.server.logins.run(move || {
             let by_certificate = by_certificate(&*accounts, &attempt);
             let decision = by_certificate.unwrap_or_else(|| accounts.authenticate(&attempt.now()));
-            reply.keep(worker::Message::Http(key, Message::Login(serial, attempt.user, decision, edition)));
+            reply.keep(Message::Login(serial, attempt.user, decision, edition));
         });
     }
 
@@ -141,10 +140,8 @@ impl Exchange<'_> {
         names.retain(|name| !self.core.server.bans.is_banned(from, name, now));
         let is_open = self.core.server.is_open.load(Ordering::Acquire);
         let serial = self.ask();
-        let (key, reply) = (
-            self.connection.key,
-            Visitor::of(self.connection).login_promise(self.core, serial, ANONYMOUS.to_vec(), edition),
-        );
+        let reply =
+            Visitor::of(self.connection).login_promise(self.core, serial, ANONYMOUS.to_vec(), edition);
         self.core.server.logins.run(move || {
             let certified = |user| {
                 let host = host.clone();
@@ -162,7 +159,7 @@ impl Exchange<'_> {
                 };
                 (nobody.user, decision)
             });
-            reply.keep(worker::Message::Http(key, Message::Login(serial, user, decision, edition)));
+            reply.keep(Message::Login(serial, user, decision, edition));
         });
     }
 
@@ -171,10 +168,7 @@ impl Exchange<'_> {
         let (from, encrypted) = (self.connection.peer.ip(), self.connection.is_encrypted());
         let (edition, accounts) = self.core.server.accounts_for_login();
         let serial = self.ask();
-        let (key, reply) = (
-            self.connection.key,
-            Visitor::of(self.connection).login_promise(self.core, serial, link.user.clone(), edition),
-        );
+        let reply = Visitor::of(self.connection).login_promise(self.core, serial, link.user.clone(), edition);
         self.core.server.logins.run(move || {
             let Link { user, gives, .. } = link;
             let asked = Tried { user, password: Vec::new(), from, encrypted, certified: true, host };
@@ -191,7 +185,7 @@ impl Exchange<'_> {
                 Some(decision) => decision,
                 None => Decision::Unavailable("the accounts cannot tell without a password".to_owned()),
             };
-            reply.keep(worker::Message::Http(key, Message::Login(serial, asked.user, decision, edition)));
+            reply.keep(Message::Login(serial, asked.user, decision, edition));
         });
     }
 }

@@ -1,4 +1,4 @@
-//! Connections that a trusted proxy passes on: whose they are, the proxy says in a header (PROXY protocol).
+//! Connections from a trusted proxy, which names the client in a header (PROXY protocol).
 //!
 //! ```text
 //!   accepted from a trusted network --whole header--> a session of the client that it names
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The invariants: from a trusted network nothing is served before its header, and from elsewhere a header is input like any
-//! other, so nobody but a proxy chooses an address. Until its header has come a connection is one of the server's
+//! other, so only a proxy chooses an address. Until its header has come a connection is one of the server's
 //! sessions and of no address.
 
 use std::net::SocketAddr;
@@ -14,28 +14,31 @@ use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use millrace_net::proxy::{self, Ends, Header};
-use millrace_runtime::proxies::LATE;
+use mio::Interest;
 
+use super::Core;
+use super::token::Role;
+use crate::proxies::LATE;
+use crate::sessions::Admission;
 use crate::slab::Key;
-use crate::state::Admission;
-use crate::worker::{Core, Door};
 
-/// By which way a client came that did not come by itself.
+/// The proxy that a client came by.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Way {
-    pub(crate) proxy: SocketAddr,
+pub struct Way {
+    /// Its address.
+    pub proxy: SocketAddr,
     /// What the client connected to, if that is known: an address of the proxy's.
-    pub(crate) facing: Option<SocketAddr>,
+    pub facing: Option<SocketAddr>,
 }
 
 /// A connection whose header has not come.
 #[derive(Debug)]
-pub(crate) struct Arrival {
+pub(super) struct Arrival<D> {
     key: Key,
     socket: OwnedFd,
     proxy: SocketAddr,
     bound: SocketAddr,
-    door: Door,
+    door: D,
     /// When it is too late.
     due: Instant,
     is_watched: bool,
@@ -46,30 +49,30 @@ pub(crate) struct Arrival {
 
 /// What became of an arrival.
 #[derive(Debug)]
-pub(crate) struct Arrived {
-    pub(crate) socket: OwnedFd,
-    pub(crate) proxy: SocketAddr,
-    pub(crate) bound: SocketAddr,
-    pub(crate) door: Door,
-    /// Whom the proxy speaks for, itself perhaps; or why it is not believed.
-    pub(crate) ends: Result<Option<Ends>, String>,
+pub(super) struct Arrived<D> {
+    pub(super) socket: OwnedFd,
+    pub(super) proxy: SocketAddr,
+    pub(super) bound: SocketAddr,
+    pub(super) door: D,
+    /// The client that the proxy names, perhaps itself; or why it is not believed.
+    pub(super) ends: Result<Option<Ends>, String>,
 }
 
-impl Arrival {
-    pub(crate) fn new(
+impl<D> Arrival<D> {
+    pub(super) fn new(
         key: Key,
         socket: OwnedFd,
         proxy: SocketAddr,
-        (bound, door): (SocketAddr, Door),
+        (bound, door): (SocketAddr, D),
         place: Admission,
         core: &Core,
     ) -> Self {
-        let due = core.now.instant + core.server.config.connect_timeout;
+        let due = core.now.instant + core.services.connect_timeout;
         Self { key, socket, proxy, bound, door, due, is_watched: false, verdict: None, _place: place }
     }
 
     /// Looks at what has come. Its event is told once: more that comes is another.
-    pub(crate) fn read(&mut self) {
+    pub(super) fn read(&mut self) {
         self.verdict = match proxy::take(&self.socket) {
             Ok(Ok(None)) => return,
             Ok(Ok(Some(header))) => Some(Ok(header)),
@@ -79,7 +82,7 @@ impl Arrival {
     }
 
     /// The wheel says that it may be too late.
-    pub(crate) fn look_at_clock(&mut self, core: &mut Core) {
+    pub(super) fn look_at_clock(&mut self, core: &mut Core) {
         match core.now.instant >= self.due {
             true => self.give_up(LATE),
             false => _ = core.wheel.insert(self.due, self.key),
@@ -87,24 +90,24 @@ impl Arrival {
     }
 
     /// It is not waited for any more.
-    pub(crate) fn give_up(&mut self, why: &str) {
+    pub(super) fn give_up(&mut self, why: &str) {
         self.verdict.get_or_insert_with(|| Err(why.to_owned()));
     }
 
-    /// Answers whether more has to come.
-    pub(crate) fn settle(&mut self, core: &mut Core) -> bool {
+    /// Returns true if more has to come.
+    pub(super) fn settle(&mut self, core: &mut Core) -> bool {
         if self.verdict.is_none() && !self.is_watched {
             self.is_watched = true;
             core.wheel.insert(self.due, self.key);
-            if let Err(error) = core.watch_http(self.key, &self.socket) {
+            if let Err(error) = core.watch(self.key, Role::Client, &self.socket, Interest::READABLE) {
                 self.give_up(&error.to_string());
             }
         }
         self.verdict.is_none()
     }
 
-    /// What became of it; its socket is nobody's from now on.
-    pub(crate) fn into_arrived(self, core: &Core) -> Arrived {
+    /// Returns what became of it, and its socket.
+    pub(super) fn into_arrived(self, core: &Core) -> Arrived<D> {
         if self.is_watched {
             core.forget(&self.socket);
         }

@@ -1,0 +1,137 @@
+//! Admission: how many connections there may be, in all, of an address and of a network.
+//!
+//! The invariant: every connection that is counted in is counted out, by its [`Admission`] or by [`Sessions::release`].
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use millrace_limits::{ConnectionLimit, Timed, TooManyConnections};
+
+/// Counts the connections of a server.
+#[derive(Debug)]
+pub struct Sessions {
+    /// Connections now.
+    count: AtomicUsize,
+    /// How many there may be, and for how many there are descriptors.
+    limit: Timed,
+    room: usize,
+    descriptors: Descriptors,
+    addresses: ConnectionLimit,
+    networks: ConnectionLimit,
+}
+
+/// The descriptors that the process may have.
+#[derive(Debug, Clone, Copy)]
+pub struct Descriptors {
+    /// All of them.
+    pub most: u64,
+    /// Those that control connections leave to data connections, files and listeners.
+    pub reserve: u64,
+}
+
+impl Descriptors {
+    /// Returns for how many connections there are descriptors.
+    pub fn room(self) -> usize {
+        usize::try_from(self.most.saturating_sub(self.reserve)).unwrap_or(usize::MAX).max(1)
+    }
+
+    /// Returns how many files a worker may keep open for later.
+    pub fn for_files(self) -> usize {
+        (self.reserve / 4).min(512) as usize
+    }
+}
+
+impl Sessions {
+    /// Counts from zero, under these limits.
+    pub fn new(
+        limit: Timed,
+        descriptors: Descriptors,
+        addresses: ConnectionLimit,
+        networks: ConnectionLimit,
+    ) -> Self {
+        let room = descriptors.room();
+        Self { count: AtomicUsize::new(0), limit, room, descriptors, addresses, networks }
+    }
+
+    /// Returns how many connections there are.
+    pub fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Returns the descriptors that the process may have.
+    pub fn descriptors(&self) -> Descriptors {
+        self.descriptors
+    }
+
+    /// Puts the limits of this minute in force.
+    pub fn tick(&self, wall: i64) {
+        self.limit.tick(wall);
+        self.addresses.tick(wall);
+        self.networks.tick(wall);
+    }
+
+    /// Counts a connection in whose client a PROXY header is still to name, or returns which limit is reached.
+    pub(crate) fn admit_unnamed(&self) -> Result<(), TooManyConnections> {
+        let (before, most) = (self.count.fetch_add(1, Ordering::Relaxed), self.limit.value());
+        let too_many = if most > 0 && before as u64 >= most {
+            TooManyConnections::Server(most)
+        } else if before >= self.room {
+            TooManyConnections::Descriptors(self.descriptors.most)
+        } else {
+            return Ok(());
+        };
+        self.count.fetch_sub(1, Ordering::Relaxed);
+        Err(too_many)
+    }
+
+    /// Counts a connection in, or returns which limit is reached.
+    pub(crate) fn admit(&self, from: IpAddr) -> Result<(), TooManyConnections> {
+        self.admit_unnamed()?;
+        if let Err((_, most)) = self.addresses.enter(from) {
+            self.count.fetch_sub(1, Ordering::Relaxed);
+            return Err(TooManyConnections::Address(most));
+        }
+        self.networks.enter(from).map_err(|(network, most)| {
+            self.count.fetch_sub(1, Ordering::Relaxed);
+            self.addresses.leave(from);
+            TooManyConnections::Network(network, most)
+        })
+    }
+
+    /// Counts a connection out.
+    pub fn release(&self, from: IpAddr) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+        self.addresses.leave(from);
+        self.networks.leave(from);
+    }
+}
+
+/// A place among the connections; dropping it counts the connection out.
+#[derive(Debug)]
+pub struct Admission {
+    sessions: Arc<Sessions>,
+    /// `None` before a PROXY header has named the client.
+    from: Option<IpAddr>,
+}
+
+impl Admission {
+    /// Takes over a connection that was counted in.
+    pub fn new(sessions: &Arc<Sessions>, from: IpAddr) -> Self {
+        Self { sessions: Arc::clone(sessions), from: Some(from) }
+    }
+
+    /// Takes over a connection that was counted in without an address.
+    pub(crate) fn unnamed(sessions: &Arc<Sessions>) -> Self {
+        Self { sessions: Arc::clone(sessions), from: None }
+    }
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        match self.from {
+            Some(from) => self.sessions.release(from),
+            None => _ = self.sessions.count.fetch_sub(1, Ordering::Relaxed),
+        }
+    }
+}

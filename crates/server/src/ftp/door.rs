@@ -1,0 +1,140 @@
+//! What connections of FTP share: on a server ([`Ftp`]), and on a worker ([`Door`]).
+
+use std::net::Ipv4Addr;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
+
+use millrace_accounts::{HostName, Password};
+use millrace_blocking::BlockingPool;
+use millrace_ftp::Settings;
+use millrace_runtime::passive::PassivePool;
+use millrace_runtime::worker::Post;
+
+use super::digest_cache::DigestCache;
+use super::message::Message;
+use super::unique::Promises;
+
+/// Settings of connections, besides those that sessions know.
+#[derive(Debug, Clone)]
+pub(crate) struct FtpConfig {
+    /// From the transfer command to the data connection; also how long a passive port is waited for, and kept for a
+    /// client that begins no transfer.
+    pub connect_timeout: Duration,
+    /// Silence on a data connection.
+    pub stall_timeout: Duration,
+    /// The address that PASV names instead of the server's own.
+    pub public_ip: Option<Ipv4Addr>,
+    /// What an administrator proves with `INTERNALSHUTDOWN`; `None`: the server cannot be stopped so.
+    pub shutdown_password: Option<Password>,
+    /// Whether a small file's data may be sent before the 150 that announces it.
+    pub coalesce: bool,
+    /// Entries up to which listings are sorted.
+    pub sort_entries: usize,
+}
+
+/// What all connections of FTP share.
+#[derive(Debug)]
+pub(crate) struct Ftp {
+    /// Settings of connections.
+    pub config: FtpConfig,
+    /// What sessions are told of the configuration; a reload changes some of it.
+    settings: RwLock<Arc<Settings>>,
+    /// Names of hosts that the accounts tell apart.
+    hosts: RwLock<Arc<[HostName]>>,
+    /// Ports for passive data connections.
+    pub passive: PassivePool,
+    /// Listings have threads of their own: of a disk that is slow or stuck there may be very many, and uploads have to
+    /// go on.
+    pub listings: BlockingPool,
+    /// Names of uploads that take them at their end.
+    pub(super) promises: Promises,
+    /// Hashes of files that were asked for.
+    pub(super) digests: Arc<DigestCache>,
+    /// See [`Ftp::on_shutdown`].
+    shutdown: Shutdown,
+}
+
+/// Ends the server.
+#[derive(Default)]
+struct Shutdown(OnceLock<Box<dyn Fn(&str) + Send + Sync>>);
+
+impl std::fmt::Debug for Shutdown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Shutdown")
+    }
+}
+
+impl Ftp {
+    /// Puts settings in force.
+    pub(crate) fn new(
+        config: FtpConfig,
+        settings: Settings,
+        hosts: &[HostName],
+        passive: PassivePool,
+        listings: BlockingPool,
+    ) -> Self {
+        let digests = Arc::new(DigestCache::default());
+        let settings = Settings { lore: Arc::clone(&digests) as _, ..settings };
+        Self {
+            config,
+            settings: RwLock::new(Arc::new(settings)),
+            hosts: RwLock::new(hosts.into()),
+            passive,
+            listings,
+            promises: Promises::default(),
+            digests,
+            shutdown: Shutdown::default(),
+        }
+    }
+
+    /// Has `INTERNALSHUTDOWN` end the server by this, which is told why. The first call counts.
+    pub(crate) fn on_shutdown(&self, end: impl Fn(&str) + Send + Sync + 'static) {
+        let _ = self.shutdown.0.set(Box::new(end));
+    }
+
+    /// Ends the server, and says why.
+    pub(super) fn shut_down(&self, why: &str) {
+        if let Some(end) = self.shutdown.0.get() {
+            end(why);
+        }
+    }
+
+    /// Returns what sessions are told of the configuration now.
+    pub(super) fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Changes what sessions are told from now on.
+    pub(crate) fn change_settings(&self, change: impl FnOnce(&mut Settings)) {
+        let mut settings = self.settings.write().unwrap_or_else(PoisonError::into_inner);
+        let mut changed = Settings::clone(&settings);
+        change(&mut changed);
+        *settings = Arc::new(changed);
+    }
+
+    /// Returns the names of hosts that the accounts tell apart.
+    pub(super) fn hosts(&self) -> Arc<[HostName]> {
+        Arc::clone(&self.hosts.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces them.
+    pub(crate) fn replace_hosts(&self, hosts: &[HostName]) {
+        *self.hosts.write().unwrap_or_else(PoisonError::into_inner) = hosts.into();
+    }
+}
+
+/// What connections of FTP share on one worker.
+#[derive(Debug)]
+pub(crate) struct Door {
+    /// What they share with those of other workers.
+    pub(super) ftp: Arc<Ftp>,
+    /// The way back from other threads.
+    pub(super) post: Post<Message>,
+}
+
+impl Door {
+    /// For one worker, which is sent messages so.
+    pub(crate) fn new(ftp: Arc<Ftp>, post: Post<Message>) -> Arc<Self> {
+        Arc::new(Self { ftp, post })
+    }
+}
