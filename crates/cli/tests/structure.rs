@@ -14,6 +14,8 @@ const TIERS: &[&[&str]] = &[
     &["limits", "accounts", "log", "hooks", "acme"],
     // What sessions of every protocol run on.
     &["runtime"],
+    // Drivers of the protocols on it.
+    &["ftp-server"],
     // Programs.
     &["server", "load", "lab"],
     // The control interface of a server.

@@ -1,5 +1,5 @@
-//! What sessions of every protocol run on, without knowing any: workers, admission, what these share, passive ports,
-//! transfers, TLS as a server has it, trusted proxies, connections by number.
+//! The protocol-independent runtime of sessions: workers, admission, what these share, passive ports, transfers,
+//! server-side TLS, trusted proxies, connections by number.
 
 pub mod handshakes;
 pub mod passive;

@@ -110,7 +110,8 @@ impl Sessions {
 /// A place among the connections; dropping it counts the connection out.
 #[derive(Debug)]
 pub struct Admission {
-    sessions: Arc<Sessions>,
+    /// `None` once it is [kept](Self::keep).
+    sessions: Option<Arc<Sessions>>,
     /// `None` before a PROXY header has named the client.
     from: Option<IpAddr>,
 }
@@ -118,20 +119,26 @@ pub struct Admission {
 impl Admission {
     /// Takes over a connection that was counted in.
     pub fn new(sessions: &Arc<Sessions>, from: IpAddr) -> Self {
-        Self { sessions: Arc::clone(sessions), from: Some(from) }
+        Self { sessions: Some(Arc::clone(sessions)), from: Some(from) }
+    }
+
+    /// Leaves the connection counted in: [`Sessions::release`] is to count it out.
+    pub fn keep(mut self) {
+        self.sessions.take();
     }
 
     /// Takes over a connection that was counted in without an address.
     pub(crate) fn unnamed(sessions: &Arc<Sessions>) -> Self {
-        Self { sessions: Arc::clone(sessions), from: None }
+        Self { sessions: Some(Arc::clone(sessions)), from: None }
     }
 }
 
 impl Drop for Admission {
     fn drop(&mut self) {
+        let Some(sessions) = &self.sessions else { return };
         match self.from {
-            Some(from) => self.sessions.release(from),
-            None => _ = self.sessions.count.fetch_sub(1, Ordering::Relaxed),
+            Some(from) => sessions.release(from),
+            None => _ = sessions.count.fetch_sub(1, Ordering::Relaxed),
         }
     }
 }

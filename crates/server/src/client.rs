@@ -4,13 +4,14 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use millrace_accounts::Account;
+use millrace_ftp_server as ftp;
 use millrace_limits::{Limits, ScopeReport};
 use millrace_runtime::report::SessionReport;
 use millrace_runtime::worker;
 use mio::event::Event;
 
+use crate::http;
 use crate::worker::{Core, Door, Message};
-use crate::{ftp, http};
 
 /// One client of a worker.
 #[derive(Debug)]

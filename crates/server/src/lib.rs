@@ -16,14 +16,13 @@
 //!
 //! Where to look: [`Config`] is everything that can be set; [`Authenticator`],
 //! [`Storage`](millrace_vfs::Storage) and [`Hooks`] are the doors for accounts, files and actions of your own.
-//! `worker/` is the reactor, `ftp/` drives control sessions, `http/` requests. Accounts, limits, hooks, logs, transfers and
+//! `http/` drives requests. The reactor is `runtime`, control sessions are driven by `ftp-server`. Accounts, limits, hooks, logs, transfers and
 //! passive ports are crates of their own; those that embedders need are re-exported here.
 
 mod certificates;
 mod client;
 pub mod config;
 mod doors;
-mod ftp;
 mod housekeeping;
 mod http;
 mod kept_bans;

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use millrace_acme::Renewal;
+use millrace_ftp_server::Ftp;
 use millrace_runtime::services::Services;
 
 use crate::config::Config;
-use crate::ftp::Ftp;
 use crate::http::{Dav, Kept, Side, Tus};
 use crate::kept_bans::BanFile;
 use crate::web::InForce;

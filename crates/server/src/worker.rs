@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use millrace_ftp::reply::{Reply, code};
+use millrace_ftp_server as ftp;
 use millrace_log::{self as log, Subject};
 use millrace_net::inbox;
 use millrace_runtime::slab::Key;
@@ -13,8 +14,8 @@ use millrace_runtime::worker::{self, Doors, Newcomer, Post};
 use serde::{Deserialize, Serialize};
 
 use crate::client::Client;
+use crate::http;
 use crate::state::Server;
-use crate::{ftp, http};
 
 pub(crate) use millrace_runtime::worker::AS_LONG_AS_IT_TAKES;
 

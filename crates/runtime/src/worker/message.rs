@@ -6,6 +6,12 @@ use std::sync::Arc;
 use super::{Doors, Worker};
 use crate::slab::Key;
 
+/// What a worker does when it is told to.
+type Work<D> = dyn FnOnce(&mut Worker<D>) + Send;
+
+/// What is done with each connection.
+type EachWork<D> = dyn Fn(&mut <D as Doors>::Client, &mut D) + Send + Sync;
+
 /// Something for a worker.
 pub enum Message<D: Doors> {
     /// Something for the connection with this key.
@@ -13,7 +19,7 @@ pub enum Message<D: Doors> {
     /// Do this with every connection that is worth a report.
     Each(Errand<D>),
     /// Do this with the worker itself.
-    Worker(Box<dyn FnOnce(&mut Worker<D>) + Send>),
+    Worker(Box<Work<D>>),
     /// End at once.
     Stop,
 }
@@ -30,7 +36,7 @@ impl<D: Doors> fmt::Debug for Message<D> {
 }
 
 /// Something to be done with connections. All results are there when the last copy is dropped.
-pub struct Errand<D: Doors>(pub(super) Arc<dyn Fn(&mut D::Client, &mut D) + Send + Sync>);
+pub struct Errand<D: Doors>(pub(super) Arc<EachWork<D>>);
 
 impl<D: Doors> Errand<D> {
     /// Does this with each connection.

@@ -8,6 +8,7 @@ use std::time::{Instant, SystemTime};
 
 use millrace_acme::Renewal;
 use millrace_ftp::Settings;
+use millrace_ftp_server::{Ftp, FtpConfig};
 use millrace_limits::wall_seconds;
 use millrace_runtime::proxies::Proxies;
 use millrace_runtime::services::{Policy, Services};
@@ -16,7 +17,6 @@ use millrace_runtime::sessions::{Descriptors, Sessions};
 use super::StartError;
 use crate::blocking::BlockingPool;
 use crate::config::{Config, Tls};
-use crate::ftp::{Ftp, FtpConfig};
 use crate::hooks::Pools;
 use crate::http::{Dav, Kept, Side, Tus};
 use crate::kept_bans::BanFile;

@@ -64,7 +64,7 @@ impl Connection {
     }
 
     /// The reactor says something of the data connection, or of the listener.
-    pub(crate) fn data_event(&mut self, core: &mut Core, event: &Event) {
+    pub fn data_event(&mut self, core: &mut Core, event: &Event) {
         let Some(running) = self.running.as_deref_mut() else { return self.early_event(core, event) };
         match &mut running.link {
             Link::Open(socket) | Link::Securing(socket) => socket.end = socket.end.max(end(event)),
@@ -84,7 +84,7 @@ impl Connection {
     }
 
     /// Moves the transfer on, and tells the session if it ended.
-    pub(crate) fn continue_transfer(&mut self, core: &mut Core) {
+    pub fn continue_transfer(&mut self, core: &mut Core) {
         if self.running.is_none() {
             return self.advance_early(core);
         }
@@ -96,7 +96,7 @@ impl Connection {
     }
 
     /// The next turn of a transfer that used up its share.
-    pub(crate) fn next_turn(&mut self, core: &mut Core) {
+    pub fn next_turn(&mut self, core: &mut Core) {
         self.state.in_line = false;
         self.continue_transfer(core);
     }
@@ -300,7 +300,7 @@ impl Connection {
     }
 
     /// The pool has done its part.
-    pub(crate) fn job_done(&mut self, core: &mut Core, done: JobDone) {
+    pub(super) fn job_done(&mut self, core: &mut Core, done: JobDone) {
         let Some(running) = self.running.as_deref_mut().filter(|running| running.serial == done.serial)
         else {
             return core.discard(done);

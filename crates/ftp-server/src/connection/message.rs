@@ -10,7 +10,11 @@ use super::login::Reviewed;
 
 /// What a connection is told; numbers are those of the questions that it has asked.
 #[derive(Debug)]
-pub(crate) enum Message {
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a message is moved twice; a box would be allocated for each job"
+)]
+pub enum Message {
     /// The answer to a session's question.
     Answer(u64, Answer),
     /// A login was decided.

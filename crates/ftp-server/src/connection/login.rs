@@ -106,7 +106,7 @@ impl Connection {
     }
 
     /// The accounts have decided.
-    pub(crate) fn login_decided(&mut self, core: &mut Core, serial: u64, decision: Decision) {
+    pub(super) fn login_decided(&mut self, core: &mut Core, serial: u64, decision: Decision) {
         let Some(question) = self.question.take_if(|question| question.serial == serial) else { return };
         let Question { user, edition, is_let_in, .. } = *question;
         match decision {
@@ -241,7 +241,7 @@ impl Connection {
 
     /// Accounts were changed, or time has passed: has the user's account looked at again, where it is one of
     /// those. Commands go on meanwhile.
-    pub(crate) fn review(&mut self, core: &mut Core, concerned: impl Fn(&[u8], &Account) -> bool) {
+    pub fn review(&mut self, core: &mut Core, concerned: impl Fn(&[u8], &Account) -> bool) {
         self.session.adopt(self.door.ftp.settings());
         let (Some(user), Some(account)) = (self.session.user(), &self.account) else { return };
         if self.state.closing.is_some() || !concerned(user, account) {
@@ -265,7 +265,7 @@ impl Connection {
     }
 
     /// The user's account was looked at again.
-    pub(crate) fn reviewed(&mut self, core: &mut Core, reviewed: Reviewed) {
+    pub(super) fn reviewed(&mut self, core: &mut Core, reviewed: Reviewed) {
         // Somebody else may have logged in meanwhile.
         if self.session.user() != Some(&reviewed.user) || !self.reviews.is_news(reviewed.number) {
             return;
@@ -293,7 +293,7 @@ impl Connection {
 
 /// What accounts say of somebody who is logged in.
 #[derive(Debug)]
-pub(crate) struct Reviewed {
+pub struct Reviewed {
     user: Vec<u8>,
     decision: Decision,
     number: u32,

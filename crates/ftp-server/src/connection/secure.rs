@@ -239,7 +239,7 @@ impl Connection {
     }
 
     /// The share of the next turn has come.
-    pub(crate) fn shake_hands(&mut self, _: &mut Core) {
+    pub fn shake_hands(&mut self, _: &mut Core) {
         // The connection is settled behind this, and so read on.
         if let Some(secure) = &mut self.secure {
             secure.queued = false;

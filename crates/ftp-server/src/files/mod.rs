@@ -3,6 +3,14 @@
 //! [`answer_now`] is for a reactor thread: it answers what the caches can, and says so where they cannot.
 //! [`answer`] is for the blocking pool and takes the time it needs, watching for a cancellation.
 
+mod digest_cache;
+mod notes;
+mod unique;
+mod walk;
+
+pub(crate) use self::digest_cache::DigestCache;
+pub(crate) use self::unique::Promises;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
@@ -14,11 +22,6 @@ use millrace_runtime::transfer::{FILL, Shared};
 use millrace_vfs::{
     DirEntry, FileError, ReadHandle, Storage, Timestamp, Upload, VirtualPath, Wait, WriteMode,
 };
-
-use super::digest_cache::DigestCache;
-use super::notes;
-use super::unique::{self, Promises};
-use super::walk;
 
 /// What a hash or a copy through this process reads at a time.
 const CHUNK: usize = 256 * 1024;

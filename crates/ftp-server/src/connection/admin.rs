@@ -16,7 +16,7 @@ use super::question::internal_error;
 
 impl Connection {
     /// As an administrator sees it.
-    pub(crate) fn report(&self, now: Instant) -> SessionReport {
+    pub fn report(&self, now: Instant) -> SessionReport {
         let transfer = self.running.as_deref().map(|running| {
             let progress = running.progress(now);
             TransferReport {
@@ -39,13 +39,13 @@ impl Connection {
     }
 
     /// An administrator wants it gone.
-    pub(crate) fn kick(&mut self, core: &mut Core) {
+    pub fn kick(&mut self, core: &mut Core) {
         self.log(core, log::Event::Kicked);
         self.feed(core, Input::Kicked);
     }
 
     /// Sets the limits of this session, if it has this number, or with `None` forgets what was set; answers whether it has.
-    pub(crate) fn set_limits(&mut self, core: &mut Core, number: u64, limits: Option<&Limits>) -> bool {
+    pub fn set_limits(&mut self, core: &mut Core, number: u64, limits: Option<&Limits>) -> bool {
         let (tree, now) = (&core.services.limits, core.now.instant);
         if self.number == number {
             match limits {
@@ -57,7 +57,7 @@ impl Connection {
     }
 
     /// The limits that were set for it.
-    pub(crate) fn limits(&self) -> Option<ScopeReport> {
+    pub fn limits(&self) -> Option<ScopeReport> {
         self.member.report(self.number)
     }
 
@@ -100,7 +100,7 @@ impl Connection {
     }
 
     /// A new minute has begun.
-    pub(crate) fn tick(&mut self, core: &mut Core) {
+    pub fn tick(&mut self, core: &mut Core) {
         core.services.limits.tick_member(&self.member, core.now.instant);
     }
 }

@@ -62,12 +62,12 @@ impl Connection {
     }
 
     /// The server is closing.
-    pub(crate) fn shut_down(&mut self, core: &mut Core) {
+    pub fn shut_down(&mut self, core: &mut Core) {
         self.feed(core, Input::Shutdown);
     }
 
     /// The time of grace is over.
-    pub(crate) fn end_now(&mut self, core: &mut Core) {
+    pub fn end_now(&mut self, core: &mut Core) {
         self.feed(core, Input::Shutdown);
         if let Some(outcome) = self.abort(core, TransferError::Aborted)
             && let Some(outcome) = self.transfer_over(core, outcome)
@@ -87,7 +87,7 @@ impl Connection {
     }
 
     /// Ends the connection and everything that belongs to it.
-    pub(crate) fn close(mut self: Box<Self>, core: &mut Core) {
+    pub fn close(mut self: Box<Self>, core: &mut Core) {
         if !self.state.is_left {
             self.end_session(core);
         }
@@ -109,11 +109,11 @@ impl Connection {
         };
         self.log(core, log::Event::Disconnected { reason });
         self.tell_the_rest(core);
-        self.admission = None;
+        core.services.sessions.release(self.session.peer().ip());
     }
 
     /// What was said last may take so long to be read.
-    pub(in crate::ftp) fn give_time_to_leave(&mut self, core: &Core) {
+    pub(super) fn give_time_to_leave(&mut self, core: &Core) {
         self.state.closing = Some(core.now.instant + FAREWELL);
     }
 }

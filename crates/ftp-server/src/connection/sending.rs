@@ -10,7 +10,7 @@ use super::{CONTROL, Connection};
 
 impl Connection {
     /// Sends what there is to say, as far as the client takes it.
-    pub(in crate::ftp) fn send(&mut self, core: &mut Core) {
+    pub(super) fn send(&mut self, core: &mut Core) {
         if self.state.broken {
             core.out.clear();
             return;
@@ -22,7 +22,7 @@ impl Connection {
     }
 
     /// Hands the socket what it has not taken, and then what is in `core.out`.
-    pub(in crate::ftp) fn write_out(&mut self, core: &mut Core) {
+    pub(super) fn write_out(&mut self, core: &mut Core) {
         if self.holds_replies() {
             return self.output.append(&mut core.out);
         }

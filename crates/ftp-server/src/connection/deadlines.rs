@@ -28,7 +28,7 @@ impl Connection {
     }
 
     /// The wheel says that something may be due.
-    pub(crate) fn look_at_clock(&mut self, core: &mut Core) {
+    pub fn look_at_clock(&mut self, core: &mut Core) {
         let now = core.now.instant;
         if self.look_at.is_none_or(|look_at| look_at > now) {
             return;

@@ -10,13 +10,13 @@ use millrace_ftp::Settings;
 use millrace_runtime::passive::PassivePool;
 use millrace_runtime::worker::Post;
 
-use super::digest_cache::DigestCache;
 use super::message::Message;
-use super::unique::Promises;
+use crate::files::DigestCache;
+use crate::files::Promises;
 
 /// Settings of connections, besides those that sessions know.
 #[derive(Debug, Clone)]
-pub(crate) struct FtpConfig {
+pub struct FtpConfig {
     /// From the transfer command to the data connection; also how long a passive port is waited for, and kept for a
     /// client that begins no transfer.
     pub connect_timeout: Duration,
@@ -34,7 +34,7 @@ pub(crate) struct FtpConfig {
 
 /// What all connections of FTP share.
 #[derive(Debug)]
-pub(crate) struct Ftp {
+pub struct Ftp {
     /// Settings of connections.
     pub config: FtpConfig,
     /// What sessions are told of the configuration; a reload changes some of it.
@@ -54,9 +54,12 @@ pub(crate) struct Ftp {
     shutdown: Shutdown,
 }
 
+/// Ends the server, and is told why.
+type EndServer = dyn Fn(&str) + Send + Sync;
+
 /// Ends the server.
 #[derive(Default)]
-struct Shutdown(OnceLock<Box<dyn Fn(&str) + Send + Sync>>);
+struct Shutdown(OnceLock<Box<EndServer>>);
 
 impl std::fmt::Debug for Shutdown {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -66,7 +69,7 @@ impl std::fmt::Debug for Shutdown {
 
 impl Ftp {
     /// Puts settings in force.
-    pub(crate) fn new(
+    pub fn new(
         config: FtpConfig,
         settings: Settings,
         hosts: &[HostName],
@@ -88,7 +91,7 @@ impl Ftp {
     }
 
     /// Has `INTERNALSHUTDOWN` end the server by this, which is told why. The first call counts.
-    pub(crate) fn on_shutdown(&self, end: impl Fn(&str) + Send + Sync + 'static) {
+    pub fn on_shutdown(&self, end: impl Fn(&str) + Send + Sync + 'static) {
         let _ = self.shutdown.0.set(Box::new(end));
     }
 
@@ -105,7 +108,7 @@ impl Ftp {
     }
 
     /// Changes what sessions are told from now on.
-    pub(crate) fn change_settings(&self, change: impl FnOnce(&mut Settings)) {
+    pub fn change_settings(&self, change: impl FnOnce(&mut Settings)) {
         let mut settings = self.settings.write().unwrap_or_else(PoisonError::into_inner);
         let mut changed = Settings::clone(&settings);
         change(&mut changed);
@@ -118,14 +121,14 @@ impl Ftp {
     }
 
     /// Replaces them.
-    pub(crate) fn replace_hosts(&self, hosts: &[HostName]) {
+    pub fn replace_hosts(&self, hosts: &[HostName]) {
         *self.hosts.write().unwrap_or_else(PoisonError::into_inner) = hosts.into();
     }
 }
 
 /// What connections of FTP share on one worker.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub struct Door {
     /// What they share with those of other workers.
     pub(super) ftp: Arc<Ftp>,
     /// The way back from other threads.
@@ -134,7 +137,7 @@ pub(crate) struct Door {
 
 impl Door {
     /// For one worker, which is sent messages so.
-    pub(crate) fn new(ftp: Arc<Ftp>, post: Post<Message>) -> Arc<Self> {
+    pub fn new(ftp: Arc<Ftp>, post: Post<Message>) -> Arc<Self> {
         Arc::new(Self { ftp, post })
     }
 }

@@ -89,7 +89,7 @@ impl Connection {
     }
 
     /// Reads behind a line that has to wait, but not for ever; answers whether it has.
-    pub(in crate::ftp) fn looks_ahead(&mut self, core: &mut Core) -> bool {
+    pub(super) fn looks_ahead(&mut self, core: &mut Core) -> bool {
         let reads = self.state.readable && self.pending.len() < LOOK_AHEAD && !self.is_queued();
         if reads {
             self.read(core);
@@ -97,7 +97,7 @@ impl Connection {
         reads
     }
 
-    pub(in crate::ftp) fn is_abort_waiting(&self) -> bool {
+    pub(super) fn is_abort_waiting(&self) -> bool {
         let is_abort = |line: &[u8]| line.trim_ascii_end().eq_ignore_ascii_case(b"ABOR");
         let (mut reader, mut rest) = (LineReader::default(), &self.pending[..]);
         let mut behind = std::iter::from_fn(|| reader.next(&mut rest));
@@ -136,7 +136,7 @@ impl Connection {
         self.state.broken = true;
     }
 
-    pub(in crate::ftp) fn take_bytes(&mut self, core: &mut Core, bytes: &[u8]) {
+    pub(super) fn take_bytes(&mut self, core: &mut Core, bytes: &[u8]) {
         let mut rest = bytes;
         if self.held.is_some() || self.awaits_hook() {
             return self.pending.extend_from_slice(rest);
@@ -163,7 +163,7 @@ impl Connection {
     }
 
     /// Claims that there is more than the session takes now.
-    pub(in crate::ftp) fn has_lines_waiting(&self) -> bool {
+    pub(super) fn has_lines_waiting(&self) -> bool {
         self.held.is_some() || !self.pending.is_empty()
     }
 }

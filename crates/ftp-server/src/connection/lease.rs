@@ -67,7 +67,7 @@ impl Connection {
     }
 
     /// The port that this session waited for.
-    pub(crate) fn port_granted(&mut self, core: &mut Core, lease: Lease) {
+    pub(super) fn port_granted(&mut self, core: &mut Core, lease: Lease) {
         // If nobody waits any more, dropping the lease passes it to the next in line.
         if self.port_deadline.take().is_some() {
             let listening = self.hold(core, Box::new(lease));

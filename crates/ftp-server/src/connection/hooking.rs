@@ -22,8 +22,8 @@ use millrace_runtime::worker::Core;
 use millrace_vfs::{FileError, Upload, VirtualPath};
 
 use super::Connection;
-use super::act::{self, Changed};
 use super::message::Message;
+use crate::files::{self, Changed};
 
 /// Commands whose arguments are nobody's business.
 pub(super) const SECRET: [&str; 4] = ["PASS", "ACCT", "INTERNALSHUTDOWN", "SITE GPASS"];
@@ -111,7 +111,7 @@ impl Hooked {
     pub(super) fn note_request(&mut self, request: &Request) {
         self.changing = match request {
             Request::OpenWrite(path, ..) | Request::OpenUnique(path, _) => Some(path.clone()),
-            request => act::change(request).map(|changed| changed.path),
+            request => files::change(request).map(|changed| changed.path),
         };
     }
 
@@ -396,7 +396,7 @@ impl Connection {
     }
 
     /// A hook has answered.
-    pub(crate) fn ruled(&mut self, core: &mut Core, serial: u64, ruling: Ruling) {
+    pub(super) fn ruled(&mut self, core: &mut Core, serial: u64, ruling: Ruling) {
         let Some(hooked) = &mut self.hooked else { return };
         let Some(Current { then, about, .. }) = hooked.current.take_if(|current| current.serial == serial)
         else {

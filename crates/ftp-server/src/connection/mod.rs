@@ -7,9 +7,21 @@
 //! Replies are collected and sent together when the connection has no more to do for now, or before it
 //! waits. A client that does not take its replies is not read from, so it costs one buffer.
 
+mod admin;
+mod data;
 mod deadlines;
+pub(crate) mod door;
+mod early;
 mod ending;
+mod hook_wait;
+mod hooking;
+mod lease;
+mod login;
+pub(crate) mod message;
+mod question;
 mod reading;
+mod refusals;
+mod secure;
 mod sending;
 
 use std::net::SocketAddr;
@@ -26,21 +38,20 @@ use millrace_limits::Member;
 use millrace_log::{self as log, Subject};
 use millrace_net::{listener, stream};
 use millrace_runtime::passive::Lease;
-use millrace_runtime::sessions::Admission;
 use millrace_runtime::slab::Key;
 use millrace_runtime::transfer::{Link, Running};
 use millrace_runtime::worker::{Core, Newcomer, Role, Way};
 use mio::Interest;
 use mio::event::Event;
 
+use self::door::Door;
+use self::hooking::Hooked;
+use self::login::Reviews;
+use self::message::Message;
+use self::question::Question;
 use self::reading::Held;
-use super::door::Door;
-use super::hooking::Hooked;
-use super::login::Reviews;
-use super::message::Message;
-use super::question::Question;
-use super::refusals::{self, About};
-use super::secure::Secure;
+use self::refusals::About;
+use self::secure::Secure;
 
 /// What the reactor tells of a control connection. Urgent data is told of by itself, because a read stops short of it.
 const CONTROL: Interest = Interest::READABLE.add(Interest::PRIORITY);
@@ -48,85 +59,85 @@ const CONTROL: Interest = Interest::READABLE.add(Interest::PRIORITY);
 /// One client. Everything that only some moments need is behind an `Option` or an empty `Vec`, so that
 /// an idle one is small.
 #[derive(Debug)]
-pub(crate) struct Connection {
-    pub(super) key: Key,
+pub struct Connection {
+    key: Key,
     /// What connections of the worker share.
-    pub(super) door: Arc<Door>,
-    pub(super) socket: OwnedFd,
-    /// Its place among the connections, until the session ends.
-    admission: Option<Admission>,
-    pub(super) number: u64,
-    pub(super) session: Session,
-    pub(super) account: Option<Account>,
-    pub(super) reviews: Reviews,
+    door: Arc<Door>,
+    socket: OwnedFd,
+    number: u64,
+    session: Session,
+    account: Option<Account>,
+    reviews: Reviews,
     /// Its part in the tree of limits.
-    pub(super) member: Member,
+    member: Member,
     /// What there is of TLS, once it has begun.
-    pub(super) secure: Option<Box<Secure>>,
+    secure: Option<Box<Secure>>,
     /// What `HOST` said.
-    pub(super) host: Option<Box<str>>,
+    host: Option<Box<str>>,
     /// The proxy that it came by, and where that connected to.
-    pub(super) way: Option<Box<(Way, SocketAddr)>>,
+    way: Option<Box<(Way, SocketAddr)>>,
     /// Its part in the hooks, where there are any.
-    pub(super) hooked: Option<Box<Hooked>>,
+    hooked: Option<Box<Hooked>>,
     reader: LineReader,
     /// A line that the session does not take yet.
     held: Option<Held>,
     /// What came behind the held line.
-    pub(super) pending: Vec<u8>,
+    pending: Vec<u8>,
     /// Replies that the client has not taken.
-    pub(super) output: Vec<u8>,
-    pub(super) state: State,
+    output: Vec<u8>,
+    state: State,
     /// The leased passive port.
-    pub(super) lease: Option<Box<Lease>>,
-    pub(super) running: Option<Box<Running>>,
+    lease: Option<Box<Lease>>,
+    running: Option<Box<Running>>,
     /// The question that the blocking pool answers.
-    pub(super) question: Option<Box<Question>>,
+    question: Option<Box<Question>>,
     /// Until when the session waits for a passive port.
-    pub(super) port_deadline: Option<Instant>,
+    port_deadline: Option<Instant>,
     /// When the wheel will have this connection looked at.
     look_at: Option<Instant>,
 }
 
 /// What is known of the control socket.
 #[derive(Debug, Default)]
-pub(super) struct State {
+struct State {
     /// There may be more to read.
-    pub(super) readable: bool,
+    readable: bool,
     /// There is urgent data, at which a read stops short: only an empty socket says that all was read.
-    pub(super) urgent: bool,
+    urgent: bool,
     /// The reactor tells when the socket takes bytes.
     watches_writable: bool,
     /// The client will send no more.
-    pub(super) ended: bool,
+    ended: bool,
     /// As `ended`, heard of while there may still be lines to read.
-    pub(super) hung_up: bool,
+    hung_up: bool,
     /// The connection is gone, or cannot be used.
-    pub(super) broken: bool,
+    broken: bool,
     /// It is closed when the replies are sent, or at this time.
-    pub(super) closing: Option<Instant>,
+    closing: Option<Instant>,
     /// All has been said and done; what the client still sends is read, and means nothing. Closing a socket
     /// with something unread resets it, and a reset can overtake the last reply.
     is_left: bool,
     /// Its transfer is in the worker's line for another turn.
-    pub(super) in_line: bool,
+    in_line: bool,
     /// Why the server ends the session.
     parting: Option<Box<str>>,
 }
 
 impl Connection {
     /// The close that follows is a reset.
-    pub(crate) fn reset(&self) {
+    pub fn reset(&self) {
         stream::reset_on_close(&self.socket);
     }
 
     /// A client that was admitted.
-    pub(crate) fn new<D>(key: Key, door: &Arc<Door>, newcomer: Newcomer<D>, core: &mut Core) -> Self {
+    pub fn new<D>(key: Key, door: &Arc<Door>, newcomer: Newcomer<D>, core: &mut Core) -> Self {
         let Newcomer { socket, peer, bound, way, member, admission, .. } = newcomer;
         let local = match bound.ip().is_unspecified() {
             false => bound,
             true => listener::local_address(&socket).unwrap_or(bound),
         };
+        // Counted out when the session ends.
+        admission.keep();
         let way = way.map(|way| Box::new((way, local)));
         // To its client the server is where the client connected to.
         let facing = way.as_ref().and_then(|way| way.0.facing).unwrap_or(local);
@@ -136,7 +147,6 @@ impl Connection {
             key,
             door: Arc::clone(door),
             socket,
-            admission: Some(admission),
             number: core.services.next_session.fetch_add(1, Ordering::Relaxed),
             session,
             account: None,
@@ -160,19 +170,19 @@ impl Connection {
     }
 
     /// The first thing on a connection: the greeting, or where TLS is `implicit` the handshake.
-    pub(crate) fn greet(&mut self, core: &mut Core, implicit: bool) {
+    pub fn greet(&mut self, core: &mut Core, implicit: bool) {
         let proxy = self.way.as_ref().map(|way| way.0.proxy);
         self.log(core, log::Event::Connected { proxy });
         self.greet_or_ask(core, implicit);
     }
 
     /// The address of this machine's that its connections are on.
-    pub(super) fn local(&self) -> SocketAddr {
+    fn local(&self) -> SocketAddr {
         self.way.as_ref().map_or(self.session.local(), |way| way.1)
     }
 
     /// Another thread has something for it.
-    pub(crate) fn told(&mut self, core: &mut Core, message: Message) {
+    pub fn told(&mut self, core: &mut Core, message: Message) {
         match message {
             Message::Answer(serial, answer) => self.answered(core, serial, answer),
             Message::Login(serial, decision) => self.login_decided(core, serial, decision),
@@ -185,7 +195,7 @@ impl Connection {
     }
 
     /// The reactor says something of the control socket.
-    pub(crate) fn control_event(&mut self, core: &mut Core, event: &Event) {
+    pub fn control_event(&mut self, core: &mut Core, event: &Event) {
         if event.is_error() || (event.is_write_closed() && event.is_read_closed()) {
             self.state.broken = true;
             return;
@@ -203,7 +213,7 @@ impl Connection {
 
     /// Reads on where reading is possible, sends what there is to say, sets the clock. Answers whether the
     /// connection goes on.
-    pub(crate) fn settle(&mut self, core: &mut Core) -> bool {
+    pub fn settle(&mut self, core: &mut Core) -> bool {
         if self.state.is_left {
             self.drain(core);
         } else {
@@ -225,13 +235,13 @@ impl Connection {
     }
 
     /// Gives the session an input and does what it wants, for as long as that yields the next input.
-    pub(super) fn feed(&mut self, core: &mut Core, input: Input<'_>) {
+    fn feed(&mut self, core: &mut Core, input: Input<'_>) {
         let about = About::of(&input);
         self.feed_about(core, input, about);
     }
 
     /// The same where it is known which line an answer is about.
-    pub(super) fn feed_about(&mut self, core: &mut Core, input: Input<'_>, about: About<'_>) {
+    fn feed_about(&mut self, core: &mut Core, input: Input<'_>, about: About<'_>) {
         let mut next = self.step(core, input, about);
         while let Some(input) = next {
             let about = about.then(&input);
@@ -311,7 +321,7 @@ impl Connection {
         }
     }
 
-    pub(super) fn log(&self, core: &mut Core, event: log::Event<'_>) {
+    fn log(&self, core: &mut Core, event: log::Event<'_>) {
         let subject = Subject { session: self.number, peer: self.session.peer(), user: self.session.user() };
         core.log(&subject, event);
     }
@@ -324,6 +334,6 @@ mod tests {
     /// A thousand idle sessions are a megabyte at most: this, the allocator's share, a user's name.
     #[test]
     fn an_idle_connection_is_small() {
-        assert!(size_of::<Connection>() <= 776, "{}", size_of::<Connection>());
+        assert!(size_of::<Connection>() <= 784, "{}", size_of::<Connection>());
     }
 }

@@ -18,9 +18,9 @@ use millrace_runtime::worker::{Core, Promise};
 use millrace_vfs::FileError;
 
 use super::Connection;
-use super::act::{self, Changed, ListLimits};
 use super::message::Message;
 use super::refusals::About;
+use crate::files::{self, Changed, ListLimits};
 
 /// How long an aborted transfer or question waits for the job that has its file, before it is answered all
 /// the same.
@@ -85,7 +85,7 @@ impl Connection {
         if let Some(hooked) = &mut self.hooked {
             hooked.note_request(&request);
         }
-        let request = match act::answer_now(&*account.storage, request) {
+        let request = match files::answer_now(&*account.storage, request) {
             Ok(answer) => return Some(answer),
             Err(request) => request,
         };
@@ -94,7 +94,7 @@ impl Connection {
         let (promises, digests) = (self.door.ftp.promises.clone(), Arc::clone(&self.door.ftp.digests));
         let (key, post, serial, shared) = self.question(core);
         if let Some(question) = &mut self.question {
-            question.change = act::change(&request);
+            question.change = files::change(&request);
         }
         let pool = match &request {
             Request::List(_) => &self.door.ftp.listings,
@@ -103,7 +103,7 @@ impl Connection {
         };
         pool.run(move || {
             let reply = Promise::new(post, key, Message::Answer(serial, internal_error()));
-            let answer = act::answer(&storage, request, limits, &promises, &digests, &shared);
+            let answer = files::answer(&storage, request, limits, &promises, &digests, &shared);
             reply.keep(Message::Answer(serial, answer));
         });
         None
@@ -129,7 +129,7 @@ impl Connection {
     }
 
     /// The pool has answered a question.
-    pub(crate) fn answered(&mut self, core: &mut Core, serial: u64, answer: Answer) {
+    pub(super) fn answered(&mut self, core: &mut Core, serial: u64, answer: Answer) {
         match self.question.take_if(|question| question.serial == serial) {
             Some(question) => {
                 if let Some(changed) = &question.change {

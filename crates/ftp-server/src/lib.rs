@@ -1,0 +1,8 @@
+//! Connections of FTP: what joins a control session, which decides, to sockets and files.
+
+mod connection;
+mod files;
+
+pub use connection::Connection;
+pub use connection::door::{Door, Ftp, FtpConfig};
+pub use connection::message::Message;
