@@ -384,6 +384,9 @@ settings! {
             http_head_timeout: One<Period> = default("30s").positive().restart() => http_head_timeout;
             /// Silence of a browser between two requests
             http_idle_timeout: One<Period> = default("75s").positive().restart() => http_idle_timeout;
+            /// Silence of an HTTP/2 client until the server sends a PING, and how long the client may take to answer
+            /// that. Then the connection is closed.
+            http2_ping: One<Period> = default("30s").positive().restart() => http2_ping;
             /// Silence of a client while nothing is transferred
             idle_timeout: One<Period> =
                 default("5m").positive().restart().aliases(&["timeout", "idle-session-timeout"]) => idle_timeout;
