@@ -4,7 +4,9 @@ use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use millrace_server::auth::{self, Chain, Effective, Group, Homes, Listed, Mounts, Password, Profile};
+use millrace_server::auth::{
+    self, Chain, Effective, Group, Homes, Listed, Mounts, Password, PasswordError, Profile,
+};
 use millrace_server::config::CertificateLogin;
 use millrace_server::limits::Limit;
 use millrace_server::{Accounts, Permissions};
@@ -145,9 +147,9 @@ impl User {
             Some((password, rest)) => (password, Some(rest)),
             None => (rest, None),
         };
-        check_name(name).map_err(|message| refused(&message))?;
+        check_name(name).map_err(|error| refused(&error.to_string()))?;
         let password = read_password(password)
-            .map_err(|message| places.error(&said.place, &format!("--user {name}"), &message))?;
+            .map_err(|error| places.error(&said.place, &format!("--user {name}"), &error.to_string()))?;
         let (access, beneath) = rest.map_or((None, None), access_and_folder);
         if beneath == Some("") {
             return Err(refused(FORM));
@@ -169,7 +171,8 @@ impl User {
 
     /// Takes over a `[[user]]` table.
     pub(crate) fn from_table(table: UserTable, places: &Places<'_>) -> Result<Self, Failure> {
-        check_name(&table.name.value).map_err(|message| places.error(&table.name.place, "name", &message))?;
+        check_name(&table.name.value)
+            .map_err(|error| places.error(&table.name.place, "name", &error.to_string()))?;
         let password = match &table.password {
             None if table.profile.tls_client_login == Some(CertificateLogin::Alone) => Password::none(),
             None => {
@@ -205,26 +208,35 @@ fn access_and_folder(text: &str) -> (Option<Access>, Option<&str>) {
     }
 }
 
-pub(crate) fn check_name(name: &str) -> Result<(), String> {
+/// Why a name or a password cannot be one.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LoginError {
+    #[error("the name of a user is empty")]
+    EmptyName,
+    #[error("the name {0:?} contains a control character, which no client can send")]
+    ControlInName(String),
+    #[error("the password is empty; use --anonymous to let everyone in")]
+    EmptyPassword,
+    #[error("the password contains a control character, which no client can send")]
+    ControlInPassword,
+    #[error("{0}; `millrace hash-password` makes one")]
+    Hash(PasswordError),
+}
+
+pub(crate) fn check_name(name: &str) -> Result<(), LoginError> {
     match name {
-        "" => Err("the name of a user is empty".to_owned()),
-        _ if name.contains(char::is_control) => {
-            Err(format!("the name {name:?} contains a control character, which no client can send"))
-        }
+        "" => Err(LoginError::EmptyName),
+        _ if name.contains(char::is_control) => Err(LoginError::ControlInName(name.to_owned())),
         _ => Ok(()),
     }
 }
 
 /// A password of the command line: the hash of one, where it is written as such, or the text itself.
-fn read_password(password: &str) -> Result<Password, String> {
+fn read_password(password: &str) -> Result<Password, LoginError> {
     match password {
-        _ if password.starts_with("$argon2") => {
-            Password::hashed(password).map_err(|error| format!("{error}; `millrace hash-password` makes one"))
-        }
-        "" => Err("the password is empty; use --anonymous to let everyone in".to_owned()),
-        _ if password.contains(char::is_control) => {
-            Err("the password contains a control character, which no client can send".to_owned())
-        }
+        _ if password.starts_with("$argon2") => Password::hashed(password).map_err(LoginError::Hash),
+        "" => Err(LoginError::EmptyPassword),
+        _ if password.contains(char::is_control) => Err(LoginError::ControlInPassword),
         _ => Ok(password.into()),
     }
 }

@@ -49,7 +49,7 @@ use report::KnownKeys;
 use setting::Table;
 
 pub(crate) use database::default_path;
-pub(crate) use logins::{Login, check_name};
+pub(crate) use logins::{Login, LoginError, check_name};
 pub(crate) use origins::{DEFAULT, Origin, Snapshot};
 pub(crate) use report::Source;
 pub(crate) use resolve::Site;

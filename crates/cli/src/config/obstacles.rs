@@ -23,9 +23,9 @@ pub(super) fn places_to_write(
     places: &Places<'_>,
 ) -> Vec<Failure> {
     let mut found = Vec::new();
-    let mut look = |said: Option<&Said<PathBuf>>, key: &str, check: fn(&Path) -> Result<(), String>| {
+    let mut look = |said: Option<&Said<PathBuf>>, key: &str, check: fn(&Path) -> Result<(), Obstacle>| {
         let wrong = said.and_then(|said| Some((said, check(&places.path(said)).err()?)));
-        found.extend(wrong.map(|(said, message)| places.error(&said.place, key, &message)));
+        found.extend(wrong.map(|(said, message)| places.error(&said.place, key, &message.to_string())));
     };
     look(written.control.as_ref(), "--control", socket);
     if !written.hook.is_empty() {
@@ -39,59 +39,72 @@ pub(super) fn places_to_write(
         && let Err(message) = certificate(made)
     {
         let place = written.state.as_ref().map_or(&asker.place, |said| &said.place);
-        found.push(places.error(place, "--state", &message));
+        found.push(places.error(place, "--state", &message.to_string()));
     }
     found
 }
 
+/// Why a server could not write to a place.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Obstacle {
+    #[error("{} is a folder; name a file in it", .0.display())]
+    Folder(PathBuf),
+    #[error("{} cannot be written to: {error}", path.display())]
+    ReadOnly { path: PathBuf, error: io::Error },
+    #[error("{} is too long for the name of a socket; name another", .0.display())]
+    LongName(PathBuf),
+    #[error("{} is there and no socket: remove it, or name another", .0.display())]
+    NoSocket(PathBuf),
+    #[error(
+        "{} cannot be made in {}: {error}; make the folder first, or name another",
+        path.display(), folder.display()
+    )]
+    NoFile { path: PathBuf, folder: PathBuf, error: io::Error },
+    #[error("the server's own certificate cannot be kept in {}: {error}; name another folder", folder.display())]
+    NoCertificate { folder: PathBuf, error: io::Error },
+}
+
 /// A file that could be written to now.
-pub(super) fn file(path: &Path) -> Result<(), String> {
+pub(super) fn file(path: &Path) -> Result<(), Obstacle> {
     match path.metadata() {
-        Ok(found) if found.is_dir() => Err(format!("{} is a folder; name a file in it", path.display())),
+        Ok(found) if found.is_dir() => Err(Obstacle::Folder(path.to_owned())),
         Ok(_) => match access(path, Access::WRITE_OK) {
-            Err(error) => Err(format!("{} cannot be written to: {error}", path.display())),
+            Err(error) => Err(Obstacle::ReadOnly { path: path.to_owned(), error: error.into() }),
             Ok(()) => Ok(()),
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => new_file(path),
-        Err(error) => Err(format!("{} cannot be written to: {error}", path.display())),
+        Err(error) => Err(Obstacle::ReadOnly { path: path.to_owned(), error }),
     }
 }
 
 /// A file that others appear beside.
-fn database(path: &Path) -> Result<(), String> {
+fn database(path: &Path) -> Result<(), Obstacle> {
     file(path)?;
     new_file(path)
 }
 
 /// A socket that could be made now, or that is there.
-fn socket(path: &Path) -> Result<(), String> {
+fn socket(path: &Path) -> Result<(), Obstacle> {
     if std::os::unix::net::SocketAddr::from_pathname(path).is_err() {
-        return Err(format!("{} is too long for the name of a socket; name another", path.display()));
+        return Err(Obstacle::LongName(path.to_owned()));
     }
     match path.symlink_metadata() {
-        Ok(found) if !found.file_type().is_socket() => {
-            Err(format!("{} is there and no socket: remove it, or name another", path.display()))
-        }
+        Ok(found) if !found.file_type().is_socket() => Err(Obstacle::NoSocket(path.to_owned())),
         _ => new_file(path),
     }
 }
 
-/// Claims that a file could be made in its folder.
-fn new_file(path: &Path) -> Result<(), String> {
+/// Checks that a file could be made in its folder.
+fn new_file(path: &Path) -> Result<(), Obstacle> {
     let folder = match path.parent() {
         Some(folder) if folder != Path::new("") => folder,
         _ => Path::new("."),
     };
-    takes_files(folder).map_err(|error| {
-        format!(
-            "{} cannot be made in {}: {error}; make the folder first, or name another",
-            path.display(),
-            folder.display()
-        )
-    })
+    let failed = |error| Obstacle::NoFile { path: path.to_owned(), folder: folder.to_owned(), error };
+    takes_files(folder).map_err(failed)
 }
 
-/// Claims that files can be made in a folder.
+/// Checks that files can be made in a folder.
 fn takes_files(folder: &Path) -> io::Result<()> {
     access(folder, Access::WRITE_OK | Access::EXEC_OK)?;
     match statfs(folder) {
@@ -104,17 +117,14 @@ fn takes_files(folder: &Path) -> io::Result<()> {
 }
 
 /// A certificate that is there, or could be made: in its folder, or in the first above it that is there.
-fn certificate(made: &SelfSigned) -> Result<(), String> {
-    let wrong = |error: &dyn std::fmt::Display| {
-        let folder = made.folder.display();
-        Err(format!("the server's own certificate cannot be kept in {folder}: {error}; name another folder"))
-    };
+fn certificate(made: &SelfSigned) -> Result<(), Obstacle> {
+    let failed = |error| Obstacle::NoCertificate { folder: made.folder.clone(), error };
     let pair = made.pair();
     if pair.certificate.is_file() && pair.key.is_file() {
         let opened = fs::File::open(&pair.certificate).and(fs::File::open(&pair.key));
-        return opened.map(drop).or_else(|error| wrong(&error));
+        return opened.map(drop).map_err(failed);
     }
     let there = made.folder.ancestors().find(|folder| folder.symlink_metadata().is_ok());
     let there = there.filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
-    takes_files(there).or_else(|error| wrong(&error))
+    takes_files(there).map_err(failed)
 }

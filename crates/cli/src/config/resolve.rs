@@ -366,7 +366,7 @@ fn xferlog(said: Option<Said<PathBuf>>, places: &Places<'_>) -> Result<Option<Pa
     let path = places.path(&said);
     match obstacles::file(&path) {
         Ok(()) => Ok(Some(path)),
-        Err(message) => Err(places.error(&said.place, "--xferlog", &message)),
+        Err(obstacle) => Err(places.error(&said.place, "--xferlog", &obstacle.to_string())),
     }
 }
 

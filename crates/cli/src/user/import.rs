@@ -81,7 +81,30 @@ struct Line {
 }
 
 /// The line, or why it is left out.
-type Parsed = Result<Line, String>;
+type Parsed = Result<Line, Skipped>;
+
+/// Why an account is not taken over.
+#[derive(Debug, thiserror::Error)]
+enum Skipped {
+    #[error("{text:?} is no line of {expected}")]
+    Line { text: String, expected: &'static str },
+    #[error("{name}: {hours:?} are no hours")]
+    Hours { name: String, hours: String },
+    #[error("{name} has {what}, which cannot be taken over")]
+    Setting { name: String, what: String },
+    #[error("{0:?} has no following line with a password")]
+    Password(String),
+    #[error(transparent)]
+    Name(#[from] config::LoginError),
+    #[error("{name}: {error}")]
+    Profile { name: String, error: serde_json::Error },
+    #[error("{name}: {failure}")]
+    Flag { name: String, failure: Failure },
+    #[error("{name}: the home {home} is not within {}, which --beneath names", beneath.display())]
+    Outside { name: String, home: String, beneath: PathBuf },
+    #[error("{name}: the home {home} cannot be a folder here")]
+    Home { name: String, home: String },
+}
 
 /// Reads the files.
 pub(crate) fn read(import: &Import) -> Result<Brought, Failure> {
@@ -130,7 +153,10 @@ fn passwd(text: &str, skips_system: bool, notes: &mut Vec<String>) -> Vec<Parsed
     for line in lines(text) {
         let fields: Vec<&str> = line.split(':').collect();
         let [name, hash, uid, _, _, home, ref rest @ ..] = fields[..] else {
-            parsed.push(Err(format!("{:?} is no line of NAME:HASH:UID:GID:COMMENT:HOME:SHELL", fields[0])));
+            parsed.push(Err(Skipped::Line {
+                text: fields[0].to_owned(),
+                expected: "NAME:HASH:UID:GID:COMMENT:HOME:SHELL",
+            }));
             continue;
         };
         let is_system = uid.parse().is_ok_and(|uid: u32| uid < FIRST_UID || uid == UNPRIVILEGED_ID);
@@ -193,7 +219,7 @@ fn memberships(path: &Path) -> Result<HashMap<String, Vec<String>>, Failure> {
 fn htpasswd(text: &str) -> Vec<Parsed> {
     let line = |line: &str| match line.split_once(':') {
         Some((name, hash)) => Ok(Line { name: name.to_owned(), hash: hash.to_owned(), ..Line::default() }),
-        None => Err(format!("{line:?} is no line of NAME:HASH")),
+        None => Err(Skipped::Line { text: line.to_owned(), expected: "NAME:HASH" }),
     };
     lines(text).map(line).collect()
 }
@@ -207,7 +233,7 @@ fn puredb_line(line: &str) -> Parsed {
     let mut fields: Vec<&str> = line.split(':').collect();
     let name = fields[0].to_owned();
     if fields.len() < 6 {
-        return Err(format!("{name:?} is no line of Pure-FTPd's pure-pw"));
+        return Err(Skipped::Line { text: name, expected: "Pure-FTPd's pure-pw" });
     }
     fields.resize(18, "");
     let mut keys = Map::new();
@@ -225,9 +251,8 @@ fn puredb_line(line: &str) -> Parsed {
     if !fields[17].is_empty() {
         say(
             "hours",
-            json!(
-                [puredb_hours(fields[17]).ok_or_else(|| format!("{name}: {:?} are no hours", fields[17]))?]
-            ),
+            json!([puredb_hours(fields[17])
+                .ok_or_else(|| Skipped::Hours { name: name.clone(), hours: fields[17].to_owned() })?]),
         );
     }
     // Settings that would grant more access than before if they were ignored.
@@ -240,7 +265,7 @@ fn puredb_line(line: &str) -> Parsed {
         (14, "local addresses"),
     ] {
         if !matches!(fields[index], "" | "0") {
-            return Err(format!("{name} has {what}, which cannot be taken over"));
+            return Err(Skipped::Setting { name, what: what.to_owned() });
         }
     }
     Ok(Line {
@@ -270,7 +295,7 @@ fn vsftpd(text: &str, user_config: Option<&Path>) -> Result<Vec<Parsed>, Failure
     pairs
         .map(|pair| {
             let [name, password] = pair else {
-                return Ok(Err(format!("{:?} has no following line with a password", pair[0])));
+                return Ok(Err(Skipped::Password(pair[0].to_owned())));
             };
             let hash = match Password::hashed(password) {
                 Ok(_) => (*password).to_owned(),
@@ -287,7 +312,7 @@ fn vsftpd(text: &str, user_config: Option<&Path>) -> Result<Vec<Parsed>, Failure
 }
 
 /// `KEY=VALUE`, of vsftpd.conf(5).
-fn vsftpd_settings(text: &str, line: &mut Line) -> Result<(), String> {
+fn vsftpd_settings(text: &str, line: &mut Line) -> Result<(), Skipped> {
     for (key, value) in lines(text).filter_map(|line| line.split_once('=')) {
         match (key, value.trim_end()) {
             ("local_root", home) => line.home = Some(home.to_owned()),
@@ -298,14 +323,14 @@ fn vsftpd_settings(text: &str, line: &mut Line) -> Result<(), String> {
                     line.keys.insert(key.to_owned(), json!(rate));
                 }
             }
-            (key, _) => return Err(format!("{} has {key}, which cannot be taken over", line.name)),
+            (key, _) => return Err(Skipped::Setting { name: line.name.clone(), what: key.to_owned() }),
         }
     }
     Ok(())
 }
 
 /// Makes a user of a line; settings that are not imported are noted, or are the reason to skip the user.
-fn finish(line: Line, import: &Import, notes: &mut Vec<String>) -> Result<Stored, String> {
+fn finish(line: Line, import: &Import, notes: &mut Vec<String>) -> Result<Stored, Skipped> {
     let Line { name, hash, groups, home, mut keys } = line;
     config::check_name(&name)?;
     let (hash, is_locked) = match hash.strip_prefix('!') {
@@ -318,10 +343,11 @@ fn finish(line: Line, import: &Import, notes: &mut Vec<String>) -> Result<Stored
     if is_locked {
         keys.insert("disabled".to_owned(), json!(true));
     }
-    let profile: Profile =
-        serde_json::from_value(Value::Object(keys)).map_err(|error| format!("{name}: {error}"))?;
+    let profile: Profile = serde_json::from_value(Value::Object(keys))
+        .map_err(|error| Skipped::Profile { name: name.clone(), error })?;
     let mut user = User { name, groups, profile };
-    settings::apply(&import.settings, &mut user).map_err(|failure| format!("{}: {failure}", user.name))?;
+    settings::apply(&import.settings, &mut user)
+        .map_err(|failure| Skipped::Flag { name: user.name.clone(), failure })?;
     let hash = match hash {
         "" | "x" | "*" | "!" => Err("no password".to_owned()),
         hash => Password::hashed(hash).map(|_| hash.to_owned()).map_err(|error| error.to_string()),
@@ -333,9 +359,11 @@ fn finish(line: Line, import: &Import, notes: &mut Vec<String>) -> Result<Stored
 }
 
 /// The home directory's place within the served tree. `/` is the whole tree.
-fn directory(name: &str, home: &str, beneath: &Path) -> Result<String, String> {
-    let within = Path::new(home).strip_prefix(beneath).map_err(|_| {
-        format!("{name}: the home {home} is not within {}, which --beneath names", beneath.display())
+fn directory(name: &str, home: &str, beneath: &Path) -> Result<String, Skipped> {
+    let within = Path::new(home).strip_prefix(beneath).map_err(|_| Skipped::Outside {
+        name: name.to_owned(),
+        home: home.to_owned(),
+        beneath: beneath.to_owned(),
     })?;
     // A brace would be read as a template.
     let part = |part| match part {
@@ -344,7 +372,7 @@ fn directory(name: &str, home: &str, beneath: &Path) -> Result<String, String> {
     };
     let parts: Option<Vec<&str>> = within.components().map(part).collect();
     match parts.as_deref() {
-        None => Err(format!("{name}: the home {home} cannot be a folder here")),
+        None => Err(Skipped::Home { name: name.to_owned(), home: home.to_owned() }),
         Some([]) => Ok(".".to_owned()),
         Some(parts) => Ok(parts.join("/")),
     }
@@ -378,7 +406,7 @@ mod tests {
                     let password = if stored.hash.is_some() { "password" } else { "none" };
                     users.push(format!("{} {password} {profile}", stored.user.name));
                 }
-                Err(why) => notes.push(why),
+                Err(why) => notes.push(why.to_string()),
             }
         }
         (users, notes)
@@ -441,7 +469,7 @@ mod tests {
         let lines = vsftpd("ann\nsecret\nbob\n", None).unwrap();
         let line = lines[0].as_ref().unwrap();
         assert!(line.name == "ann" && line.hash.starts_with("$argon2id$"), "{line:?}");
-        assert!(lines[1].as_ref().unwrap_err().contains("bob"));
+        assert!(lines[1].as_ref().unwrap_err().to_string().contains("bob"));
         let mut line = Line { name: "ann".to_owned(), ..Line::default() };
         let said = "local_root=/srv/ann\nwrite_enable=NO\nlocal_max_rate=1000\n";
         vsftpd_settings(said, &mut line).unwrap();

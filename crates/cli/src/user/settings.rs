@@ -16,11 +16,16 @@ pub(crate) struct Setting {
     value: Option<String>,
 }
 
-impl FromStr for Setting {
-    type Err = String;
+/// A text that is no setting.
+#[derive(Debug, thiserror::Error)]
+#[error("write KEY=VALUE, such as access=ro")]
+pub(crate) struct SettingError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (key, value) = text.split_once('=').ok_or("write KEY=VALUE, such as access=ro")?;
+impl FromStr for Setting {
+    type Err = SettingError;
+
+    fn from_str(text: &str) -> Result<Self, SettingError> {
+        let (key, value) = text.split_once('=').ok_or(SettingError)?;
         Ok(Self { key: key.to_owned(), value: Some(value.to_owned()).filter(|value| !value.is_empty()) })
     }
 }
