@@ -28,7 +28,7 @@ pub enum Mischief {
     Resets,
     /// Aborts downloads as soon as they have begun.
     Abor,
-    /// Has the server connect to a port that never answers.
+    /// Makes the server connect to a port that never answers.
     BlackHole,
 }
 
@@ -161,7 +161,7 @@ pub struct ChaosReport {
     pub settled_s: f64,
 }
 
-/// What bad users of one kind have done.
+/// The misbehaviour of one kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Deed {
     /// The kind.

@@ -67,7 +67,7 @@ impl Latencies {
         if self.count() == 0 { 0.0 } else { self.histogram.min() as f64 / 1e6 }
     }
 
-    /// What a report shows of them.
+    /// The percentiles that a report shows.
     pub fn percentiles(&self) -> Percentiles {
         Percentiles {
             count: self.count(),
@@ -89,7 +89,7 @@ impl Latencies {
     }
 }
 
-/// What passes from one process to another: the buckets that are not empty, in nanoseconds, and the longest.
+/// The form sent between processes: the non-empty buckets, in nanoseconds, and the maximum.
 #[derive(Serialize, Deserialize)]
 struct Sparse(Vec<(u64, u64)>, u64);
 

@@ -37,7 +37,8 @@
 //! - [`run`] takes the figures, one [`plan::Cell`] after the other, and reports its [`progress`]; `driver` loads the
 //!   server, [`schedule`] decides when operations begin, [`payload`] generates file contents; [`fixture`] is the work
 //!   between the figures.
-//! - [`ramp_up`] is who lives, where a user that fails is out; [`chaos`] is who behaves badly beside them.
+//! - [`ramp_up`] is the load of users that begin one after the other and are out when they fail; [`chaos`] is the
+//!   misbehaving users.
 //! - [`worker_processes`] is workers in processes of their own, for more users than one process can have.
 //! - [`tally`], [`histogram`], [`timeline`], [`fault`], [`fairness`] and [`host`] hold the counts; a [`figure`] is the
 //!   result of a cell, with a [`verdict`] on its limit; [`series`] compares figures of one load.

@@ -1,4 +1,4 @@
-//! What this machine allows one process of a load.
+//! The limits of this machine for one process of a load.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! What test files contain: bytes that say which file they belong to, and where in it.
+//! The content of test files: bytes that identify their file and their place in it.
 //!
 //! A file is a row of 8-byte words. The word at `index` of file `id` is a keyed *permutation* of the pair (id, index),
 //! so it looks random, and yet its origin can be computed from its value. A wrong byte is therefore not just wrong:
@@ -32,7 +32,7 @@ impl FileId {
         Self::new((user & 0xffff) | (serial & 0xff) << 16)
     }
 
-    /// Whose upload it is, and which of theirs, where it is one: both as far as [`FileId::upload`] keeps them.
+    /// The user and the serial number of an upload, if it is one, as far as [`FileId::upload`] keeps them.
     pub fn uploaded(self) -> (u32, u32) {
         (self.0 & 0xffff, self.0 >> 16)
     }
@@ -128,15 +128,15 @@ pub struct UploadCheck {
     pub by: String,
     /// How many there were: one of each user whose last was confirmed.
     pub uploads: u64,
-    /// So many were right by the server's hash.
+    /// Uploads that the server's hash confirmed.
     pub by_hash: u64,
-    /// So many were read back, and right.
+    /// Uploads that were read back, and right.
     pub by_reading: u64,
-    /// So many were not, which stands among the faults.
+    /// Wrong uploads, which are among the faults.
     pub wrong: u64,
 }
 
-/// By what uploads are checked where the server has no hashes.
+/// How uploads are verified where the server has no hashes.
 pub(crate) const READING_BACK: &str = "reading back";
 
 impl fmt::Display for UploadCheck {
@@ -187,7 +187,7 @@ pub enum Flaw {
     Crossed {
         /// Where in the file it happened.
         at: u64,
-        /// Whose bytes they are.
+        /// The file of the bytes.
         other: FileId,
     },
     /// Bytes that are of no test file of this seed.
@@ -257,7 +257,7 @@ impl Checker {
         if self.offset > self.size { Err(Flaw::TooLong { size: self.size }) } else { Ok(()) }
     }
 
-    /// Says whether all of it came.
+    /// Checks that the file is complete.
     pub fn finish(&self) -> Result<(), Flaw> {
         match self.offset {
             got if got < self.size => Err(Flaw::Truncated { got, size: self.size }),
@@ -280,7 +280,7 @@ impl Checker {
         Ok(words.remainder())
     }
 
-    /// What it is that came instead of the bytes at `self.offset`, or up to a word behind it.
+    /// Classifies the wrong bytes at `self.offset`, or up to a word after it.
     fn flaw(&self, bytes: &[u8]) -> Flaw {
         let at = self.offset;
         match self.payload.origin(bytes) {

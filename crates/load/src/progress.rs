@@ -1,4 +1,4 @@
-//! What a run tells while it goes on, and how it hears that it is to end.
+//! Reports a run's progress, and requests its end.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::stop::Stop;
 pub struct Snapshot<'a> {
     /// Which cell, from 0, of how many.
     pub cell: (usize, usize),
-    /// What it measures.
+    /// The cell that is measured.
     pub what: &'a Cell,
     /// Since its measured phase began; zero before that.
     pub elapsed: Duration,
@@ -36,7 +36,7 @@ pub trait Progress {
     fn cell_done(&self, cell: &CellReport);
     /// Called often while there is work between the figures: so many of so many are done.
     fn between(&self, _: FixtureStep, _done: usize, _all: usize) {}
-    /// By what it is asked to end, with what it has.
+    /// The request to end the run, with the figures so far.
     fn stop(&self) -> &Stop {
         Stop::never()
     }

@@ -31,7 +31,7 @@ pub struct Death {
     pub at_s: f64,
     /// How many were alive just before.
     pub alive: u32,
-    /// What it died of.
+    /// The cause of the death.
     pub why: String,
 }
 
@@ -48,7 +48,8 @@ impl RampOutcome {
     }
 }
 
-/// What the workers of a load know of each other's users: one worker's begin when all of the one before have begun.
+/// The state of all users that the workers of a load share: one worker's users begin when all of the one before have
+/// begun.
 ///
 /// Threads share it. Of a worker that is a process there are two, which tell each other ten times a second what they
 /// know ([`RampSnapshot`]): a death is known to all within that time.
@@ -56,7 +57,7 @@ impl RampOutcome {
 pub(crate) struct RampState {
     /// The same moment since the machine started, and as this process has it.
     origin: (Duration, Instant),
-    /// Whose users begin.
+    /// The worker whose users begin.
     turn: AtomicUsize,
     has_death: AtomicBool,
     /// When a user was last born or died, in nanoseconds since the machine started.
@@ -65,7 +66,7 @@ pub(crate) struct RampState {
     alive: Vec<AtomicU32>,
 }
 
-/// What a [`RampState`] knows at a moment.
+/// The content of a [`RampState`] at a moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RampSnapshot {
     turn: usize,

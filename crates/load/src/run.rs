@@ -37,9 +37,9 @@ pub enum RunError {
     /// The host has no address.
     #[error("{host}: {error}")]
     Host {
-        /// As it was written.
+        /// The host as given.
         host: String,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
     /// The address may belong to a third party: only loopback is loaded without `--allow`.
@@ -84,12 +84,12 @@ pub enum RunError {
         /// How many are possible.
         ports: u64,
     },
-    /// What the client was to listen with.
+    /// The selector cannot be used.
     #[error("--selector {selector} is not permitted here: {error}; epoll always is")]
     Selector {
         /// Its name.
         selector: &'static str,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
     /// Where users were to connect from.
@@ -97,7 +97,7 @@ pub enum RunError {
     Source {
         /// The first or the last of them.
         address: IpAddr,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
     /// The test files that were asked for.
@@ -173,7 +173,7 @@ pub struct Measurement {
     pub cells: Vec<CellReport>,
     /// Whether it is all there.
     pub ending: Ending,
-    /// What should be known before a figure is believed.
+    /// The doubts about the figures.
     pub warnings: Vec<String>,
 }
 
@@ -253,7 +253,7 @@ pub struct Station {
     driver: Box<dyn Driver>,
     target: Target,
     helper: Option<PathBuf>,
-    /// What should be known of the process that is said to be the server's.
+    /// The doubt about the process that is given as the server's.
     caution: Option<String>,
 }
 
@@ -374,7 +374,7 @@ impl Station {
     }
 }
 
-/// What should be known before the load: the process that is said to be the server's has nothing to do with it.
+/// A doubt before the load: the process given as the server's does not listen there.
 pub fn caution(plan: &Plan) -> Option<String> {
     let settings = plan.steps.first().unwrap_or(&plan.base);
     let (pid, address) = (settings.server_pid?, plan.target.address().ok()?);
@@ -458,7 +458,7 @@ fn check_machine(cell: &Cell) -> Result<(), RunError> {
     Ok(())
 }
 
-/// What the coordinator has seen.
+/// The coordinator's observations.
 struct Attended {
     audit: Audit,
     begun: Instant,

@@ -15,7 +15,7 @@ const UNSTEADY: f64 = 0.5;
 
 /// Figures that differ in the number of users, or in nothing.
 pub struct LoadSeries<'a> {
-    /// What it is of: `retr 1k pasv`.
+    /// Its title: `retr 1k pasv`.
     pub title: String,
     /// In the order in which they were taken.
     pub cells: Vec<&'a CellReport>,
@@ -63,7 +63,7 @@ pub fn compare_with_calm(cells: &mut [CellReport]) {
     }
 }
 
-/// What a figure is of, without the users: `retr 1k pasv`, behind the preset's own name for it.
+/// A figure's title without the users: `retr 1k pasv`, after the preset's own label.
 pub fn titled(cell: &CellReport) -> String {
     match &cell.measured.label {
         Some(label) => format!("{label}: {}", cell.measured.name()),
@@ -148,7 +148,7 @@ impl<'a> LoadSeries<'a> {
     }
 }
 
-/// The first point that reaches nine tenths of the highest, where points behind it do not get much more.
+/// The first point that reaches nine tenths of the highest, where later points are not much higher.
 pub fn knee(rates: &[(f64, f64)]) -> Option<usize> {
     let highest = rates.iter().map(|point| point.1).fold(0.0, f64::max);
     let at = rates.iter().position(|point| point.1 >= KNEE * highest)?;

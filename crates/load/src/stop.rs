@@ -15,7 +15,7 @@ const ASKED: u8 = 1;
 const CLEANING: u8 = 2;
 const LEFT: u8 = 4;
 
-/// What becomes of a [`Stop`] that is asked.
+/// The effect of a request to a [`Stop`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
     /// It ends, and reports what there is.
@@ -68,7 +68,7 @@ impl Stop {
         self.0.fetch_or(CLEANING, Ordering::Relaxed);
     }
 
-    /// What was left stays so.
+    /// After the removal of test files.
     pub(crate) fn has_cleaned(&self) {
         self.0.fetch_and(!CLEANING, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! What a worker counts while it loads the server, and what all of them have counted together.
+//! The counts of a worker during the load, and their sum.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -35,13 +35,13 @@ pub struct Tally {
     pub kept_alive: u64,
     /// Bytes of responses with their heads.
     pub wire_bytes: u64,
-    /// What the server calls itself, and the length of the first document.
+    /// The server's name, and the length of the first document.
     pub http_server: Option<String>,
     pub document: Option<u64>,
     /// Of a replay: by how much operations began later than the log says, and how many there were at once.
     pub late: Latencies,
     pub most_at_once: u32,
-    /// What encrypts control connections, or those of HTTP.
+    /// The cipher suite of control connections, or of HTTP connections.
     pub suite: Option<String>,
     /// Handshakes of data connections, or of those of HTTP, and of them those that resumed.
     pub data_handshakes: u64,
@@ -143,7 +143,7 @@ impl Tally {
     }
 }
 
-/// What others may see of a worker while it works.
+/// The live counts of a worker, readable by others.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     pub(crate) ops: AtomicU64,
@@ -155,7 +155,7 @@ pub(crate) struct Live {
     pub(crate) sessions: AtomicU64,
     /// The kernel's name of the thread; 0 before it runs.
     pub(crate) thread: AtomicU64,
-    /// What it waits for is over: every operation has ended.
+    /// Set when every operation has ended.
     pub(crate) finished: AtomicU64,
 }
 

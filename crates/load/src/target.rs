@@ -56,7 +56,7 @@ pub struct Target {
     pub user: String,
     /// Its password.
     pub password: String,
-    /// As it was written.
+    /// The host as given.
     pub host: String,
     /// Of the control connection.
     pub port: u16,

@@ -51,8 +51,8 @@ impl Timeline {
         }
     }
 
-    /// With how it ended, where that is not what the last point says: what ends behind it is drawn, too. A point that
-    /// would stand close before the end gives way to it.
+    /// Adds the final state if it differs from the last point, so that the end is drawn, too. It replaces a point
+    /// shortly before it.
     pub(crate) fn ending(mut self, end: Moment) -> Vec<Moment> {
         let mut lasts = self.moments.iter().rev().map(|moment| moment.seconds);
         let (last, before) = (lasts.next(), lasts.next().unwrap_or(0.0));

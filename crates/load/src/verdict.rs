@@ -1,4 +1,4 @@
-//! What bounded a figure: one word, and the evidence for it.
+//! The limit of a figure: one word, and the evidence for it.
 //!
 //! The rules are tried in order, and the first that holds decides: findings that invalidate all others (a client at its
 //! limit, a machine used by other programs) come before those about the server.
@@ -9,7 +9,7 @@ use crate::fault::is_behind;
 use crate::host::Audit;
 use crate::plan::Op;
 
-/// Whose limit the figure shows.
+/// The limit that a figure shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
@@ -49,16 +49,16 @@ impl Bound {
     }
 }
 
-/// What bounded a figure, and why one should think so.
+/// The limit of a figure, and the evidence.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// Whose limit it was.
+    /// The limit.
     pub bound: Bound,
     /// Sentences, the deciding one first.
     pub evidence: Vec<String>,
 }
 
-/// What the load adds to the audit.
+/// The figures of the load for the verdict.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LoadSummary {
     pub(crate) op: Op,
@@ -135,7 +135,7 @@ const RULES: [(Bound, Rule); 14] = [
     (Bound::Server, server_misses_the_rate),
 ];
 
-/// Says what bounded a figure.
+/// Determines the limit of a figure.
 pub(crate) fn judge(audit: &Audit, load: LoadSummary) -> Verdict {
     let nothing = match load {
         LoadSummary { op: Op::Idle, .. } => Some("nothing was asked of the server"),
@@ -197,7 +197,7 @@ fn an_unknown_process_takes_the_machine(audit: &Audit, _: LoadSummary) -> Option
     })
 }
 
-/// Who had the processors that server and client may run on: how many of them.
+/// The processors that server and client may run on, by user.
 struct Shares {
     server: f64,
     client: f64,
@@ -231,7 +231,7 @@ fn other_machines_take_the_machine(audit: &Audit, _: LoadSummary) -> Option<Stri
     })
 }
 
-/// What remains is for the server and for this client: too little to tell whose limit it was.
+/// The rest is too small for server and client to tell the limit.
 fn others_take_the_machine(audit: &Audit, _: LoadSummary) -> Option<String> {
     let had = Shares::of(audit);
     let takes_most = had.programs + had.machines > had.server.max(had.client);

@@ -34,7 +34,7 @@ pub enum DriverError {
     Silent {
         /// Where it is.
         address: SocketAddr,
-        /// What it did instead.
+        /// What happened instead.
         how: String,
         /// A reply.
         what: String,

@@ -397,7 +397,7 @@ mod tests {
             set.wait(Duration::from_millis(1), &mut Vec::new()).unwrap();
             peer.set_read_timeout(Some(LONG)).unwrap();
             assert_eq!(peer.read(&mut [0]).unwrap(), 0, "{selector:?} holds it open");
-            // Tests beside this one open files too, so the number may or may not be the same.
+            // Parallel tests open files too, so the number may or may not be the same.
             let (socket, mut peer) = pair(&set);
             set.watch(socket.as_fd(), 2, Interest::Read).unwrap();
             peer.write_all(b"x").unwrap();

@@ -36,7 +36,7 @@ use crate::target::Target;
 
 /// The size of reads and writes where bytes are inspected.
 const BUFFER: usize = millrace_net::tls::BUFFER;
-/// The most that the kernel is told to drop at a time: more than any receive buffer.
+/// The most that the kernel drops at a time: more than any receive buffer.
 const DISCARD: usize = 16 << 20;
 /// The file that unverified uploads are sent from, again and again.
 pub(super) const UPLOAD_BLOCK: usize = 1 << 20;
@@ -112,7 +112,7 @@ pub(super) struct Worker<'a, C> {
     has_stopped: bool,
 }
 
-/// What the users of a worker share.
+/// The state shared by the users of a worker.
 pub(super) struct WorkerContext<'a> {
     pub(super) target: &'a Target,
     pub(super) server: SocketAddr,
@@ -469,7 +469,7 @@ impl<'a> WorkerContext<'a> {
         }
     }
 
-    /// Has a user settle at a later moment.
+    /// Makes a user settle later.
     pub(super) fn sleep(&mut self, user: u32, until: Instant) {
         if until < self.until {
             self.sleepers.push(Reverse((until, user)));

@@ -11,11 +11,11 @@ use crate::tally::Tally;
 pub struct Fidelity {
     /// The totals of the log.
     pub logged: Logged,
-    /// So many times as fast.
+    /// The factor of acceleration.
     pub speed: f64,
     /// Transfers that were made.
     pub transfers: u64,
-    /// Those that failed.
+    /// Failed transfers.
     pub failed: u64,
     /// Bytes of those that were made.
     pub bytes: u64,

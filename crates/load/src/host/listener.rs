@@ -1,4 +1,4 @@
-//! Who listens where: whether the process that `--server-pid` names is the server at all.
+//! Finds out which process listens on a port: whether `--server-pid` names the server.
 //!
 //! Invariant: a process is called a stranger only where that is certain. In doubt (another network namespace,
 //! unreadable descriptors, a socket that is not listed) the result is `None`.
@@ -16,7 +16,7 @@ pub(crate) fn stranger(root: i32, address: SocketAddr) -> Option<String> {
     let (tree, own) = (Tree::of(root)?.pids(), std::process::id() as i32);
     if root != own && tree.contains(&own) {
         return Some(format!(
-            "--server-pid {root}: this client descends from it; what is told of the server's CPU and memory is of both"
+            "--server-pid {root}: this client descends from it; the server's CPU and memory include this client's"
         ));
     }
     let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
@@ -95,7 +95,7 @@ fn socket(link: &str) -> Option<u64> {
 /// A socket that listens: where, and its number.
 type Listening = (IpAddr, u16, u64);
 
-/// What listens, by a table of `/proc/net` whose addresses have so many bytes.
+/// The listening sockets in a table of `/proc/net` whose addresses have so many bytes.
 fn table((name, bytes): (&str, usize)) -> Vec<Listening> {
     let text = fs::read_to_string(format!("/proc/net/{name}")).unwrap_or_default();
     text.lines().skip(1).filter_map(|line| row(line, bytes)).collect()

@@ -1,4 +1,4 @@
-//! What happens on the machine meanwhile: processors, ports, retransmissions, refused connections, disks.
+//! The state of the machine during a measurement: processors, ports, retransmissions, refused connections, disks.
 
 use std::fs;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(crate) struct Counters {
     pub(crate) time_wait: u64,
 }
 
-/// What one processor did, or several.
+/// The time of one processor, or of several.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Processor {
     /// The kernel's number for it.
@@ -94,7 +94,7 @@ impl Counters {
         }
     }
 
-    /// What has happened since `earlier`; gauges as they are.
+    /// The difference from `earlier`; gauges as they are.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         Self {
             processors: (self.processors.iter().zip(&earlier.processors))

@@ -19,7 +19,7 @@ use crate::histogram::Latencies;
 /// How often a watch looks. One look costs some 30 us and a server's tree of a hundred processes some ms.
 pub(crate) const GLANCE: Duration = Duration::from_millis(20);
 
-/// What server, client and machine did while a figure was taken.
+/// The activity of server, client and machine during a figure.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Audit {
     /// How long it took.
@@ -47,7 +47,7 @@ pub struct Audit {
     pub network: NetworkAudit,
 }
 
-/// What this client did.
+/// The activity of this client.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClientAudit {
     /// Its memory before anyone had connected.
@@ -76,7 +76,7 @@ pub struct ClientAudit {
     pub lag_p99_ms: f64,
 }
 
-/// What the server did.
+/// The activity of the server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)] // The names are the documentation.
 pub struct ServerAudit {
@@ -102,7 +102,7 @@ pub struct ServerAudit {
     pub is_stranger: bool,
 }
 
-/// What the network did.
+/// The activity of the network.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)] // The names are the documentation.
 pub struct NetworkAudit {
@@ -204,7 +204,7 @@ impl Watch {
         self.places.look(&self.threads);
         let seconds = self.begun.elapsed().as_secs_f64().max(1e-9);
         let happened = Counters::read().since(&self.counters);
-        // What either is kept away from is no part of what they share.
+        // Processors that either of them cannot use are not shared.
         let (cores, did) =
             happened.within(&reach([std::process::id() as i32].into_iter().chain(self.server_pid)));
         let (client, server) = (self.client(seconds), self.server_pid.and_then(|_| self.server()));
@@ -322,7 +322,7 @@ fn without_password(word: &str) -> String {
     }
 }
 
-/// What a server holds at one moment.
+/// The resources of a server at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)] // The names are the documentation.
 pub struct Holdings {
@@ -335,7 +335,7 @@ pub struct Holdings {
     pub pss_kib: u64,
 }
 
-/// What a process and its descendants hold.
+/// The resources of a process and its descendants.
 pub(crate) fn holdings(pid: i32) -> Option<Holdings> {
     let tree = Tree::of(pid)?;
     let Usage { processes, threads, descriptors, pss_kib, .. } = tree.usage(true);

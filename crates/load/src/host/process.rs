@@ -1,4 +1,4 @@
-//! What a server costs: a process and all its descendants, read from `/proc`.
+//! The cost of a server: a process and all its descendants, read from `/proc`.
 
 use std::collections::HashSet;
 use std::fs;
@@ -13,7 +13,7 @@ pub(crate) struct Tree {
     pids: Vec<i32>,
 }
 
-/// What a tree has used since it began, and what it holds now.
+/// The use of resources by a tree since its start, and the memory that it holds now.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Usage {
     pub(crate) processes: u64,
@@ -31,8 +31,7 @@ pub(crate) struct Usage {
 }
 
 impl Tree {
-    /// The processes that descend from `root`, itself included; `None` where there is none, or none that may
-    /// be looked at.
+    /// The processes that descend from `root`, itself included; `None` if it does not exist, or is not readable.
     pub(crate) fn of(root: i32) -> Option<Self> {
         Stat::read(root)?;
         let mut all: Vec<(i32, i32)> =
@@ -57,7 +56,7 @@ impl Tree {
         self.pids
     }
 
-    /// What they use. Memory is costly to ask for: it is a walk over every page.
+    /// Their use of resources. Memory is costly to query: the kernel walks every page.
     pub(crate) fn usage(&self, with_memory: bool) -> Usage {
         let tick = Duration::from_secs(1) / rustix::param::clock_ticks_per_second().max(1) as u32;
         let mut sum = Usage::default();
@@ -134,7 +133,7 @@ pub(super) fn field(text: &str, name: &str) -> u64 {
     line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-/// What one thread of this process, or of one that works for it, has done.
+/// The time of one thread of this process, or of a worker process.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct ThreadTime {
     /// On a processor.
@@ -169,7 +168,7 @@ impl Places {
         Self { ran: vec![Duration::ZERO; cores], before: times.iter().map(|time| time.ran).collect() }
     }
 
-    /// What the threads had used at the last look.
+    /// The threads' total at the last look.
     pub(crate) fn all(&self) -> Duration {
         self.before.iter().sum()
     }

@@ -1,7 +1,7 @@
 //! How large the test files are together, where that is said of a machine's memory: `--dataset-vs-ram 2`.
 //!
-//! What a server has read stays in memory while there is room. Files that take more than that have to come from the
-//! disk, however often they are downloaded; so users then go round them rather than to have one each.
+//! Files that were read stay in memory while there is room. A larger set has to come from the disk each time; so users
+//! then go round all of its files rather than have one each.
 
 use std::fmt;
 use std::fs;
@@ -21,7 +21,7 @@ pub struct Dataset {
 pub(crate) const MOST_FILES: u64 = 1_000_000;
 
 impl Dataset {
-    /// So many times the memory that a process of this machine may have, or this one.
+    /// The size as a multiple of the memory that a process of this machine may have, or this one.
     pub(super) fn of(times: f64, process: Option<i32>) -> Self {
         let own = || Some(std::process::id() as i32);
         Self { times, memory: memory(process.or_else(own)) }

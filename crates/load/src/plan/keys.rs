@@ -17,9 +17,9 @@ use crate::selector::SELECTORS;
 pub struct Key {
     /// As a flag `--name`, as a key `name`.
     pub name: &'static str,
-    /// What stands behind it, in the help; empty for a switch.
+    /// The placeholder of its value in the help; empty for a switch.
     pub value: &'static str,
-    /// What it is for.
+    /// Its help text.
     pub help: &'static str,
     set: fn(&mut Settings, &str) -> Result<(), String>,
 }

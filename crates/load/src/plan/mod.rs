@@ -74,17 +74,17 @@ pub struct Plan {
     pub target: Target,
     /// The preset's name, or `custom`.
     pub name: String,
-    /// What it is, in a line.
+    /// A description in a line.
     pub summary: String,
-    /// What a reader must know: ambiguities and how they were settled, what cannot be compared.
+    /// Notes for the reader: ambiguities and how they were settled, and limits of comparison.
     pub notes: Vec<String>,
-    /// What holds for the whole run.
+    /// The settings of the whole run.
     pub base: Settings,
     /// One after the other.
     pub steps: Vec<Settings>,
     /// The preset is in the form that its document had, flaws and all.
     pub as_published: bool,
-    /// What the quick form of the preset shortened, in words; nothing in the full one.
+    /// The settings that the quick form of the preset shortened, in words; empty in the full form.
     pub quick: Vec<String>,
     /// The document's tables.
     pub tables: Vec<Published>,
@@ -171,7 +171,7 @@ impl Plan {
         self.steps.iter_mut().try_for_each(|step| step.set(name, value))
     }
 
-    /// Every figure to take, in order. What two steps say alike is measured once.
+    /// Every figure to measure, in order. Equal cells of two steps are measured once.
     pub fn cells(&self) -> Vec<Cell> {
         let mut cells: Vec<Cell> = Vec::new();
         for cell in self.steps.iter().flat_map(Cell::of) {
@@ -194,7 +194,7 @@ impl Plan {
 /// One figure to take.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// What each user does.
+    /// The users' operation.
     pub op: Op,
     /// How large its files are, where it has files.
     pub size: Option<u64>,
@@ -293,7 +293,7 @@ impl Cell {
     }
 }
 
-/// What a figure amid bad users is held against comes before it.
+/// Puts the reference without misbehaving users before the figure with them.
 fn calm_first(chaos: &Option<Chaos>) -> Vec<Option<Chaos>> {
     if chaos.is_some() { vec![None, chaos.clone()] } else { vec![None] }
 }

@@ -76,13 +76,13 @@ const ABOUT_FORMS: [&str; 3] = ["as-published", "quick", "only"];
 pub struct Preset {
     /// Its name.
     pub name: String,
-    /// What it is, in a line.
+    /// A description in a line.
     pub summary: String,
-    /// What a reader must know: ambiguities and how they were settled, what cannot be compared.
+    /// Notes for the reader: ambiguities and how they were settled, and limits of comparison.
     pub notes: Vec<String>,
     /// The document's tables.
     pub tables: Vec<Published>,
-    /// What holds for the whole run.
+    /// The settings of the whole run.
     pub base: Settings,
     /// One after the other.
     pub steps: Vec<Settings>,
@@ -101,7 +101,7 @@ warm-up = '0s'
 ";
 
 impl Preset {
-    /// What flags change that make a plan of their own.
+    /// The base of a plan that consists of flags only.
     pub(super) fn of_flags(form: Form) -> Self {
         Self::parse("custom", "custom", OF_FLAGS, form).expect("a test reads it in both forms")
     }
@@ -173,7 +173,7 @@ impl Preset {
     }
 }
 
-/// What a preset says of the document that it reproduces.
+/// The parts of a preset about the document that it reproduces.
 #[derive(Deserialize)]
 struct Document {
     #[serde(default)]
@@ -213,7 +213,7 @@ impl Source<'_> {
         Ok(Some(step))
     }
 
-    /// What the form says in the document's own tables, and then in a step's.
+    /// Applies the tables of the form: the preset's own, and then a step's.
     fn apply_forms<'t>(
         &self,
         settings: &mut Settings,

@@ -10,9 +10,9 @@ use serde::Deserialize;
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
-    /// What it is called.
+    /// The title.
     pub title: String,
-    /// What its numbers are, unless a row or a column says otherwise.
+    /// The quantity of its numbers, unless a row or a column has another.
     pub value: Value,
     /// Repetitions that the document left out of its means, from the first.
     #[serde(default)]
@@ -23,7 +23,7 @@ pub struct Published {
     pub row: Vec<Line>,
 }
 
-/// What a table's numbers are.
+/// The quantity of a table's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub enum Value {
     /// Operations a second.
@@ -65,7 +65,7 @@ pub enum Value {
     /// The users' own speeds added up, over that of all together.
     #[serde(rename = "sync")]
     Sync,
-    /// What the server used of a processor: 200 where it kept two busy.
+    /// The server's CPU: 200 means two busy processors.
     #[serde(rename = "server CPU %")]
     ServerCpu,
     /// The length of what HTTP answered with.
@@ -121,7 +121,7 @@ pub struct Line {
     /// Of a column: what the document measured; no cell of ours belongs there.
     #[serde(default)]
     pub theirs: bool,
-    /// What its numbers are; a column's word goes before a row's.
+    /// The quantity of its numbers; a column's overrides a row's.
     pub value: Option<Value>,
     /// The step's.
     pub label: Option<String>,

@@ -17,7 +17,7 @@ use super::Op;
 /// A log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Script {
-    /// What each user does, in order.
+    /// Each user's jobs, in order.
     users: Vec<Vec<Job>>,
     logged: Logged,
 }
@@ -35,7 +35,7 @@ pub struct Job {
     pub lasted: Duration,
 }
 
-/// What the log says as a whole.
+/// The totals of the log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Logged {
     /// Downloads and uploads.
@@ -57,7 +57,7 @@ pub struct Logged {
 /// All files that downloads need must fit there, and of each user its largest upload: the next one replaces it.
 const MOST_FILES: u64 = 4 << 30;
 
-/// What no transfer lasts or moves, in seconds and bytes: such a line is none of a transfer.
+/// The longest plausible transfer, in seconds and bytes: a line beyond that is not a transfer.
 const LONGEST_TRANSFER: u64 = 366 * 24 * 3600;
 const LARGEST_TRANSFER: u64 = 1 << 50;
 
@@ -66,7 +66,7 @@ const LARGEST_TRANSFER: u64 = 1 << 50;
 struct Entry<'a> {
     ended: i64,
     lasted: u64,
-    /// Who it was: address and user.
+    /// The client: address and user.
     who: (&'a str, &'a str),
     bytes: u64,
     direction: &'a str,
@@ -135,7 +135,7 @@ impl Script {
         Duration::from_secs_f64(self.logged.seconds)
     }
 
-    /// What it says as a whole.
+    /// The totals of the log.
     pub fn logged(&self) -> &Logged {
         &self.logged
     }
@@ -145,7 +145,7 @@ impl Script {
         self.users.get(user as usize).map_or(&[], |jobs| &jobs[..])
     }
 
-    /// What it says of some users, and nothing of the others.
+    /// The jobs of some users only.
     pub(crate) fn of_users(&self, some: impl IntoIterator<Item = u32>) -> Self {
         let mut users = vec![Vec::new(); self.users.len()];
         for user in some {
@@ -166,8 +166,8 @@ impl Script {
 }
 
 impl<'a> Entry<'a> {
-    /// `Sun Sep  9 01:46:40 2001 1 10.0.0.1 1024 /pub/a_file b _ o r alice ftp 0 * c`; some servers leave blanks in
-    /// names, so what stands behind them is counted from the end.
+    /// `Sun Sep 9 01:46:40 2001 1 10.0.0.1 1024 /pub/a_file b _ o r alice ftp 0 * c`; some servers leave spaces in
+    /// names, so the fields after them are counted from the end.
     fn parse(line: &'a str) -> Option<Self> {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         // The completion status came with wu-ftpd 2.5.

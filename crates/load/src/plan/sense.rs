@@ -1,4 +1,4 @@
-//! What cannot be asked for together: a flag that would do nothing, or claim what it does not do, is refused.
+//! Checks combinations of flags: one that would have no effect, or a misleading one, is refused.
 
 use super::{Download, OnDeath, Op, Plan, PlanError, Settings, TlsVersion};
 use crate::target::Scheme;

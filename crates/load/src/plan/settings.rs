@@ -14,7 +14,7 @@ use super::value::{
 use crate::chaos::Chaos;
 use crate::selector::Selector;
 
-/// What one step of a plan measures, and how.
+/// The load of one step of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)] // `KEYS` documents each field.
 pub struct Settings {
@@ -75,7 +75,7 @@ pub struct Settings {
     pub said: Said,
 }
 
-/// What was said of a step's settings, by their names: for readers of a report. It changes nothing.
+/// The explicit settings of a step, by name, for readers of a report. They do not affect the load.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Said(BTreeMap<String, String>);
 
@@ -117,7 +117,7 @@ impl Settings {
         self.said.0.insert(name.to_owned(), value.to_owned());
     }
 
-    /// What was said, and of what bounds every figure also what was not.
+    /// The explicit settings, and the defaults of those that bound every figure.
     pub fn told(&self) -> BTreeMap<String, String> {
         let mut told = self.said.0.clone();
         let time = |time: Duration| format!("{}s", time.as_secs_f64());

@@ -1,4 +1,4 @@
-//! What the quick form of a preset left out, in words: a reader must not take its figures for the document's.
+//! Describes what the quick form of a preset left out, so that its figures are not taken for the document's.
 
 use super::Settings;
 use crate::units::short_size;
@@ -60,7 +60,7 @@ mod tests {
             ["sizes: 64k for 1m", "repetitions: 2 for 5"]
         );
         assert!(shortened("pyftpdlib", true, &[]).contains(&"users: 20 for 200".to_owned()));
-        // What a flag says holds for both.
+        // A flag applies to both.
         assert_eq!(shortened("waarp-exec", true, &[("users", "7")])[0], "operations of a user: 5 for 100");
         assert!(shortened("waarp-exec", false, &[]).is_empty());
     }

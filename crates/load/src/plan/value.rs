@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What a user does again and again.
+/// The operation that a user repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Op {
     /// Downloads a file.
@@ -61,7 +61,7 @@ impl Op {
     }
 }
 
-/// Who connects the data connection, and how that is said.
+/// Which side connects the data connection, and by which command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Mode {
     /// The client connects; `PASV`.
@@ -146,7 +146,7 @@ pub(super) const NAMES: [(&str, Names); 3] =
 pub enum Download {
     /// Test files of the cell's size.
     Made,
-    /// What the users of a step before have uploaded, however large that got.
+    /// The uploads of an earlier step's users, of any size.
     Uploaded,
 }
 
@@ -166,7 +166,7 @@ pub enum Clock {
 /// Every [`Clock`] by its name.
 pub(super) const CLOCKS: [(&str, Clock); 2] = [("first-byte", Clock::FirstByte), ("command", Clock::Command)];
 
-/// What becomes of a user who fails.
+/// What happens to a user that fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OnDeath {
     /// It goes on, and the failure is counted.
@@ -181,7 +181,7 @@ pub enum OnDeath {
 pub(super) const DEATHS: [(&str, OnDeath); 3] =
     [("off", OnDeath::Off), ("drop-out", OnDeath::DropOut), ("stop-growth", OnDeath::StopGrowth)];
 
-/// What the server's page cache holds of the files when a cell begins.
+/// The state of the server's page cache for the files when a cell begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cache {
     /// Whatever it holds: files are made once a run.

@@ -20,11 +20,11 @@ pub struct Drift {
     pub trend: f64,
     /// Half of the span between the lowest and the highest reading, over their median.
     pub spread: f64,
-    /// What that means.
+    /// The result.
     pub kind: Stillness,
 }
 
-/// What the readings mean.
+/// The meaning of the readings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stillness {

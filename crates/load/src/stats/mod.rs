@@ -1,5 +1,5 @@
-//! What may be concluded from figures that vary: medians, ratios with their intervals, and whether the machine kept
-//! still ([`Drift`]).
+//! Statistics of figures that vary: medians, ratios with their intervals, and whether the machine was steady
+//! ([`Drift`]).
 //!
 //! Rates and times are compared as **ratios**: "1.3 times" means the same for a small and a large figure. The mean of
 //! the ratios' logarithms is what an interval is for, and an interval that holds 1 means: no difference was seen.
@@ -19,7 +19,7 @@ pub use self::random::Random;
 /// How often a bootstrap draws. The ends of an interval of 99 % then stand on 20 draws each.
 const DRAWS: usize = 4000;
 
-/// The middle value, or the mean of the two in the middle; of none there is none.
+/// The middle value, or the mean of the two in the middle; `None` without values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -80,7 +80,7 @@ impl Confidence {
             Self::P95 => (P95, 1.959_964),
             Self::P99 => (P99, 2.575_829),
         };
-        // What lies between two rows takes the upper, wider one.
+        // A value between two rows takes the upper, wider one.
         if let Some(quantile) = table.get((freedom.max(1.0) as usize) - 1) {
             return *quantile;
         }
@@ -114,7 +114,7 @@ impl Interval {
     }
 }
 
-/// What a ratio means.
+/// The meaning of a ratio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Difference {
@@ -129,7 +129,7 @@ pub enum Difference {
 }
 
 impl Difference {
-    /// What an interval of a ratio says, where a difference below `margin` (0.05 is a twentieth) is none.
+    /// The meaning of a ratio's interval, where a difference below `margin` (0.05 is a twentieth) does not count.
     pub fn of(ratio: &Interval, margin: f64) -> Self {
         if ratio.low >= 1.0 / (1.0 + margin) && ratio.high <= 1.0 + margin {
             Self::Same
@@ -181,7 +181,7 @@ pub fn unpaired(first: &[f64], second: &[f64], confidence: Confidence, seed: u64
     Some(widest(two.mean - one.mean, half, &drawn, confidence).map(f64::exp))
 }
 
-/// What samples say of their mean.
+/// The statistics of samples.
 struct Spread {
     mean: f64,
     /// Standard error of the mean.

@@ -10,7 +10,7 @@ use super::{COMMAND, Counts, Order, Report, Word, line};
 use crate::driver::{DriverError, WorkerTask};
 use crate::tally::{Live, Tally};
 
-/// Has a process of `program` do a worker's share, and goes through the phases in its place.
+/// Starts a process of `program` for a worker's share, and passes through the phases in its place.
 pub(crate) fn work(task: &WorkerTask<'_>, program: &Path, order: &Order) -> Result<Tally, DriverError> {
     let mut coordinator = Coordinator { task, met: 0, was_stopped: false };
     let result = coordinator.lead(program, order);
@@ -69,7 +69,7 @@ fn died(why: String) -> DriverError {
     DriverError::Client(io::Error::other(format!("a worker process: {why}")))
 }
 
-/// One that has gone is noticed where it is read from.
+/// A process that has ended is noticed at the next read.
 fn tell(input: Option<&mut ChildStdin>, word: &Word) {
     if let Some(input) = input {
         let _ = input.write_all(&line(word));

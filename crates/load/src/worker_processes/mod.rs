@@ -36,7 +36,7 @@ use crate::target::Target;
 /// The argument that has the program be a worker.
 pub const COMMAND: &str = "bench-worker";
 
-/// What a worker has to do.
+/// The order to a worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
     pub(crate) target: Target,
@@ -45,11 +45,11 @@ pub(crate) struct Order {
     /// Which worker it is, of how many.
     pub(crate) index: usize,
     pub(crate) workers: usize,
-    /// What a log says of its users.
+    /// The jobs of its users in a replayed log.
     pub(crate) script: Option<Script>,
 }
 
-/// What a coordinator says, after the order.
+/// A message from the coordinator, after the order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 enum Word {
     Go,
@@ -57,7 +57,7 @@ enum Word {
     RampSnapshot(RampSnapshot),
 }
 
-/// What a worker says.
+/// A message from a worker.
 #[derive(Debug, Serialize, Deserialize)]
 enum Report {
     Live(Counts, RampSnapshot),

@@ -54,7 +54,7 @@ pub fn serve(input: impl Read + Send + 'static, output: impl Write + Send) -> io
     door.say(&report)
 }
 
-/// By what the worker is asked to end.
+/// The request to end the worker.
 static STOP: Stop = Stop::new();
 
 /// Reads the coordinator's messages. When the coordinator has ended, it cancels every wait.
