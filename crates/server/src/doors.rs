@@ -1,5 +1,5 @@
-//! The doors of a server: a listener for each worker at every address that is configured. Those that a server has which is
-//! relieved are taken over as they are, so that nobody who waits there is turned away.
+//! The listeners of a server: one for each worker at every configured address. Those of a predecessor are taken over as
+//! they are, so that no waiting connection is refused.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -20,7 +20,7 @@ pub(crate) struct Doors {
 }
 
 impl Doors {
-    /// Opens them for as many workers as are configured, but for those that somebody else has had.
+    /// Opens them for the configured number of workers, except for those of the predecessor.
     pub(crate) fn open(config: &Config, before: Option<&Predecessor>) -> Result<Self, StartError> {
         let listeners = (0..config.workers).map(|_| Vec::new()).collect();
         let mut doors = Self { listeners, bound: [const { Vec::new() }; 4] };
@@ -30,7 +30,7 @@ impl Doors {
             (Door::Http, &config.http),
             (Door::Https, &config.https),
         ];
-        // A port that IPv4 has a listener of its own for. One that is yet to be chosen is nobody else's.
+        // A port that IPv4 has a listener of its own for. A port that is still to be chosen conflicts with no other.
         let addresses = all.iter().flat_map(|(_, addresses)| addresses.iter());
         let of_ipv4: Vec<u16> = addresses
             .filter(|address| address.is_ipv4() && address.port() != 0)

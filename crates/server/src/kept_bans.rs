@@ -50,7 +50,7 @@ pub(crate) enum BanFileError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error.
         source: serde_json::Error,
     },
 }
