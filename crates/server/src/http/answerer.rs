@@ -38,7 +38,7 @@ impl Answerer {
         }
     }
 
-    /// The body has ended, or nobody wants the rest.
+    /// The body has ended, or the rest is not needed.
     pub(super) fn end_input(&mut self) {
         match self {
             Self::Program(program) => program.input = None,

@@ -1,12 +1,12 @@
 //! Open files, for as long as they are what their names stand for.
 //!
-//! The invariant: nobody is answered with less than it can know. An entry is compared with the file system once a
-//! turn of the reactor, however many requests the turn serves: what a turn's poll had reported had begun to come before
-//! any answer of that turn, so nobody who had seen one and changed a file since began to ask then. (Who began before,
-//! and sent the rest of the request behind such a change, may be answered with what was true at the beginning.) Those
-//! who were accepted together, and had spoken before the first of them was answered, have a turn of their own. What is
-//! read later counts as another turn: from a connection that was answered in this one. Nothing is watched and nothing
-//! expires by the clock, but that descriptors which nobody asked for lately are given back.
+//! The invariant: no answer is older than the client can detect. An entry is compared with the file system once a turn
+//! of the reactor, however many requests the turn serves: the requests that a turn's poll reported had begun to arrive
+//! before any answer of that turn, so no client can have seen an answer and changed a file before it sent such a
+//! request. (A request that began before such a change, and whose rest was sent after it, may be answered with the
+//! state at its beginning.) Connections that were accepted together, and had sent data before the first of them was
+//! answered, have a turn of their own. Data read later, from a connection that was answered in this turn, counts as
+//! another turn. Files are not watched, and nothing expires by the clock, except that unused descriptors are closed.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const ENTRIES: usize = 4096;
 /// Bytes of memory at most.
 const MEMORY: usize = 16 << 20;
 
-/// How long an entry that nobody asks for is kept: the space of a removed file is the disk's again then.
+/// How long an unused entry is kept: the space of a removed file is the disk's again then.
 const IDLE: Duration = Duration::from_secs(10);
 
 /// The open files of a worker.
@@ -140,7 +140,7 @@ impl Cache {
         self.sweep_at
     }
 
-    /// Gives back what nobody asked for lately.
+    /// Closes unused entries.
     pub(crate) fn sweep(&mut self, now: Instant) {
         if self.sweep_at.is_none_or(|at| now < at) {
             return;

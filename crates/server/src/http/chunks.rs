@@ -1,4 +1,4 @@
-//! A stream whose length nobody knows beforehand, in the chunked coding.
+//! A stream of unknown length, in the chunked coding.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ pub(super) struct Chunks {
     /// How much of the inner stream was read; `None` behind its end.
     offset: Option<u64>,
     content: Vec<u8>,
-    /// What is to be sent next, and how much of it was.
+    /// The next bytes to send, and how much of them was sent.
     wire: Vec<u8>,
     sent: usize,
     framing: Framing,
@@ -28,7 +28,7 @@ pub(super) struct Chunks {
 pub(super) struct Framing(Arc<AtomicU64>);
 
 impl Framing {
-    /// What is content of so many bytes that were sent.
+    /// How many of the sent bytes are content.
     pub(super) fn content_of(&self, sent: u64) -> u64 {
         sent.saturating_sub(self.0.load(Ordering::Relaxed))
     }

@@ -1,8 +1,8 @@
 //! A connection to what answers a request in the server's place: records of FastCGI, to an application or within the
 //! process to the side runtime (`side/forward.rs`), which asks another server by HTTP.
 //!
-//! The invariant: `read` answers 0 only where the peer has said that its answer is whole. What it leaves out ends in
-//! an error, so nobody takes the part for it.
+//! The invariant: `read` returns 0 only after the peer has marked its answer as complete. An incomplete answer ends in
+//! an error, so that a part is not taken for the whole.
 
 use std::io;
 use std::net::TcpStream;
@@ -15,7 +15,7 @@ use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketT
 
 use crate::config::Peer;
 
-/// What is read at a time.
+/// The size of a read.
 const PIECE: usize = 16 * 1024;
 
 /// Bytes of a line of errors at most.
@@ -199,7 +199,7 @@ pub(super) fn connect(peer: &Peer, time: Duration) -> io::Result<OwnedFd> {
     }
 }
 
-/// Returns whether the peer of a connection that nobody uses has neither closed it nor said anything.
+/// Returns true if the peer of an idle connection has neither closed it nor sent anything.
 pub(super) fn is_quiet(socket: &OwnedFd) -> bool {
     let mut byte = [0; 1];
     let peeked = rustix::net::recv(socket, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT);

@@ -50,7 +50,7 @@ pub(super) fn get(
     let (storage, path) = (&who.account.storage, &target.path);
     let found = match found {
         Some(found) => found.inspect(|found| keep_found(exchange.core, storage, target, found)),
-        // What is linked to is the folder: an index would lead to files of which its author knew no link.
+        // The link is for the folder: an index would lead to files that its author did not link.
         None if target.is_directory && who.may_list_by_link() => Ok(Found::Directory),
         None => find_now(exchange.core, storage, target, &codings),
     };
@@ -82,7 +82,7 @@ fn answer_found(exchange: &mut Exchange<'_>, target: &Target<'_>, who: &Who, fou
         Found::File(entry) => match wanted_digest(exchange.core, head, &entry) {
             None => {
                 file::answer_file(exchange, &entry, None);
-                // Whoever is last closes it.
+                // The last user closes it.
                 if entry.end_may_wait() {
                     exchange.core.discard(entry);
                 }
@@ -117,7 +117,7 @@ fn answer_found(exchange: &mut Exchange<'_>, target: &Target<'_>, who: &Who, fou
         | Found::Asking(_)
         | Found::Dav(_)
         | Found::Tus(_) => {
-            exchange.fail(Status::INTERNAL_SERVER_ERROR, "The server has lost its place.");
+            exchange.fail(Status::INTERNAL_SERVER_ERROR, "Internal server error.");
         }
     }
 }
@@ -179,7 +179,7 @@ fn redirect(exchange: &mut Exchange<'_>, target: &Target<'_>) {
     );
 }
 
-/// What is to be sent for a target, where that can be said now.
+/// The content for a target, if it is known at once.
 fn find_now(
     core: &mut Core,
     storage: &Arc<dyn Storage>,

@@ -18,13 +18,13 @@ use super::side::forward;
 use super::who::Who;
 use crate::config::Config;
 
-/// Returns whether a folder's index may be somebody's who takes what is posted to it.
+/// Returns true if a folder's index may be a program or server that takes a `POST`.
 pub(super) fn may_take_post(config: &Config, head: &Head, target: &Target<'_>) -> bool {
     let has_others = !config.passes.is_empty() || !config.programs.folders.is_empty();
     head.method == Method::Post && target.is_directory && has_others
 }
 
-/// Answers what is posted to a folder: its index does, where that is no file that is sent.
+/// Answers a `POST` to a folder: its index does, unless that is a file.
 pub(super) fn post_to_folder(
     exchange: &mut Exchange<'_>,
     target: &Target<'_>,

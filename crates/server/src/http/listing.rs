@@ -3,7 +3,7 @@
 use millrace_http::index::{Format, Links, Order};
 use millrace_vfs::{DirEntry, Directory, FileError, ReadStream, Storage, VirtualPath};
 
-/// What is written at a time.
+/// The size of a write.
 const FILL: usize = 64 * 1024;
 
 /// Entries that are read at a time.

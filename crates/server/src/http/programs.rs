@@ -51,14 +51,14 @@ pub(super) enum Line {
 
 /// How many may run at once, and who waits.
 ///
-/// Who comes first has a place first: one that gets free is kept for whoever has waited longest, and nobody who comes
-/// in between has it.
+/// First come, first served: a free slot is reserved for the request that has waited longest, and a new request cannot
+/// take it.
 #[derive(Debug)]
 pub(crate) struct Lane {
     running: Arc<AtomicUsize>,
     most: usize,
     waiting: VecDeque<Key>,
-    /// Those of the line whom a place is kept for until they have claimed it.
+    /// The requests with a reserved slot that they have not claimed yet.
     called: Vec<Key>,
 }
 
@@ -81,14 +81,14 @@ impl Lane {
         None
     }
 
-    /// The place that is kept for somebody who was called.
+    /// The slot reserved for a request that was called.
     pub(super) fn claim(&mut self, key: Key) -> Option<Slot> {
         let place = self.called.iter().position(|called| *called == key)?;
         self.called.swap_remove(place);
         Some(self.take())
     }
 
-    /// Who waits no more is not called, nor is a place kept for them.
+    /// A request that no longer waits is not called, and its slot is released.
     pub(super) fn give_up(&mut self, key: Key) {
         self.waiting.retain(|waits| *waits != key);
         self.called.retain(|called| *called != key);
@@ -99,7 +99,7 @@ impl Lane {
         Slot(Arc::clone(&self.running))
     }
 
-    /// Calls those of the line for whom there is room now: they claim it, when their turn among `admitted` comes.
+    /// Calls waiting requests as far as there is room: each claims its slot at its turn in `admitted`.
     pub(super) fn admit(&mut self, admitted: &mut VecDeque<Key>) {
         // Who had a turn and has claimed nothing is gone.
         self.called.retain(|called| admitted.contains(called));
@@ -131,20 +131,20 @@ impl Programs {
         }
     }
 
-    /// Who may run, and who waits for that.
+    /// The running and waiting programs.
     pub(super) fn lane(&mut self) -> &mut Lane {
         &mut self.lane
     }
 
-    /// Those whose turn it is: of the line, for whom there is room now, which they claim; and whose words were held back
-    /// for long enough.
+    /// Calls the requests whose turn it is: waiting ones for which there is room, and those whose first output was held
+    /// back for long enough.
     pub(crate) fn admit(&mut self, now: Instant, admitted: &mut VecDeque<Key>) {
         self.lane.admit(admitted);
         let due = self.held.partition_point(|(until, _)| *until <= now);
         admitted.extend(self.held.drain(..due).map(|(_, key)| key));
     }
 
-    /// The first words of a program are held back until then, and whoever waits for them has a turn then.
+    /// Holds back the first output of a program until then; the request then gets a turn.
     pub(super) fn hold(&mut self, key: Key, until: Instant) -> Instant {
         self.held.push_back((until, key));
         until
@@ -168,7 +168,7 @@ impl Programs {
         self.look_at.into_iter().chain(self.held.front().map(|(until, _)| *until)).min()
     }
 
-    /// Looks who has ended; answers those whose time is over.
+    /// Collects ended programs; returns those whose time is over.
     pub(crate) fn look(&mut self, now: Instant) -> Vec<Program> {
         let mut overdue = Vec::new();
         if self.look_at.is_some_and(|at| at <= now) {
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_gets_free_is_for_whoever_waits_and_not_for_whoever_comes() {
+    fn a_free_slot_is_for_a_waiting_request_and_not_for_a_new_one() {
         let (mut lane, mut admitted) = (Lane::new(1), VecDeque::new());
         let first = lane.enter(key(1)).unwrap();
         assert!(lane.enter(key(2)).is_none());

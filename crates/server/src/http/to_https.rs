@@ -9,11 +9,10 @@ use super::exchange::Exchange;
 use crate::http::answer::Answers;
 use crate::web::HttpsRedirect;
 
-/// Where a CA looks for what it told who asks for a certificate, in clear (RFC 8555, section 8.3); whoever it was that
-/// put it there.
+/// The path of a CA's HTTP challenges, in clear (RFC 8555, section 8.3); by this server or another ACME client.
 const CHALLENGES: &[u8] = b"/.well-known/acme-challenge/";
 
-/// The port that nobody has to name.
+/// The default port.
 const USUAL: u16 = 443;
 
 /// Sends a request on to HTTPS, where that is wanted: at the name that it came by, so that each host stays the same,

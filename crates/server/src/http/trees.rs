@@ -79,8 +79,8 @@ struct Level {
     is_whole: bool,
 }
 
-/// What is still to come of a folder. A million entries, with all that is known of each, are more than a server has to
-/// spare for a request: so their names one behind the other, and the little that is asked of them.
+/// The remaining entries of a folder. A million entries with all metadata would take too much memory for a request: so
+/// only their names, in one buffer, and the few required facts.
 #[derive(Default)]
 struct Members {
     names: Vec<u8>,
@@ -141,7 +141,7 @@ impl<'a> Walk<'a> {
 
     /// Has the members of a folder come next.
     fn enter(&mut self, path: &VirtualPath) -> Result<(), FileError> {
-        // Read first: what is removed while a directory is read may hide what follows.
+        // Read first, because removals during a read may hide later entries.
         let (mut directory, mut members) = (self.storage.open_directory(path)?, Members::default());
         let mut entries = Vec::new();
         loop {
@@ -306,7 +306,7 @@ impl<'a> Aside<'a> {
         Ok(Self { storage, path, entry, waits })
     }
 
-    /// Nothing came of it: what was there is there again. An error where somebody has taken its name.
+    /// The operation failed: restores the old entry. Fails if its name was taken.
     pub(super) fn put_back(self) -> Result<(), FileError> {
         match self.storage.entry(self.path) {
             Ok(_) => Err(FileError::AlreadyExists),
