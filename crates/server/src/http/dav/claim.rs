@@ -12,7 +12,7 @@ use super::Dav;
 use super::place::{Chain, Place, chain};
 use super::turns::{self, Turn};
 
-/// What is done to a path.
+/// The change of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::http) enum Touch {
     /// What it holds, or says of itself, changes.
@@ -41,10 +41,10 @@ pub(in crate::http) struct Claim<'a> {
 }
 
 fn locked<T>() -> Result<T, Refusal> {
-    Err(Refusal { status: Status::LOCKED, reason: "Somebody has locked it." })
+    Err(Refusal { status: Status::LOCKED, reason: "The resource is locked." })
 }
 
-/// A place that cannot be had has no locks; whoever wants to use it will hear why.
+/// A place that cannot be opened has no locks; the request that uses it reports the error.
 fn place_of(storage: &dyn Storage, path: &VirtualPath) -> Option<Chain> {
     chain(storage, path).ok()
 }
@@ -104,7 +104,7 @@ impl Claim<'_> {
                         lock.user.as_deref() == self.user && shown.contains(&lock.token.as_bytes())
                     })
             };
-            // Whoever changes what a directory has needs the directory's lock.
+            // A change of a directory's entries needs the directory's lock.
             let of_directory = || touch == Touch::Content || passes(&chain[1..]);
             let of_members = || {
                 touch == Touch::Content
@@ -136,14 +136,14 @@ impl Claim<'_> {
         }
     }
 
-    /// What is at one place is now at another, or there as well; properties go along, locks do not.
+    /// A resource was moved or copied; properties are kept, locks are not.
     pub(in crate::http) fn copied(&self, from: Option<&Placed>, to: Option<&Placed>) {
         if let (Some(Placed(from)), Some(Placed(to))) = (from, to) {
             self.dav.with(|told| told.properties.copy(from, to));
         }
     }
 
-    /// Where a path is, if anybody would want to know. May wait.
+    /// The place of a path, if locks or properties exist. May block.
     pub(in crate::http) fn place(&self, path: &VirtualPath) -> Option<Placed> {
         if self.dav.is_empty() {
             return None;

@@ -70,7 +70,7 @@ impl KeptLock {
     }
 }
 
-/// What is told, as it is kept.
+/// Formats a record for the file.
 pub(super) fn write(told: &Told) -> serde_json::Result<Vec<u8>> {
     let (now, wall) = (Instant::now(), wall());
     let value = |(name, value): (&Name, &String)| (name.space.clone(), name.local.clone(), value.clone());
@@ -90,7 +90,7 @@ pub(super) fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
         fs::create_dir_all(folder)?;
     }
     let beside = path.with_extension("new");
-    // Which files carry locks, and whose, is not for everybody on this machine.
+    // Locks and their owners are not for other local users.
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
     file.write_all(bytes)?;
     fs::rename(beside, path)

@@ -1,4 +1,4 @@
-//! Locks (RFC 4918 section 6): who said that nobody else is to write, where, and until when.
+//! Locks (RFC 4918 section 6): their owners, their places, and their expiry.
 //!
 //! The invariant: of the locks that reach a place, either one is exclusive, or all are shared. Locks are advice
 //! among those who write by HTTP.
@@ -28,7 +28,7 @@ pub(super) const LONGEST: Duration = Duration::from_secs(3600);
 #[derive(Debug, Clone)]
 pub(super) struct Lock {
     pub(super) token: String,
-    /// Where it is, and what is above.
+    /// Its place and the parents.
     pub(super) chain: Chain,
     /// What was locked, as a link.
     pub(super) root: String,
@@ -96,7 +96,7 @@ enum Holder {
 /// Why a lock is not given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Denied {
-    /// Somebody holds one that does not go with it.
+    /// A conflicting lock exists.
     Held,
     /// There are too many.
     Full,
@@ -130,7 +130,7 @@ impl Locks {
         chain.iter().flat_map(|place| self.those(&self.on, place)).filter(|lock| lock.reaches(chain))
     }
 
-    /// The locks on what is beneath a place.
+    /// The locks beneath a place.
     pub(super) fn beneath<'a>(&'a self, place: &'a Place) -> impl Iterator<Item = &'a Lock> {
         self.those(&self.beneath, place)
     }
@@ -175,7 +175,7 @@ impl Locks {
 
     /// The lock with this token, if it holds at a place.
     pub(super) fn find(&mut self, token: &[u8], chain: &[Place]) -> Option<&mut Lock> {
-        // Whoever asks for it this way may hold it on.
+        // A request for it in this form may extend it.
         self.changes += 1;
         self.all.get_mut(self.by_token.get(token)?).filter(|lock| lock.reaches(chain))
     }
@@ -315,7 +315,7 @@ mod tests {
         assert_eq!(locks.give(of(MOST + 1, Some("u"), here)), Ok(()));
     }
 
-    /// What is looked up costs what it finds, however many locks there are.
+    /// A lookup costs as much as it finds, however many locks there are.
     #[test]
     fn the_index_follows_what_is_given_and_taken() {
         let mut locks = Locks::default();

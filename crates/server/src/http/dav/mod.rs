@@ -1,8 +1,7 @@
 //! WebDAV, classes 1 and 2 (RFC 4918), over the same files: properties, locks, and what they forbid.
 //!
-//! - `requests.rs` answers `PROPFIND`, `PROPPATCH`, `LOCK` and `UNLOCK`; `members.rs` writes what is in a directory.
-//! - `claim.rs` says whether a request may change something: the `If` field, and locks that others hold; `turns.rs`
-//!   that nobody else changes it meanwhile.
+//! - `requests.rs` answers `PROPFIND`, `PROPPATCH`, `LOCK` and `UNLOCK`; `members.rs` writes the members of a
+//!   directory.
 //! - `locks.rs` and `properties.rs` hold what clients have told, by [`place`].
 //!
 //! All of it runs on the pool. Who uses none of it pays one look at a counter for a change.
@@ -31,7 +30,7 @@ pub(super) use claim::{Claim, Touch};
 pub(crate) use members::Answer;
 pub(super) use requests::{Collecting, answer_request, send_to_successor};
 
-/// What is said where another server has to be asked.
+/// The answer where another server must be asked.
 const ELSEWHERE: &str = "Another server takes over; ask again.";
 
 /// What WebDAV's clients have told, of all users.
@@ -63,14 +62,14 @@ impl Told {
 }
 
 impl Dav {
-    /// What was told before, where that is kept; and what is wrong with it.
+    /// Opens the stored records, if there are any; and the error.
     pub(crate) fn open(path: Option<PathBuf>) -> (Self, Option<String>) {
         let read = path.as_deref().map_or(Ok(Told::default()), kept::read);
         let (told, trouble) = match (read, &path) {
             (Ok(told), _) => (told, None),
             (Err(error), path) => {
                 let path = path.as_deref().unwrap_or(Path::new(""));
-                // The next change writes the file anew; what it held is there for whoever can mend it.
+                // The next change rewrites the file; its old content remains for repair.
                 let aside = path.with_extension("unread");
                 let aside = match std::fs::rename(path, &aside) {
                     Ok(()) => format!("; it is {} now", aside.display()),
@@ -122,7 +121,7 @@ impl Dav {
         self.is_left.load(Ordering::Acquire)
     }
 
-    /// What another server has kept meanwhile, whom this one relieves.
+    /// Reads the records that the predecessor has stored meanwhile.
     pub(crate) fn read_again(&self) {
         if let Some(Ok(told)) = self.path.as_deref().map(kept::read) {
             let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -154,7 +153,7 @@ impl Dav {
         })
     }
 
-    /// Returns whether nobody has locked anything or keeps properties.
+    /// Returns true if there are no locks and no properties.
     fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
     }

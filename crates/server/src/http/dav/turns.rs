@@ -1,5 +1,5 @@
-//! Whose turn it is to change a place: between a look at what is there and the change that follows from it, nobody
-//! else's change comes. Without it two editors who both name the same tag would both be let through.
+//! Serialises changes of a place: no other change comes between a check and the change that depends on it. Without it
+//! two editors with the same tag would both succeed.
 //!
 //! A turn lasts as long as the change, never as long as a client; so those who wait wait for the same disk. Each of them
 //! waits with a thread, as long as a folder of any size may take to go: so few may.
@@ -18,7 +18,7 @@ pub(super) type Turns = turns::Turns<Place>;
 /// The turn to change some places, until it is dropped.
 pub(in crate::http) type Turn<'a> = turns::Turn<'a, Place>;
 
-/// Waits until nobody changes any of these places.
+/// Waits until none of these places is being changed.
 pub(super) fn take(turns: &Turns, places: Vec<Place>) -> Result<Turn<'_>, Refusal> {
     const CROWDED: Refusal = Refusal {
         status: Status::SERVICE_UNAVAILABLE,
