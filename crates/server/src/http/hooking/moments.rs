@@ -1,5 +1,4 @@
-//! What hooks hear of requests: of those that they have a word in, and of what was done, whose log of transfers is written
-//! here as well.
+//! The events of requests for hooks: before and after them. The transfer log is written here as well.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -26,7 +25,7 @@ impl<'a> Notices<'a> {
     }
 }
 
-/// What an upload is logged by when hooks have had their word on it.
+/// The log entry of an upload that waits for the hooks' verdict.
 pub(super) fn undecided(core: &Core) -> Box<Undecided> {
     Box::new(Undecided { log: core.server.log.clone(), by_http: true, ascii: false, guest: None })
 }
@@ -74,13 +73,13 @@ impl Notices<'_> {
             ascii: false,
             guest: None,
         };
-        // Nobody's name is what it is by FTP.
+        // The name that FTP shows for an unnamed user.
         let subject = self.connection.subject();
         let subject = Subject { user: subject.user.or(Some(b"anonymous")), ..subject };
         core.log_transfer(&subject, &transferred);
     }
 
-    /// A request was answered: whoever heard of it before hears how.
+    /// A request was answered: hooks that were asked before get the reply.
     pub(in crate::http) fn note_reply(&self, core: &Core, request: &log::Request<'_>) {
         let command = self.connection.hooked.get().and_then(|hooked| hooked.command.as_ref());
         if let Some(command) = command.filter(|_| self.connection.hooked.is_ruled()) {
@@ -101,7 +100,7 @@ impl Notices<'_> {
     pub(in crate::http) fn note_quota(&self, core: &Core, reason: String) {
         let moment = self.moment(core, Event::Quota, None);
         let about = self.connection.hooked.get().and_then(|hooked| hooked.about.clone());
-        // The address of an upload is nobody's business but its client's.
+        // The address of an upload is secret.
         let path = about.filter(|path| !tus::is_upload(&core.server, path));
         self.tell(core, Moment { path, reason: Some(reason), ..moment });
     }

@@ -22,7 +22,7 @@ pub(in crate::http) type Committing = dyn FnOnce(Box<dyn Upload>) -> Result<Opti
 /// What came of an upload that was to take its name: its tag, where that could be had. `None` where it was not to.
 pub(super) type Naming = Arc<Mutex<Option<Result<Option<String>, Refused>>>>;
 
-/// What is done when hooks have had their word, which may be that the upload is to have no name, or another.
+/// What is done after the hooks' verdict, which may refuse or rename the upload.
 pub(in crate::http) type Settling = dyn FnOnce(Settled) + Send;
 
 /// What hooks have made of an upload.
@@ -54,7 +54,7 @@ pub(super) fn of_refusals(fields: &Fields) -> Vec<(&str, &str)> {
 }
 
 impl HookGate<'_> {
-    /// A file has come, and takes its name when hooks have had their word.
+    /// A file has arrived, and takes its name after the hooks' verdict.
     pub(in crate::http) fn conclude_unnamed(&mut self, record: Record, unnamed: Unnamed) {
         let Unnamed { upload, path, bytes, commit, settle, fields } = unnamed;
         let naming = Naming::default();
@@ -79,13 +79,13 @@ impl HookGate<'_> {
                 });
             })
         });
-        // Where there are none any more, nobody objects.
+        // Without hooks (any more), it is accepted.
         let hooks = self.core.server.hooks().unwrap_or_else(|| Arc::new(Rules::new(Vec::new(), None)));
         let then = Then::Named(Box::new(record), naming, fields);
         self.submit(hooks, vec![moment], then, heed);
     }
 
-    /// Hooks have had their word on it, or it could not take its name.
+    /// The hooks' verdict has arrived, or the file could not take its name.
     pub(super) fn answer_named(
         &mut self,
         record: Record,
