@@ -4,10 +4,10 @@
 //!   the worker  <==records of FastCGI, a socket pair==>  here  <==HTTP/1.1==>  the other server
 //! ```
 //!
-//! The invariant: what the other server is asked is written anew from a head that was understood in one way only, with
-//! a body whose length is known or that is chunked, so nobody in between can see other requests than we do. It goes
-//! to the address of the configuration, whatever the request says. Fields about one connection are not passed
-//! on, `Upgrade` with them: protocols other than HTTP end here.
+//! The invariant: the forwarded request is built from a strictly parsed head, with a body of known length or chunked,
+//! so that no server in between can see different requests (request smuggling). It goes to the address of the
+//! configuration, whatever the request says. Hop-by-hop fields are not forwarded, nor is `Upgrade`: protocols other
+//! than HTTP end here.
 
 use std::io;
 use std::net::IpAddr;
@@ -32,22 +32,22 @@ use tokio::sync::mpsc;
 use crate::config::{Pass, Peer, Upstream};
 use crate::state::Server;
 
-/// For how long a connection to another server is kept that nobody uses.
+/// How long an idle connection to another server is kept.
 const KEPT: Duration = Duration::from_secs(20);
 
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// How often it is looked whether a client whose body nobody takes is still there.
+/// How often it is checked whether a client whose body is not read is still connected.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What is read from a worker at a time.
+/// The size of a read from a worker.
 const PIECE: usize = 32 * 1024;
 
 /// Fields of an answer at most: a cookie may be a field each.
 const FIELDS: usize = 1000;
 
-/// Fields that are about one connection only (RFC 9110 section 7.6.1), or say who forwards what to whom.
+/// Hop-by-hop fields (RFC 9110 section 7.6.1), and fields about forwarding.
 const NOT_PASSED: [&str; 16] = [
     "connection",
     "keep-alive",
@@ -71,14 +71,14 @@ const NOT_PASSED: [&str; 16] = [
 const NOT_RETURNED: [&str; 7] =
     ["connection", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade", "status"];
 
-/// Who asks.
+/// The client.
 pub(in crate::http) struct Client<'a> {
     pub(in crate::http) peer: IpAddr,
     pub(in crate::http) encrypted: bool,
     pub(in crate::http) user: Option<&'a [u8]>,
 }
 
-/// Connections to another server that nobody uses, and since when. Locked for a push or a pop.
+/// Idle connections to another server, and since when. Locked for a push or a pop.
 #[derive(Debug, Default)]
 pub(crate) struct Kept(Mutex<Vec<(Instant, SendRequest<Given>)>>);
 
@@ -127,7 +127,7 @@ pub(in crate::http) fn request(
     let fields = request.headers_mut();
     for (name, value) in head.fields() {
         let is_ours = NOT_PASSED.iter().any(|other| other.eq_ignore_ascii_case(name));
-        // Who has logged in here has told a password that is nobody else's business.
+        // The password of a login here is not forwarded.
         let is_secret = client.user.is_some() && name.eq_ignore_ascii_case("authorization");
         // To many, a name with an underscore is the same as one with a hyphen.
         if !is_ours && !is_secret && !is_named(name) && !name.contains('_') {
@@ -157,8 +157,7 @@ pub(in crate::http) fn request(
     Some(request)
 }
 
-/// The path as the client wrote it, where that names the same to everybody; else as it was understood here, or as hooks
-/// would have it.
+/// The path as the client wrote it, if its meaning is unambiguous; else the decoded one, or the hooks' rewrite.
 pub(in crate::http) fn path_and_query(head: &Head, target: &Target<'_>) -> Vec<u8> {
     let written = target::written_path(head.target());
     let is_plain = |path: &VirtualPath| {
@@ -207,7 +206,8 @@ fn as_uri(written: Vec<u8>) -> Option<Uri> {
 }
 
 impl Forward {
-    /// Asks, and tells the worker what is answered. Ends early where the worker closes the link: the client is gone.
+    /// Forwards the request, and relays the answer to the worker. Ends early if the worker closes the link: the client
+    /// has gone.
     pub(in crate::http) async fn run(self) {
         let Self { link, request, length, server, pass } = self;
         let Ok(link) = UnixStream::from_std(link) else { return };
@@ -263,7 +263,7 @@ async fn take_body(link: &UnixStream, give: mpsc::Sender<Piece>) {
 /// Gives a piece of the body to the other server, once that takes it; answers whether the client is still there.
 async fn hand_on(link: &UnixStream, give: &mpsc::Sender<Piece>, piece: Piece) -> bool {
     let mut giving = std::pin::pin!(give.send(piece));
-    // Who does not want it may answer all the same.
+    // A server that refuses the body may answer all the same.
     while tokio::time::timeout(LOOK, &mut giving).await.is_err() {
         let ready = tokio::time::timeout(Duration::ZERO, link.ready(Interest::READABLE)).await;
         if matches!(ready, Ok(Err(_))) || matches!(ready, Ok(Ok(ready)) if ready.is_read_closed()) {
@@ -382,7 +382,7 @@ where
     Ok(sender)
 }
 
-/// Claims that nothing but this is undone when the body is taken from the wire.
+/// Returns true if the chunked coding is the only one to decode.
 fn is_chunked(coding: &HeaderValue) -> bool {
     coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked")
 }
@@ -488,12 +488,12 @@ mod tests {
 
     /// The other server's connection is then closed, and its place is free.
     #[test]
-    fn a_client_that_goes_is_noticed_where_nobody_takes_its_body() {
+    fn a_client_that_leaves_is_noticed_while_its_body_is_not_read() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let (worker, link) = UnixStream::pair().unwrap();
             let (give, given) = mpsc::channel(1);
-            give.try_send(Piece::Bytes("what nobody takes".into())).unwrap();
+            give.try_send(Piece::Bytes("unread data".into())).unwrap();
             let mut record = Vec::new();
             fastcgi::stdin(b"what comes behind it", &mut record);
             worker.writable().await.unwrap();
@@ -528,9 +528,9 @@ mod tests {
             "x-forwarded-user: alice",
         ];
         assert_eq!(told.unwrap(), expected);
-        let nobody =
+        let unreachable =
             asked("GET / HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer x\r\n\r\n", Some("other"), None);
-        let lines = nobody.unwrap();
+        let lines = unreachable.unwrap();
         assert!(
             lines.contains(&"authorization: Bearer x".to_owned())
                 && lines.contains(&"host: other".to_owned())
@@ -550,7 +550,7 @@ mod tests {
             ("http://h/app/y?z", "/app/y?z"),
             ("http://h/app/a%2fb%20c?z=%2F", "/app/a%2fb%20c?z=%2F"),
             ("/app/a%2Fb\\c%2ed/", "/app/a%2Fb%5Cc%2ed/"),
-            // What is no part of a URI.
+            // Characters that are not allowed in a URI.
             ("/app/\"a<b>?q=\"<c>\"", "/app/%22a%3Cb%3E?q=%22%3Cc%3E%22"),
             ("/app/{x}|y^z?a={b}", "/app/{x}|y^z?a={b}"),
         ] {
