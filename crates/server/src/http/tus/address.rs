@@ -1,7 +1,7 @@
 //! The addresses of uploads: all that is known of one, sealed.
 //!
 //! The invariant: an address that opens was made by this server, or by one with the same secret. So there is no table
-//! of uploads that a restart could lose, and nobody can make an address of an upload to another's file.
+//! of uploads that a restart could lose, and a client cannot forge an address of another's upload.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -44,7 +44,7 @@ pub(super) enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Address {
     pub(super) key: PartialKey,
-    /// Whose it is.
+    /// The owner.
     pub(super) user: Option<Vec<u8>>,
     /// What it becomes.
     pub(super) kind: Kind,
@@ -63,8 +63,8 @@ pub(super) fn is_address(path: &VirtualPath) -> bool {
     path.components().next() == Some(PLACE)
 }
 
-/// Characters of an address that may be written down: as many as tell uploads apart. Whoever read all of it could go on
-/// with the upload, or give it up.
+/// How many characters of an address may be logged: enough to distinguish uploads. A reader of the whole address could
+/// continue or abort the upload.
 const SHOWN: usize = 8;
 
 /// A request target as it may be written down, where it is an address.
@@ -87,7 +87,7 @@ impl Address {
         let mut bytes = vec![u8::from(self.is_exclusive) | u8::from(is_deferred) << 1 | kind];
         bytes.extend_from_slice(self.key.as_bytes());
         bytes.extend_from_slice(&self.length.unwrap_or(0).to_be_bytes());
-        // Nobody is not the same as a user without a name.
+        // No user is different from a user with an empty name.
         bytes.push(u8::from(self.user.is_some()));
         for part in [self.user.as_deref().unwrap_or_default(), self.path.as_bytes()] {
             bytes.extend_from_slice(&u16::try_from(part.len()).ok()?.to_be_bytes());
@@ -109,7 +109,7 @@ impl Address {
         let text: Vec<u8> = path.components().skip(1).flatten().copied().collect();
         let bytes = base64::decode(&text)?;
         let (bytes, sealed) = bytes.split_at_checked(bytes.len().checked_sub(SEAL)?)?;
-        // Compared in the same time wherever they differ.
+        // A comparison in constant time.
         let differ =
             seal(secret, bytes).iter().zip(sealed).fold(0, |differ, (one, other)| differ | (one ^ other));
         if differ != 0 {
@@ -159,7 +159,7 @@ pub(super) fn secret(path: &Path) -> io::Result<Secret> {
         let _ = fs::remove_file(&made);
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&made)?;
         file.write_all(&password::random::<32>()).and_then(|()| file.sync_all())?;
-        // Whoever was quicker has made the one that counts.
+        // Another process has created the valid one first.
         let linked = fs::hard_link(&made, path);
         fs::remove_file(&made)?;
         match linked {
@@ -194,11 +194,11 @@ mod tests {
         assert!(is_address(&path) && !is_address(&whole.path));
         assert_eq!(Address::open(&path, &secret), Some(whole.clone()));
         assert_eq!(Address::open(&path, &[2; 32]), None);
-        let nobody = Address { user: None, ..whole };
-        let sealed = VirtualPath::parse(nobody.seal(&secret).unwrap().as_bytes()).unwrap();
-        assert_eq!(Address::open(&sealed, &secret), Some(nobody.clone()));
+        let anonymous = Address { user: None, ..whole };
+        let sealed = VirtualPath::parse(anonymous.seal(&secret).unwrap().as_bytes()).unwrap();
+        assert_eq!(Address::open(&sealed, &secret), Some(anonymous.clone()));
         for kind in [Kind::File, Kind::Part, Kind::Joined] {
-            let later = Address { length: None, kind, ..nobody.clone() };
+            let later = Address { length: None, kind, ..anonymous.clone() };
             let sealed = VirtualPath::parse(later.seal(&secret).unwrap().as_bytes()).unwrap();
             assert_eq!(Address::open(&sealed, &secret), Some(later));
         }

@@ -104,7 +104,7 @@ impl Asking {
         PartialKey::new(key)
     }
 
-    /// How long the file is, where they were joined before and nobody has changed it.
+    /// The length of the file, if it was joined before and is unchanged.
     fn joined_before(&self, address: &Address) -> Option<u64> {
         let length = self.server.tus.finished_length(&address.key)?;
         let there = self.storage.metadata(&address.path, millrace_vfs::Wait::Allowed).ok()?;
@@ -120,7 +120,7 @@ impl Asking {
         }
     }
 
-    /// What is said of a file that was joined.
+    /// The answer about a joined file.
     fn is_joined(&self, address: &Address) -> Result<Vec<(&'static str, String)>, Refused> {
         let Some(location) = address.seal(self.secret()) else {
             return refuse(Status::URI_TOO_LONG, "The path and the Upload-Metadata are too long.");

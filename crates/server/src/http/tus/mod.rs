@@ -57,7 +57,7 @@ const MOST: u64 = 1000;
 /// Uploads of one user that wait at a time, and of one address.
 const SHARE: u64 = MOST / 4;
 
-/// What is said with a request that is refused.
+/// Header fields of refusals.
 pub(super) const OF_REFUSALS: [(&str, &str); 2] =
     [("Tus-Resumable", tus::VERSION), ("Cache-Control", "no-store")];
 
@@ -96,7 +96,7 @@ fn joins(head: &Head) -> bool {
 }
 
 /// The file that a new upload is for, as its words have it, and its bytes where they say how many; for hooks, which are
-/// asked before anybody looks whether the path is a folder. `None` for a part of a file, which is none by itself.
+/// asked before it is known whether the path is a folder. `None` for a part, which is not a file by itself.
 pub(super) fn named(server: &Server, head: &Head, target: &Target<'_>) -> Option<(VirtualPath, Option<u64>)> {
     let tus::Creation { length, becomes, name, .. } = tus::creation(head).ok()?;
     let length = match becomes {
@@ -119,12 +119,12 @@ fn file_in(folder: &VirtualPath, name: &[u8]) -> Option<VirtualPath> {
     folder.join(name).ok().filter(|path| path.name() == name && path.parent() == *folder)
 }
 
-/// Returns whether a path is an upload's, wherever else it might lead.
+/// Returns true if a path is an upload's address, whatever else it might name.
 pub(super) fn is_upload(server: &Server, path: &VirtualPath) -> bool {
     server.tus.is_spoken() && address::is_address(path)
 }
 
-/// Who asks for what.
+/// The request and its user.
 struct Asking {
     server: Arc<Server>,
     storage: Arc<dyn Storage>,
@@ -300,7 +300,7 @@ impl Asking {
         let path =
             self.target(kind, name.or_else(|| (kind == Kind::Part).then(|| key.to_string().into())))?;
         let old = self.old_size(head, &path)?;
-        // A condition that what is there has met is no word against replacing it.
+        // A condition that the existing file meets does not forbid replacing it.
         let is_exclusive = head.get(Field::IfNoneMatch).is_some() && old.is_none();
         self.has_room(&path, length.unwrap_or(0).saturating_sub(old.unwrap_or(0)))?;
         let (user, metadata) = (self.user.clone(), metadata.to_vec());
@@ -339,7 +339,7 @@ impl Asking {
             }
             Ok(metadata) => Some(metadata),
             Err(FileError::NotFound) => None,
-            // A drop box: whoever may not look finds out at the end.
+            // A drop box: a user that may not list it finds out at the end.
             Err(FileError::PermissionDenied) => return Ok(None),
             Err(error) => return Err(error.into()),
         };

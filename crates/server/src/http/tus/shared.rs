@@ -132,7 +132,7 @@ impl Tus {
         }
     }
 
-    /// Nobody has anything against it any more; or somebody has, and the client may begin anew.
+    /// Nothing forbids it any more; or it was refused, and the client may begin again.
     pub(in crate::http) fn settle(&self, key: &PartialKey, has_passed: bool) {
         let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
         match (has_passed, done.get_mut(key)) {
@@ -151,7 +151,7 @@ impl Tus {
         Some(self.opened(server, address)?.path)
     }
 
-    /// What is known of an upload that has become its file.
+    /// The state of an upload that has become its file.
     pub(super) fn done(&self, key: &PartialKey) -> Option<Done> {
         self.done.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }

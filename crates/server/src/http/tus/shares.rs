@@ -14,7 +14,7 @@ const MOST: usize = 100_000;
 /// How often it is looked for those whose time is over.
 const SWEEP: Duration = Duration::from_secs(60);
 
-/// Who has a share.
+/// The owner of a share.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Owner {
     User(Vec<u8>),
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_old_is_nobodys() {
+    fn an_expired_share_has_no_owner() {
         let mut shares = Shares::default();
         shares.begin(PartialKey::new([1; 16]), Some(b"u"), None, Duration::ZERO);
         shares.swept = None;
