@@ -35,16 +35,13 @@ impl Logins<'_> {
                 }
                 return self.connection.exchange(self.core, &asked.head).handle(None);
             }
-            // Whoever holds a link has guessed nothing.
+            // A client with a link has not guessed a password.
             decision if Means::of(&said, user) == Means::Link => {
                 return self.refuse_link(&asked, user, decision);
             }
             Decision::NeedsPassword if said.is_empty() => {
                 self.connection.work = Work::Idle;
-                return self
-                    .connection
-                    .exchange(self.core, &asked.head)
-                    .challenge("This is for users: say who you are.");
+                return self.connection.exchange(self.core, &asked.head).challenge("Sign in to continue.");
             }
             // By HTTP a code comes with the password, or not at all.
             Decision::Denied | Decision::NeedsCode | Decision::NeedsPassword => {
@@ -52,7 +49,7 @@ impl Logins<'_> {
             }
             Decision::Refused(reason) | Decision::Unavailable(reason) => {
                 self.core.log(
-                    &Visitor::of(self.connection).as_nobody(),
+                    &Visitor::of(self.connection).without_user(),
                     log::Event::LoginRefused { user, reason: &reason },
                 );
             }
@@ -68,7 +65,7 @@ impl Logins<'_> {
     /// Counts a wrong name or password, which may lead to a ban, and returns how many there were of this user from this
     /// address.
     fn count_failure(&mut self, user: &[u8]) -> u32 {
-        let subject = Visitor::of(self.connection).as_nobody();
+        let subject = Visitor::of(self.connection).without_user();
         self.core.log(&subject, log::Event::LoginFailed { user });
         let failed = self.core.server.bans.failed(self.connection.peer.ip(), user, self.core.now.instant);
         if failed.user_banned {
@@ -82,13 +79,14 @@ impl Logins<'_> {
         failed.count
     }
 
-    /// The user of a link is let in no more, so nobody is by it.
+    /// The link's user is no longer admitted, so the link is refused.
     fn refuse_link(&mut self, asked: &Asked, user: &[u8], decision: Decision) {
         let reason = match &decision {
             Decision::Refused(reason) | Decision::Unavailable(reason) => reason,
             _ => "who made the link may not log in any more",
         };
-        self.core.log(&Visitor::of(self.connection).as_nobody(), log::Event::LoginRefused { user, reason });
+        self.core
+            .log(&Visitor::of(self.connection).without_user(), log::Event::LoginRefused { user, reason });
         self.connection.who = None;
         self.connection
             .exchange(self.core, &asked.head)
@@ -97,8 +95,8 @@ impl Logins<'_> {
 }
 
 impl Visitor<'_> {
-    /// For the log, whoever the connection is of: the login is somebody else's.
-    fn as_nobody(&self) -> Subject<'static> {
+    /// For the log: the login is not of the connection's present user.
+    fn without_user(&self) -> Subject<'static> {
         Subject { session: self.connection.number, peer: self.connection.peer, user: None }
     }
 }
