@@ -1,12 +1,12 @@
-//! One server relieves another without a connection that is refused: the new one is started by the old, is handed its
-//! listening sockets, and accepts at them when the old one does no longer. Who comes between the two waits in the kernel.
+//! Hot upgrade: one server replaces another without refusing a connection. The old one starts the new one and passes it
+//! the listening sockets; the new one accepts when the old one has stopped. Connections in between wait in the kernel.
 //!
 //! ```text
 //!   old (successor.rs)                               new (predecessor.rs)
 //!     starts the new one, whose standard input is a socket of theirs
-//!     Listener, Listener, ... ThatIsAll  --------->  opens what else it needs, and fails while that harms nobody
+//!     Listener, Listener, ... ThatIsAll  --------->  opens the rest; may still fail safely
 //!                                        <---------  Ready
-//!     accepts nobody, keeps what it counts
+//!     stops accepting, stores its counts
 //!     Ban, Ban, ... Go                   --------->  reads what was kept, accepts
 //!                                        <---------  Serving
 //!     retires: sessions for a while, transfers to their end
@@ -16,12 +16,12 @@
 //! The invariant: at any moment one of the two accepts, or will. Where the new one fails before it serves, says nothing
 //! for too long or ends, the old one accepts again.
 //!
-//! While the old one has its last sessions both are there. Each counts sessions and bandwidth by itself. Accounts in
-//! databases, files, and logs that are appended to are shared as ever. What one process has to itself is the new one's:
-//! deliveries of events (`hooks/queue.rs`; the old one still puts what its sessions do), quotas (the new one is told at
-//! the end what the old one has moved, and counts trees anew that it has changed), locks and properties of WebDAV (the
-//! old one sends who would change them to the new one), certificates by ACME. Passive ports are leased by both, and
-//! kept by neither (`passive/mod.rs`).
+//! Both run while the old one has its last sessions. Each counts sessions and bandwidth by itself. Accounts in
+//! databases, files, and appended logs are shared as usual. The new process owns what only one can have: deliveries of
+//! events (`hooks/queue.rs`; the old one still stores its sessions' events), quotas (the old one reports at the end
+//! what it has moved, and the new one counts changed trees again), locks and properties of WebDAV (the old one refers
+//! changes to the new one), certificates by ACME. Passive ports are leased by both, and kept by neither
+//! (`passive/mod.rs`).
 
 mod predecessor;
 mod successor;
@@ -49,11 +49,11 @@ enum Word {
     Listener { door: Door, asked: SocketAddr, bound: SocketAddr },
     /// The old one: these were all, of the process of this number.
     ThatIsAll { pid: u32 },
-    /// The new one: nothing is missing but that you let nobody in.
+    /// The new one: everything is ready; stop accepting.
     Ready {},
     /// The old one: these are banned, for so long yet.
     Ban { network: String, user: Option<Vec<u8>>, milliseconds: Option<u64> },
-    /// The old one: I let nobody in, and have kept what I know. The next session has this number.
+    /// The old one: I have stopped accepting and stored my state. The next session has this number.
     Go { next_session: u64 },
     /// The new one: I let clients in, and the name of the control socket is mine.
     Serving {},
