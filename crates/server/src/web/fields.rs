@@ -1,4 +1,4 @@
-//! Fields of answers that an administrator adds: `Cache-Control`, those that browsers heed for safety, any other.
+//! Header fields that an administrator adds: `Cache-Control`, security fields for browsers, others.
 //!
 //! The first rule for a file that names a field decides about it, and one that says nothing of it has it left out. So
 //! a special case is written before the general one, and the defaults come last.
@@ -83,9 +83,9 @@ impl Fields {
         Ok(Self { rules, transport_security: None })
     }
 
-    /// The same, where browsers run nothing of a file that no rule gives another `Content-Security-Policy`: what a user
-    /// uploads would otherwise act for whoever opens it, on the origin to which they are logged in. A PDF is shown all the
-    /// same; browsers show none in a sandbox, and run nothing of one on the origin.
+    /// The same, with a sandboxing `Content-Security-Policy` for files without another one: an uploaded script would
+    /// otherwise run with the rights of a user that opens it, on the origin of that login. PDFs are exempt: browsers do
+    /// not show them in a sandbox, and run none of their scripts on the origin.
     pub fn sandboxed(mut self) -> Self {
         let rule = |media_type: &str, fields: &[(&str, &str)]| FieldRule {
             types: vec![media_type.to_owned()],
@@ -112,7 +112,7 @@ impl Fields {
     }
 }
 
-/// Claims that a media type is this one, or of the kind that ends in `/*`.
+/// Returns true if a media type is this one, or matches a pattern that ends in `/*`.
 fn is_of_type(media_type: &str, wanted: &str) -> bool {
     let essence = media_type.split(';').next().unwrap_or_default().trim();
     match wanted.strip_suffix('*') {

@@ -78,11 +78,11 @@ impl Default for Web {
     }
 }
 
-/// What is in force, and which one that is: what was made of another one is not kept.
+/// The present settings, with a generation: data made with an earlier one is not kept.
 #[derive(Debug)]
 pub(crate) struct InForce {
     web: Web,
-    /// What nobody is sent.
+    /// Files that are never sent.
     pub(crate) withheld: Withheld,
     pub(crate) generation: u64,
 }
@@ -156,7 +156,7 @@ impl Web {
         lines
     }
 
-    /// The page for a status; `target` is what was asked for, as it was written, and `host` of whom.
+    /// The page for a status; `target` is the requested target as written, and `host` the requested host.
     pub(crate) fn error_page(&self, status: Status, target: &[u8], host: &[u8]) -> Option<&ErrorPage> {
         if self.error_pages.is_empty() || status.0 < 400 {
             return None;
