@@ -186,9 +186,8 @@ impl Again {
                     [] => String::new(),
                     keys => format!("; {what}: {}", keys.join(", ")),
                 };
-                let (changed, later) =
-                    (list("changed", &changed), list("from the next start only", &next_start));
-                format!("configuration read anew{changed}{later}")
+                let (changed, later) = (list("changed", &changed), list("these need a restart", &next_start));
+                format!("configuration reloaded{changed}{later}")
             }
         }
     }
