@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_named_with_the_feature_that_brings_it() {
+    fn the_error_names_the_missing_part_and_its_feature() {
         let error = absent::<Absent>("LDAP", "ldap").map(drop).unwrap_err();
         assert!(error.contains("without LDAP") && error.ends_with("--features ldap"), "{error}");
     }

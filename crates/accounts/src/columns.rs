@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_understood_is_an_error() {
+    fn malformed_values_are_errors() {
         for (row, told) in [
             (json!({"acess": "ro"}), "unknown field `acess`"),
             (json!({"access": "all"}), "access: \"all\" is no permission"),

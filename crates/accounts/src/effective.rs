@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_a_hint() {
+    fn invalid_settings_are_refused_with_a_hint() {
         for (said, hint) in [
             (r#"{"acess": "ro"}"#, "unknown field"),
             (r#"{"tree": [{"path": "/x/../internal", "access": "none"}]}"#, "without . and .."),

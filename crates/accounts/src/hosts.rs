@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_refused() {
+    fn invalid_names_are_refused() {
         for text in ["", "*", "*a.b", "a..b", "a.b:80", "a/b", "a b", ".a", "a.", "*."] {
             assert!(HostName::parse(text).is_err(), "{text:?}");
         }

@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_is_found_again() {
+    fn stored_users_are_found_again() {
         let folder = Folder::new("put");
         assert!(Database::open(&folder.file()).is_err(), "it is not there yet");
         let database = Database::open_or_make(&folder.file()).unwrap();

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn who_differs_from_what_was_found_at_the_first_login_has_changed_once() {
+    fn a_user_that_differs_from_the_first_login_is_reported_once() {
         let (mut watch, now) = (Watch::default(), Instant::now());
         watch.met(&user("a"), now);
         watch.met(&user("b"), now); // A second login, after the change.

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_for_the_time_being_is_none_of_the_cas() {
+    fn a_self_signed_certificate_does_not_count_as_the_cas() {
         let (settings, folder) = settings("placeholder", "a.example");
         settings.prepare().unwrap();
         let made = fs::read(settings.identity().certificate).unwrap();
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_set_aside_and_stays() {
+    fn unusable_files_are_renamed_and_kept() {
         let (settings, folder) = settings("aside", "a.example");
         assert_eq!(settings.prepare().unwrap(), None);
         for (round, text) in ["garbage", "", "more"].into_iter().enumerate() {
@@ -221,7 +221,7 @@ mod tests {
 
     /// A link to itself cannot be followed, not even by root; whatever else keeps a file from being read is like it.
     #[test]
-    fn what_cannot_be_read_is_left_alone() {
+    fn unreadable_files_are_left_alone() {
         let (settings, folder) = settings("unread", "a.example");
         settings.prepare().unwrap();
         let (chain, key) = issued("a.example");
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_does_not_take_the_place_of_the_old_one() {
+    fn an_unusable_certificate_does_not_replace_the_old_one() {
         let (settings, folder) = settings("useless", "a.example");
         settings.prepare().unwrap();
         let (chain, key) = issued("a.example");

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_ca_advises_counts_and_without_advice_the_age_does() {
+    fn the_cas_advice_decides_and_without_it_the_age() {
         let held = held(0, 90);
         for (window, luck, due) in [
             // It is to be taken back.
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_ca_says_about_the_next_try_is_obeyed() {
+    fn the_cas_retry_after_is_obeyed() {
         let mut schedule = Schedule::default();
         assert_eq!(schedule.failed(&refusal(Some(3 * DAY)), day(0), 0.0), 3 * DAY);
         assert!(!schedule.is_due(None, day(2)) && schedule.is_due(None, day(3)));

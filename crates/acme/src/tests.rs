@@ -250,7 +250,7 @@ fn a_ca_that_is_not_there_or_says_nothing_is_asked_again_soon() {
 }
 
 #[test]
-fn what_makes_no_sense_is_said_with_its_status() {
+fn invalid_answers_are_reported_with_their_status() {
     let html = "<html>It works!</html>";
     for (manner, expected) in [
         (answer("200 OK", "", html), "what it answers, with status 200, is not understood: "),
@@ -283,7 +283,7 @@ fn a_server_with_a_bad_certificate_is_not_asked() {
 }
 
 #[test]
-fn what_the_ca_says_is_told_in_one_line() {
+fn the_cas_error_is_reported_in_one_line() {
     let trouble = trouble_with(Manner::Refuses(""), |_| {});
     assert!(trouble.is_refusal);
     assert_eq!(trouble.to_string(), "too many  orders (rateLimited)");

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_user_may_do_is_summed_up_as_it_is() {
+    fn a_users_permissions_are_summarised() {
         for (profile, expected) in [
             ("{}", "al may read and write."),
             (r#"{"access": "ro"}"#, "al may read."),

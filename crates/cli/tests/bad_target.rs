@@ -71,7 +71,7 @@ impl Drop for Serving {
 }
 
 #[test]
-fn what_is_no_server_is_named_at_once() {
+fn a_target_that_is_not_a_server_is_reported_at_once() {
     let closes = listen(drop);
     let is_mute = listen(std::mem::forget);
     let is_ssh = listen(|mut socket| {
@@ -92,7 +92,7 @@ fn what_is_no_server_is_named_at_once() {
 }
 
 #[test]
-fn what_does_not_speak_http_is_named_at_once() {
+fn a_target_that_does_not_speak_http_is_reported_at_once() {
     let closes = listen(|mut socket| drop(socket.read(&mut [0; 4096])));
     let is_ftp = listen(|mut socket| {
         let _ = socket.write_all(b"220 Here is FTP.\r\n500 What?\r\n");
@@ -107,7 +107,7 @@ fn what_does_not_speak_http_is_named_at_once() {
 }
 
 #[test]
-fn what_this_machine_lacks_is_said_before_the_load() {
+fn missing_resources_are_reported_before_the_load() {
     let serving = Serving::start("lacks");
     for (flags, words) in [
         (["--server-pid", "2147483646"], "there is no such process"),

@@ -349,7 +349,7 @@ fn a_reload_takes_over_accounts_and_limits_or_leaves_all_as_it_was() {
 }
 
 #[test]
-fn what_groups_and_listeners_share_is_configured_explained_and_changed_while_files_flow() {
+fn shared_limits_of_groups_and_listeners_are_configured_explained_and_changed_during_transfers() {
     let keys = |rate: &str| {
         format!(
             "[[group]]\nname = \"staff\"\nshared-download = \"{rate}\"\n[[listener]]\naddress = \"127.0.0.1:0\"\n\

@@ -142,7 +142,7 @@ fn told(lines: &[String], field: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_is_refused_is_told_and_every_line_of_the_json_log_is_json() {
+fn refusals_are_logged_and_every_line_of_the_json_log_is_json() {
     let mut site = Site::start("declined", &["--log-format", "json", "--anonymous", "rw"]);
     let mut client = site.connect();
     for (line, code) in [
@@ -193,7 +193,7 @@ fn what_is_refused_is_told_and_every_line_of_the_json_log_is_json() {
 
 /// An operator must see the error, and where it is configured.
 #[test]
-fn who_does_not_answer_a_request_in_the_servers_stead_is_named_with_the_reason() {
+fn an_upstream_that_does_not_answer_is_logged_with_the_reason() {
     // An address of no other test, where no server listens.
     let refusing = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();

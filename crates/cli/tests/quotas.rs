@@ -222,7 +222,7 @@ fn users_and_groups_have_quotas_that_are_explained_and_outlive_a_stop_and_a_kill
 }
 
 #[test]
-fn who_has_the_same_folder_without_a_quota_is_counted_too() {
+fn a_user_of_the_same_folder_without_a_quota_is_counted_too() {
     let carol = format!("[[user]]\nname = \"carol\"\npassword = \"{HASH}\"\ndirectory = \"alice\"\n");
     let site = Site::new("others", &format!("{carol}[[group]]\nname = \"all\"\nquota-bytes = \"10k\"\n"));
     let serving = site.start();
@@ -246,7 +246,7 @@ fn who_has_the_same_folder_without_a_quota_is_counted_too() {
 }
 
 #[test]
-fn what_is_used_is_shown_while_the_server_runs_and_nothing_is_made_by_looking() {
+fn usage_is_shown_while_the_server_runs_without_creating_files() {
     let site = Site::new("used", "[[group]]\nname = \"all\"\nquota-bytes = \"10k\"\nquota-files = 7\n");
     let file = site.0.join("m.toml");
     let text = fs::read_to_string(&file).unwrap();

@@ -73,7 +73,7 @@ fn servers_of_http_are_raced_in_tls() {
 }
 
 #[test]
-fn who_cannot_be_started_in_tls_is_named() {
+fn a_server_that_cannot_be_started_with_tls_is_named() {
     if installed(&["floor"]).is_empty() {
         return;
     }

@@ -350,7 +350,7 @@ fn sessions_of_the_old_server_go_on_for_the_grace_time() {
 }
 
 #[test]
-fn who_has_nothing_under_way_when_the_grace_time_is_over_is_told() {
+fn an_idle_session_gets_421_after_the_grace_time() {
     let mut site = Site::start("no-grace", "grace = 0");
     let (mut idle, mut busy) = (site.log_in(), site.log_in());
     let mut data = busy.passive();
@@ -366,7 +366,7 @@ fn who_has_nothing_under_way_when_the_grace_time_is_over_is_told() {
 
 /// What each counts by itself comes together when the old one has ended.
 #[test]
-fn what_the_last_sessions_move_is_counted_by_the_next_server() {
+fn bytes_of_the_last_sessions_are_counted_by_the_next_server() {
     let keys = "quotas = \"quotas.db\"\n[[folder]]\npath = \"/q\"\ndirectory = \"q\"\nquota-bytes = \"1M\"\n";
     let folder = std::env::temp_dir().join(format!("millrace-upgrade-{}-quota", std::process::id()));
     fs::create_dir_all(folder.join("q")).unwrap();
@@ -396,7 +396,7 @@ fn what_the_last_sessions_move_is_counted_by_the_next_server() {
 
 /// What a client of WebDAV is told holds, whichever of the two it asks: the old one takes nothing that would be lost.
 #[test]
-fn what_webdav_is_told_is_kept_or_refused() {
+fn webdav_changes_during_an_upgrade_are_stored_or_refused() {
     let mut site = Site::start("dav", "grace = 600\nstate = \"state\"");
     let mut old: Vec<_> = (0..7).map(|_| site.ask_first()).collect();
     let token = lock(&mut old[0], "/f").expect("it can be locked");

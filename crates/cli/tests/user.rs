@@ -224,7 +224,7 @@ fn changes_count_for_sessions_that_run() {
 }
 
 #[test]
-fn what_cannot_be_done_is_told_and_changes_nothing() {
+fn failed_commands_are_reported_and_change_nothing() {
     let site = Site::new("refusals");
     site.refused(&["list"], "millrace user add NAME");
     site.refused(&["add", "alice", "acess=ro"], "unknown field `acess`");
@@ -329,7 +329,7 @@ fn users_of_other_servers_log_in() {
 }
 
 #[test]
-fn what_holds_is_explained_of_a_database_that_a_flag_names_and_with_who_is_asked_first() {
+fn explain_shows_users_of_a_database_given_by_a_flag_and_the_order_of_sources() {
     let site = Site::new("explained");
     site.tell(&["--users", "own.db", "add", "alice", "access=ro", "--hash", HASH]);
     let (_, explained) = site.ask(&["explain", "alice", "--users", "own.db"]);
@@ -419,7 +419,7 @@ fn the_folder_that_a_name_of_the_server_chooses_is_explained() {
 }
 
 #[test]
-fn what_a_group_named_anonymous_says_holds_for_the_anonymous_user() {
+fn a_group_named_anonymous_applies_to_the_anonymous_user() {
     let site = Site::new("anonymous");
     fs::create_dir_all(site.0.join("files/incoming")).unwrap();
     fs::write(site.0.join("files/.env"), "secret").unwrap();

@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_reply_is_an_error() {
+    fn malformed_replies_are_errors() {
         for bad in
             [&b"hello\r\n"[..], b"\r\n", b"22 a\r\n", b"220x\r\n", b"999 a\r\n", b"\xff\xfb\x01220 a\r\n"]
         {

@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_fixed_in_a_made_text_is_translated_and_nothing_else() {
+    fn only_the_fixed_parts_of_a_composed_text_are_translated() {
         let reply = Reply::of(550, &[Part::Own(b"no: "), Part::Fixed("no"), Part::Fixed(".")]);
         assert_eq!(written(&reply), b"550 no: no.\r\n");
         let german = |text: &str| (text == "no").then_some("nein");

@@ -244,7 +244,7 @@ fn another_path_is_put_in_where_the_argument_is_one() {
 }
 
 #[test]
-fn what_a_refused_line_would_have_used_up_is_used_up() {
+fn a_refused_line_consumes_its_values() {
     use millrace_ftp::reply::Reply;
     use millrace_ftp::session::Input;
 

@@ -156,7 +156,7 @@ fn pipelined_commands_are_answered_in_their_order() {
 }
 
 #[test]
-fn what_comes_during_a_transfer_waits_unless_the_table_says_otherwise() {
+fn commands_during_a_transfer_wait_unless_marked_busy() {
     let mut pair = Pair::logged_in();
     pair.server.tree.insert("/f", "x");
     pair.runs = false;

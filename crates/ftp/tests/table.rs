@@ -143,7 +143,7 @@ fn rows_are_well_formed() {
 }
 
 #[test]
-fn what_is_refused_or_superfluous_says_so_in_its_code() {
+fn refused_and_superfluous_commands_have_matching_codes() {
     for (prefix, command) in rows() {
         let mut driver = Driver::logged_in_with(EVERYTHING);
         let plain = format!("{prefix}{}", command.verb);

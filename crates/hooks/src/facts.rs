@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_says_is_no_option_of_a_program() {
+    fn values_from_clients_cannot_be_options_of_a_program() {
         let path = VirtualPath::parse(b"/d/--delete").unwrap();
         let moment = Moment { user: Some(b"-u".as_slice().into()), argument: b"-rf x".to_vec(), ..moment() };
         let facts = Facts::new(&moment, Some(&path));

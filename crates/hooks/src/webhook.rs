@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_credentials_is_said_without_them() {
+    fn errors_about_credentials_do_not_contain_them() {
         let known = Credentials::default().header("X-One", "secret").unwrap();
         for (name, value, why) in [
             ("X-Two", "se\r\ncret", "no field can have"),

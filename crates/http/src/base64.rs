@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_encoded_is_decoded() {
+    fn encoded_bytes_are_decoded() {
         for length in 0..70_u8 {
             let bytes: Vec<u8> = (0..length).map(|at| at.wrapping_mul(83) ^ 0xff).collect();
             assert_eq!(decode(encode_url(&bytes).as_bytes()), Some(bytes));

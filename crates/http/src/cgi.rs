@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_between_client_and_server_is_not_the_programs() {
+    fn hop_by_hop_fields_are_not_passed_to_programs() {
         let (_, _, lines) =
             document("Content-Type: a/b\nConnection: close\nTransfer-Encoding: chunked\nX-A: b\n\n");
         assert_eq!(lines, "Content-Type: a/b\r\nX-A: b\r\n");

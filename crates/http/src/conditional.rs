@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_tag_matches_any_tag_only() {
+    fn content_without_a_tag_matches_the_wildcard_only() {
         use Verdict::{Failed, NotModified, Proceed};
         for (fields, expected) in [
             ("", Proceed),

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_origin_is_refused() {
+    fn invalid_origins_are_refused() {
         for text in
             ["", "example.org", "https://", "https://a/", "https://a b", "https://*", "https://*a", "://a"]
         {

@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_date_is_none() {
+    fn invalid_dates_are_none() {
         for text in ["", "yesterday", "0", "Sun, 32 Nov 1994 08:49:37 GMT", "\u{ff}"] {
             assert_eq!(parse(text.as_bytes()), None, "{text}");
         }

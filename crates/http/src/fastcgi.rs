@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_side_says_the_other_hears_in_whatever_pieces() {
+    fn each_side_parses_the_others_records_in_any_pieces() {
         let long = vec![b'x'; 100_000];
         let mut wire = Vec::new();
         begin(&variables([("A", b"b"), ("L", &[b'l'; 200])]), true, &mut wire);
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_of_this_request_is_refused() {
+    fn records_of_other_requests_are_refused() {
         let mut done = Vec::new();
         end(&mut done);
         let again = [&done[..], &done].concat();

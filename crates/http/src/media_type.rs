@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_goes_before_what_is_known() {
+    fn configured_types_override_built_in_ones() {
         let mut types = Types::default();
         assert_eq!(types.of(b"a.md"), of(b"a.md"));
         types.set("MD", "text/plain; charset=iso-8859-1").unwrap();

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_an_attack_writes_is_refused() {
+    fn forms_used_only_by_attacks_are_refused() {
         for (text, status) in [
             ("/..", 400),
             ("/../etc/passwd", 400),

@@ -239,7 +239,7 @@ fn answer(socket: &TcpStream, channel: &mut Channel, says_farewell: bool) -> std
 
 /// RFC 9112 section 9.8: where the connection ends without a close_notify, an attacker may have cut it.
 #[test]
-fn what_ends_with_its_connection_is_whole_only_where_tls_says_so() {
+fn a_response_that_ends_with_its_connection_needs_a_close_notify() {
     for (says_farewell, whole) in [(true, 8), (false, 0)] {
         let url = format!("https://{}/", endless_toy("cut", says_farewell));
         let flags = [("ops", "get"), ("users", "2"), ("count", "4"), ("duration", "5m"), ("warm-up", "0")];

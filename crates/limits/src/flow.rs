@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_worth_a_call_is_free() {
+    fn small_changes_of_the_pace_need_no_call() {
         for (bytes, time) in [(0, SECOND), (329_999, SECOND), (150_000_001, SECOND), (u64::MAX, 0)] {
             assert_eq!(Flow::of(bytes, time).rate(), None, "{bytes} in {time}");
         }

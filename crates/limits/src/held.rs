@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_be_held_follows_the_clock_each_number_by_itself() {
+    fn each_quota_follows_its_own_schedule() {
         let quota = HeldQuota {
             bytes: "10k; 08:00-18:00 UTC 1k; sat UTC none".parse().unwrap(),
             files: "none; 12:00-13:00 UTC 0".parse().unwrap(),

@@ -230,7 +230,7 @@ mod tests {
     use crate::{AccountLimits, ServerLimits, TransferQuota};
 
     #[test]
-    fn what_a_job_moved_counts_once_also_where_its_transfer_is_gone() {
+    fn bytes_of_a_job_count_once_also_after_its_transfer() {
         let now = Instant::now();
         let tree = Tree::new(ServerLimits::default(), now, 0);
         let mut member = tree.connect("127.0.0.1:1".parse().unwrap(), now).unwrap();

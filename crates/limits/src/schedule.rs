@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn written_schedules_can_be_parsed_again() {
         for text in [
             "none",
             "10000000",
@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_limit_says_why() {
+    fn invalid_limits_are_reported() {
         for text in [
             "",
             "x",

@@ -72,7 +72,7 @@ fn assert_within(moved: u64, expected: u64, percent: f64) {
 }
 
 #[test]
-fn what_is_not_limited_has_no_meter() {
+fn without_limits_there_is_no_meter() {
     let bench = Bench::new(ServerLimits::default());
     let member = bench.member("alice", &AccountLimits::default());
     assert!(bench.tree.meter(&member, Direction::Download).is_none());
@@ -110,7 +110,7 @@ fn the_sessions_of_a_user_share_fairly() {
 /// A transfer that reads more than its allowance, to complete a record, waits for that before it reads on, and delays
 /// no other.
 #[test]
-fn what_was_moved_beyond_an_allowance_is_waited_for() {
+fn bytes_beyond_an_allowance_delay_the_next() {
     const PIECE: u64 = 66 * 1024;
     for value in [20_000, 100_000, 1_000_000] {
         let bench = Bench::new(ServerLimits { user: rate(value), ..ServerLimits::default() });
@@ -132,7 +132,7 @@ fn what_was_moved_beyond_an_allowance_is_waited_for() {
 
 /// A quota is charged all that was moved, too, and says when that was too much.
 #[test]
-fn what_was_moved_beyond_a_piece_of_a_quota_is_charged() {
+fn bytes_beyond_a_reservation_are_charged() {
     let day = |bytes| Per { bytes, period: Period::Day }.into();
     let quota = TransferQuota { upload: day(1_000_000), ..TransferQuota::default() };
     let moved = Moved { quota: Arc::new(quota), traffic: Arc::default() };
@@ -336,7 +336,7 @@ fn the_narrowest_of_server_listener_group_user_and_session_decides() {
 }
 
 #[test]
-fn what_members_of_a_group_share_is_theirs_together_and_another_configuration_changes_it() {
+fn members_share_a_groups_limits_and_a_reload_changes_them() {
     let with =
         |value| ServerLimits { groups: vec![("staff".into(), rate(value))], ..ServerLimits::default() };
     let bench = Bench::new(with(20_000));
@@ -396,7 +396,7 @@ fn a_limit_that_comes_later_reaches_a_transfer_that_looked_too_early() {
 }
 
 #[test]
-fn what_was_set_for_a_session_holds_when_its_account_is_looked_at_again() {
+fn limits_set_for_a_session_survive_a_check_of_its_account() {
     let bench = Bench::new(ServerLimits::default());
     let mut member = bench.member("alice", &AccountLimits::default());
     bench.tree.limit_member(&mut member, 7, &rate(5_000), bench.start);
@@ -437,7 +437,7 @@ fn a_look_at_an_account_leaves_it_its_place_unless_there_are_too_many() {
 }
 
 #[test]
-fn of_those_who_are_looked_at_at_once_no_more_go_than_are_too_many() {
+fn concurrent_checks_remove_only_the_excess_sessions() {
     let most = |value| AccountLimits {
         user: Limits { sessions: Some(Limit::of(value)), ..Limits::default() },
         ..AccountLimits::default()
@@ -460,7 +460,7 @@ fn of_those_who_are_looked_at_at_once_no_more_go_than_are_too_many() {
 }
 
 #[test]
-fn what_was_not_moved_is_given_back() {
+fn unused_reservations_are_given_back() {
     let bench = Bench::new(ServerLimits { server: rate(1_000_000), ..ServerLimits::default() });
     let member = bench.member("alice", &AccountLimits::default());
     for _ in 0..1000 {

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waited_longest_is_named() {
+    fn the_longest_waiting_user_is_named() {
         let mut all = users(&[5; 9]);
         for (user, ms) in all.iter_mut().zip([30, 40, 20, 1400, 50]) {
             user.longest = std::time::Duration::from_millis(ms);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_users_got_is_a_distribution() {
+    fn the_users_rates_are_a_distribution() {
         let ops: Vec<u64> = (0..=100).rev().collect();
         let mut all = users(&ops);
         let goodput = Fairness::of(&all, Due::All, 2.0).goodput.unwrap();
@@ -194,7 +194,7 @@ mod tests {
 
     /// Four users with one file each, of which one got it at half of the others' speed.
     #[test]
-    fn who_is_to_get_so_much_is_served_as_fast_as_it_got_that() {
+    fn users_with_equal_amounts_are_compared_by_their_own_time() {
         let opened = std::time::Instant::now();
         let mut all = users(&[1; 4]);
         for (user, ms) in all.iter_mut().zip([10, 20, 10, 10]) {
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_to_get_different_things_is_not_compared() {
+    fn users_with_different_amounts_are_not_compared() {
         let fairness = Fairness::of(&users(&[1, 50, 100]), Due::Different, 1.0);
         assert_eq!((fairness.jain, fairness.min_over_median, fairness.starved), (None, None, 0));
         assert!(fairness.goodput.is_some());

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_to_another_process_is_the_same() {
+    fn a_histogram_sent_to_another_process_is_equal() {
         let mut latencies = Latencies::default();
         (1..5000u64).for_each(|us| latencies.record(Duration::from_micros(us * us)));
         let passed: Latencies = serde_json::from_str(&serde_json::to_string(&latencies).unwrap()).unwrap();

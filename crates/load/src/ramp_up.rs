@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_process_knows_another_learns() {
+    fn snapshots_merge_the_state_of_processes() {
         let (run, child, now) = (RampState::new(2), RampState::new(2), Instant::now());
         let mut ramp = RampUp::new(&settings(OnDeath::StopGrowth), 1, now, 0, &child);
         ramp.start();

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_taken_in_time_keeps_its_moment() {
+    fn a_late_arrival_keeps_its_intended_time() {
         let start = Instant::now();
         let mut arrivals = Arrivals::new(100.0, 0, 1, start, start + Duration::from_secs(10));
         let late = start + Duration::from_millis(55);

@@ -161,14 +161,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_has_a_default() {
+    fn omitted_parts_have_defaults() {
         let target = Target::parse("ftp://localhost").unwrap();
         assert_eq!((&target.user[..], target.port), ("anonymous", 21));
         assert_eq!(target.file("x"), "x");
     }
 
     #[test]
-    fn what_is_no_target_is_refused() {
+    fn invalid_targets_are_refused() {
         for bad in ["localhost:21", "gopher://a/", "ftp://", "ftp://a:b/", "ftp://%zz@a/", "ftp://[::1/"] {
             assert!(Target::parse(bad).is_err(), "{bad}");
         }

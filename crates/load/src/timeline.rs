@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_behind_the_last_point_is_there() {
+    fn the_end_after_the_last_point_is_included() {
         let ends = |points: &[f64], end: f64| {
             let mut timeline = Timeline::new();
             points.iter().for_each(|&seconds| timeline.note(at_second(seconds)));

@@ -547,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_again_into_a_black_hole_is_not_lost() {
+    fn retransmissions_into_a_black_hole_are_not_losses() {
         let mut audit = calm();
         (audit.network.retransmitted, audit.network.syn_retransmitted) = (30, 25);
         assert_eq!(judge(&audit, LOAD).bound, Bound::Network);

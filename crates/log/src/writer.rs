@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_after_a_redirection_goes_elsewhere() {
+    fn lines_after_a_redirection_go_to_the_new_sink() {
         let ((first, sink), (second, other)) = (io::pipe().unwrap(), io::pipe().unwrap());
         let writer = Writer::start(sink, Box::new(|_| Vec::new())).unwrap();
         let (mut first, second) = (BufReader::new(first), BufReader::new(second));
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_handed_over_is_written_by_the_end() {
+    fn queued_lines_are_written_by_the_end() {
         let (reader, sink) = io::pipe().unwrap();
         let writer = Writer::start(sink, Box::new(|_| Vec::new())).unwrap();
         writer.push(b"a\n");

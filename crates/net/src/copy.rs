@@ -204,7 +204,7 @@ mod tests {
 
     /// Into a file that was opened to append to, the kernel splices nothing.
     #[test]
-    fn what_the_kernel_does_not_move_is_written() {
+    fn data_that_splice_cannot_move_is_written() {
         let path = std::env::temp_dir().join(format!("millrace-copy-{}-append", std::process::id()));
         let file = File::options().read(true).append(true).create(true).open(&path).unwrap();
         std::fs::remove_file(path).unwrap();

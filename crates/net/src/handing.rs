@@ -98,14 +98,14 @@ mod tests {
     }
 
     #[test]
-    fn who_says_nothing_is_waited_for_as_long_as_was_said() {
+    fn receiving_waits_for_the_timeout() {
         let (ours, _theirs) = pair().unwrap();
         let error = receive(&ours, Some(Duration::from_millis(1))).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
     }
 
     #[test]
-    fn who_takes_nothing_is_waited_for_as_long_as_was_said() {
+    fn sending_waits_for_the_timeout() {
         let (ours, _theirs) = pair().unwrap();
         bound_sending(&ours, Duration::from_millis(1)).unwrap();
         let error =
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_gone_is_noticed() {
+    fn a_closed_peer_is_noticed() {
         let (ours, theirs) = pair().unwrap();
         drop(theirs);
         assert!(send(&ours, b"anybody?", None).is_err());

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_spoken_is_known_of_many_at_once() {
+    fn connections_with_data_are_known_in_one_call() {
         let listener = bind_data("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = local_address(&listener).unwrap();
         let mut clients: Vec<_> = (0..3).map(|_| TcpStream::connect(address).unwrap()).collect();
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_not_spoken_is_accepted_later_and_who_has_at_once() {
+    fn silent_connections_are_accepted_later_and_others_at_once() {
         let listener = bind_data("127.0.0.1:0".parse().unwrap()).unwrap();
         defer_until_spoken_to(&listener).unwrap();
         let address = local_address(&listener).unwrap();

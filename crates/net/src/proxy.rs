@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_header_to_the_letter_is_refused() {
+    fn malformed_headers_are_refused() {
         let four = |rest: &str| format!("PROXY TCP4 {rest}\r\n").into_bytes();
         let long = format!("PROXY UNKNOWN {}\r\n", "x".repeat(LINE));
         for (bytes, fault) in [

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_other_side_has_no_room_for_has_not_arrived() {
+    fn data_without_room_at_the_peer_is_unacknowledged() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut socket, _) = listener.accept().unwrap();

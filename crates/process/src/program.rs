@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stays_behind_is_not_waited_for_and_goes_with_an_answer() {
+    fn background_children_are_not_awaited_and_end_with_an_answer() {
         let left_by = |purpose| {
             let ended = shell("sleep 1000 & echo $!; exit 5", purpose).run(b"").unwrap();
             assert_eq!(ended.how, How::Exited(5));

@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_to_be_wrong_with_a_certificate_is_told_of_when_it_does_and_once() {
+    fn new_problems_of_a_certificate_are_reported_once() {
         const DAY: Duration = Duration::from_secs(86_400);
         let folder = Folder::new();
         let security = security(&folder.make(1));

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lies_in_a_folder_of_programs_is_withheld_whatever_it_was_opened_by() {
+    fn files_in_a_folder_of_programs_are_withheld_by_any_name() {
         let root = std::env::temp_dir().join(format!("millrace-withheld-{}", std::process::id()));
         fs::create_dir_all(root.join("bin/deep")).unwrap();
         let root = root.canonicalize().unwrap();

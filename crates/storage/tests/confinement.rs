@@ -80,7 +80,7 @@ fn swap_until(scratch: &Scratch, done: &AtomicBool) {
 }
 
 #[test]
-fn what_is_neither_file_nor_directory_is_refused_and_never_waited_for() {
+fn special_files_are_refused_without_blocking() {
     let scratch = Scratch::new();
     let directory = std::fs::File::open(scratch.path()).unwrap();
     let mode = rustix::fs::Mode::from_raw_mode(0o666);
@@ -142,7 +142,7 @@ fn reserved_names_are_hidden_and_refused() {
 }
 
 #[test]
-fn what_is_cached_is_answered_on_a_reactor_thread_and_what_must_be_made_is_not() {
+fn cached_names_are_answered_on_a_reactor_thread_and_creations_are_not() {
     let scratch = Scratch::new();
     std::fs::write(scratch.path().join("f"), "content").unwrap();
     for (uploads, durability) in [

@@ -84,7 +84,7 @@ fn any_part_can_be_read() {
 }
 
 #[test]
-fn what_was_changed_beneath_is_an_error_and_never_wrong_bytes() {
+fn changed_ciphertext_is_an_error_and_never_wrong_bytes() {
     let content = pattern(2 * CHUNK + 100);
     let store = || {
         let memory = MemoryStorage::new();
@@ -123,7 +123,7 @@ fn another_key_reads_nothing() {
 }
 
 #[test]
-fn what_came_of_an_interrupted_append_stays_and_can_be_read() {
+fn data_of_an_interrupted_append_stays_and_can_be_read() {
     let storage = Encrypted::new(Arc::new(MemoryStorage::new()), &key());
     upload(&storage, "/f", &pattern(100_000)).unwrap();
     let mut append = storage.open_write(&path("/f"), WriteMode::Append, Wait::Allowed).unwrap();

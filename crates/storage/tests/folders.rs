@@ -120,7 +120,7 @@ fn folders_and_the_ways_to_them_stay_where_they_are() {
 }
 
 #[test]
-fn what_may_be_replaced_is_said_by_every_folder_that_it_is_about() {
+fn every_affected_folder_is_asked_about_a_replacement() {
     let (folders, ..) = mounted();
     for (at, one, all) in [
         ("/f", true, true),

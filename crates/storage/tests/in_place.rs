@@ -38,7 +38,7 @@ fn an_upload_that_is_given_up_takes_nothing_from_the_next() {
 }
 
 #[test]
-fn of_two_who_replace_a_file_at_once_the_first_is_told_and_the_second_has_it() {
+fn of_two_concurrent_replacements_the_first_fails_and_the_second_succeeds() {
     let scratch = Scratch::new();
     let storage = in_place(&scratch);
     upload(&storage, "/f", &[b'o'; 100]).unwrap();

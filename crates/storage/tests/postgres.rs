@@ -101,7 +101,7 @@ fn files_as_rows_of_postgresql_conform() {
 }
 
 #[test]
-fn what_was_committed_is_there_again_and_what_was_not_is_swept() {
+fn committed_files_survive_and_others_are_swept() {
     let Some(server) = Postgres::new() else { return };
     let storage = open(&server);
     upload(&storage, "/f", &[7; 200_000]).unwrap();
@@ -194,7 +194,7 @@ fn a_database_that_is_away_fails_calls_at_once_and_is_found_again() {
 }
 
 #[test]
-fn what_could_not_be_removed_is_removed_later() {
+fn failed_removals_are_retried_later() {
     let Some(mut server) = Postgres::new() else { return };
     let storage = open(&server);
     let mut unfinished = storage.open_write(&path("/g"), WriteMode::Replace, Wait::Allowed).unwrap();

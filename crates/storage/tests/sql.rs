@@ -62,7 +62,7 @@ fn a_folder_is_another_in_another_database_and_the_same_behind_a_restart() {
 }
 
 #[test]
-fn what_was_committed_is_there_again_and_what_was_not_is_swept() {
+fn committed_files_survive_and_others_are_swept() {
     let (living, killed) = (Scratch::new(), Scratch::new());
     let storage = open(&living);
     storage.make_directory(&path("/d")).unwrap();

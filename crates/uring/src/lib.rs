@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_watched_once_is_told_once_and_for_what() {
+    fn a_one_time_watch_reports_once() {
         let Some(mut ring) = ring() else { return };
         let pair = UnixStream::pair().unwrap();
         ring.watch(&pair.0, READABLE | WRITABLE, true, 5).unwrap();
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_and_closed_is_closed() {
+    fn a_forgotten_socket_is_closed() {
         let Some(mut ring) = ring() else { return };
         let (watched, mut peer) = UnixStream::pair().unwrap();
         ring.watch(&watched, READABLE, false, 5).unwrap();

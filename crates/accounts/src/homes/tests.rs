@@ -127,7 +127,7 @@ fn a_home_is_never_made_outside_while_its_parent_is_swapped() {
 }
 
 #[test]
-fn what_was_found_is_served_whatever_takes_its_name_before_it_is() {
+fn a_folder_that_was_found_is_served_even_if_its_name_is_taken_meanwhile() {
     let place = Place::new();
     let homes = place.homes();
     let found = homes.find(Path::new("home"), false).unwrap();

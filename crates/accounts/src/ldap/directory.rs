@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_filled_into_a_filter_stays_what_it_is() {
+    fn values_in_a_filter_are_escaped() {
         assert_eq!(
             filled("(|(member={dn})(memberUid={user}))", "a*)(", "cn={user}"),
             "(|(member=cn={user})(memberUid=a\\2a\\29\\28))"

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_changes_nothing_and_is_told() {
+    fn invalid_settings_change_nothing_and_are_reported() {
         for (settings, told) in [
             (&["acess=ro"][..], "unknown field `acess`"),
             (&["sessions=2", "access=all"], "access: "),

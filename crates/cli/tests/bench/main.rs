@@ -153,7 +153,7 @@ fn presets_are_listed_and_may_be_files() {
 }
 
 #[test]
-fn what_makes_no_sense_exits_with_2_and_says_what_to_do() {
+fn invalid_arguments_exit_with_2_and_a_remedy() {
     for (arguments, advice) in [
         (&["bench"][..], "<TARGET>"),
         (&["bench", "localhost:21"], "ftp://user:pass@host:port/path"),

@@ -151,7 +151,7 @@ fn tus_js_client_sends_a_file_by_four_connections_at_a_time() {
 }
 
 #[test]
-fn what_tuspy_brings_in_pieces_goes_through_hooks_also_behind_a_kill() {
+fn pieces_from_tuspy_go_through_hooks_also_after_a_kill() {
     let Some(python) = tuspy() else { return };
     let hooks = "[[hook]]\non = \"upload\"\nrun = [\"/bin/sh\", \"-c\", \"[ $(wc -c < $1) -eq 2000001 ]\", \"sh\", \"{file}\"]\n\
                  [[hook]]\non = \"upload\"\nmove = \"/checked/{name}\"\n";

@@ -53,7 +53,7 @@ fn is_greeted(stream: &TcpStream) -> bool {
 }
 
 #[test]
-fn what_uploads_needed_is_gone_with_the_server() {
+fn temporary_files_of_uploads_are_removed_with_the_server() {
     let folder = std::env::temp_dir().join(format!("millrace-tidy-{}", std::process::id()));
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("f"), "old").unwrap();

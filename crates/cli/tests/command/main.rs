@@ -126,7 +126,7 @@ fn help_and_version_go_to_stdout() {
 }
 
 #[test]
-fn what_makes_no_sense_exits_with_2() {
+fn invalid_arguments_exit_with_2() {
     for arguments in [
         &[][..],
         &["serf"],

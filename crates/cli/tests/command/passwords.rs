@@ -25,7 +25,7 @@ fn a_hashed_password_logs_in() {
 }
 
 #[test]
-fn what_follows_the_first_line_is_told_to_be_no_part_of_the_password() {
+fn further_lines_after_the_password_are_reported() {
     for (input, told) in [
         ("pw\nmore\n", "warning: only the first line was taken for the password; more followed it\n"),
         ("pw\n", ""),

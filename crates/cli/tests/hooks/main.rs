@@ -272,7 +272,7 @@ fn a_program_may_take_an_upload_away_and_the_file_that_had_its_name_stays() {
 }
 
 #[test]
-fn what_cannot_be_looked_at_now_takes_no_file_that_waits() {
+fn a_file_that_cannot_be_checked_now_does_not_remove_a_waiting_one() {
     let keys = "directory = \".\"\n[[hook]]\non = \"upload\"\nverify = \"sha256\"\n\
                 [[hook]]\non = \"upload\"\nrun = [\"./look\"]\nrefused-to = \"/bad/{name}\"\n\
                 [[hook]]\non = \"upload\"\nmove = \"/checked/{name}\"\n";

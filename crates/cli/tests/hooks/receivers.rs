@@ -104,7 +104,7 @@ fn a_post_shows_whose_it_is_and_the_documented_receiver_takes_no_other() {
 }
 
 #[test]
-fn what_waits_is_signed_with_the_secret_that_is_read_meanwhile() {
+fn waiting_events_are_signed_with_the_reloaded_secret() {
     let mut site = Site::new("resigned", "");
     fs::create_dir(site.folder.join("files")).unwrap();
     fs::write(site.folder.join("webhook.secret"), SECRET).unwrap();
@@ -144,7 +144,7 @@ fn events(site: &Site) -> serde_json::Value {
 }
 
 #[test]
-fn what_was_not_delivered_is_seen_tried_again_or_dropped_one_or_all() {
+fn undelivered_events_are_listed_retried_or_dropped_one_or_all() {
     let receiver = Receiver::start();
     let keys = format!(
         "directory = \".\"\nhttp = \"off\"\ncontrol = \"control\"\nhooks-queue = \"queue.db\"\n[[hook]]\non = \"upload\"\n\

@@ -110,7 +110,7 @@ fn keys_in_every_form_of_pem_can_be_used() {
 }
 
 #[test]
-fn what_cannot_be_used_is_named_and_what_to_do_is_said() {
+fn unusable_files_are_named_with_a_remedy() {
     if !has("openssl", "version") {
         return;
     }
@@ -168,7 +168,7 @@ fn what_cannot_be_used_is_named_and_what_to_do_is_said() {
 }
 
 #[test]
-fn what_clients_will_stumble_over_is_a_warning() {
+fn problems_for_clients_are_warnings() {
     if !has("openssl", "version") {
         return;
     }

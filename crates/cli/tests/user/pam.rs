@@ -214,7 +214,7 @@ fn the_documented_service_is_understood_by_the_library() {
 }
 
 #[test]
-fn what_makes_no_sense_of_pam_is_told_at_its_place() {
+fn invalid_settings_of_pam_are_reported_at_their_place() {
     let site = Site::new("pam-nonsense");
     for (text, place, told) in [
         ("pam = false", "m.toml:2:7", "expected the name of a service"),

@@ -169,7 +169,7 @@ fn users_of_a_directory_log_in_as_documented() {
 }
 
 #[test]
-fn what_makes_no_sense_of_a_source_is_told_at_its_place() {
+fn invalid_settings_of_a_source_are_reported_at_their_place() {
     let site = Site::new("sources");
     for (text, place, told) in [
         (

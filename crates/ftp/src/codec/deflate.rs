@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_its_nature_comes_out_as_it_went_in_at_any_level() {
+    fn mixed_data_round_trips_at_any_level() {
         let (noise, text) = (noise(RESPITE as usize), b"a line of a log\n".repeat(50_000));
         for level in [0, 1, 2, 6, 9] {
             let whole = [&text[..], &noise, &text, &noise[..1], &noise, &text].concat();
@@ -205,7 +205,7 @@ mod tests {
 
     /// A trial in seventeen stretches: what was sent as it is cannot have been packed.
     #[test]
-    fn what_cannot_be_packed_is_mostly_not_tried_and_grows_hardly() {
+    fn incompressible_data_is_rarely_tried_and_hardly_grows() {
         let noise = noise(4 * (TRIAL + RESPITE) as usize);
         let mut deflater = Deflater::new(6);
         let (mut out, mut respites) = (Vec::new(), 0);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_packed_again_is_packed_again() {
+    fn compressible_data_after_incompressible_is_compressed() {
         let text = b"a line of a log\n".repeat(1 << 18);
         let noise = noise(TRIAL as usize);
         let out = packed(&[&noise, &text], 6);

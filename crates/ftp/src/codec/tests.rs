@@ -90,7 +90,7 @@ fn a_file_that_ends_without_saying_so_is_truncated() {
 }
 
 #[test]
-fn what_follows_the_end_is_left_for_the_next_file_in_block_mode() {
+fn data_after_the_end_is_left_for_the_next_file_in_block_mode() {
     let wire = [encoded(block(), &[b"one"]), encoded(block(), &[b"two"])].concat();
     let (mut decoder, mut out) = (Decoder::new(block(), 0), Vec::new());
     assert_eq!(decoder.decode(&wire, &mut out, 100), Ok(Decoded::EndOfFile { consumed: wire.len() / 2 }));
@@ -99,7 +99,7 @@ fn what_follows_the_end_is_left_for_the_next_file_in_block_mode() {
 }
 
 #[test]
-fn what_follows_the_end_is_an_error_elsewhere() {
+fn data_after_the_end_is_an_error_elsewhere() {
     for coding in [deflate(), coding(Type::Image, Structure::Record, Mode::Stream)] {
         let wire = [&encoded(coding, &[b"one"])[..], b"two"].concat();
         assert_eq!(decoded(coding, &[&wire], 100), Err(CodecError::TrailingData));

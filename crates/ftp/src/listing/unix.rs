@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_line_is_none() {
+    fn malformed_lines_are_ignored() {
         for text in [
             "",
             "total 8",

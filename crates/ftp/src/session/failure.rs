@@ -175,7 +175,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_passes_by_itself_is_told_by_a_code_that_says_so() {
+    fn temporary_failures_have_temporary_codes() {
         for error in errors().iter().filter(|error| error.is_transient()) {
             let code = file_failure(Own(b""), error).code();
             assert!((400..500).contains(&code), "{error}: {code}");

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_on_the_way_to_a_tree_can_be_passed() {
+    fn parents_of_a_permitted_tree_can_be_entered() {
         let rules = Rules::new(NONE).tree(b"/a/*/c", RO).tree(b"/a/b/c/d", NONE);
         for (text, shows) in [
             ("/", true),

@@ -164,7 +164,7 @@ fn site_does_what_it_lists() {
 }
 
 #[test]
-fn who_administers_sees_all_sessions() {
+fn an_administrator_sees_all_sessions() {
     let mut driver = Driver::logged_in_with(Permissions::READ_WRITE.with(Permission::Admin));
     driver.tree.insert("/f", "x");
     driver.line("SITE WHO");

@@ -130,7 +130,7 @@ fn a_stranger_may_not_stay_and_a_user_may_be_idle_for_so_long() {
 }
 
 #[test]
-fn who_logs_out_has_the_whole_login_timeout_again() {
+fn a_logout_restarts_the_login_timeout() {
     let mut driver = Driver::logged_in();
     driver.pass(Duration::from_secs(200));
     driver.say("REIN");

@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_xml_of_ours_is_refused() {
+    fn unexpected_xml_is_refused() {
         for body in [
             "<propfind/>",
             "<D:propfind xmlns:D=\"DAV:\"/>",
@@ -356,7 +356,7 @@ mod tests {
 
     /// Bodies that would have taken all memory of a server or a thread of it for minutes.
     #[test]
-    fn what_takes_much_more_than_it_is_long_is_refused() {
+    fn bodies_that_expand_are_refused() {
         let names = |most: u32, name: fn(u32) -> String| (0..most).map(name).collect::<String>();
         let space = "u".repeat(1000);
         let long = format!("{space}{space}");
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_twice_is_told_once() {
+    fn duplicate_properties_are_reported_once() {
         let body = "<propfind xmlns=\"DAV:\"><prop><a/><b/><a/><a xmlns=\"x\"/></prop></propfind>";
         let other = Name { space: "x".to_owned(), local: "a".to_owned() };
         let expected = Asked::These(vec![Name::dav("a"), Name::dav("b"), other]);
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_kept_is_bounded() {
+    fn stored_data_is_bounded() {
         let space = "u".repeat(1000);
         // A namespace that each element has to say again.
         let value = "<a:x><y/></a:x>".repeat(300);

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_behind_links_stands_behind_all_of_them() {
+    fn the_query_is_appended_to_all_links() {
         let links = Links { query: "user=a%26b&beneath=1".to_owned(), is_top: false };
         let page = |format: Format, links: &Links| {
             let (path, mut out) = (VirtualPath::parse(b"/a/b").unwrap(), Vec::new());

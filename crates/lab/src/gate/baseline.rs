@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn who_lacks_repetitions_is_named() {
+    fn a_report_without_repetitions_is_named() {
         let (few, many) = (report(&[1000.0], "server"), report(&[990.0, 1000.0, 1010.0], "server"));
         let why = |then: &Value, now: &Value| {
             let all = compare(then, now);
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_slower_is_worse_in_rate_and_time() {
+    fn slower_is_worse_in_rate_and_time() {
         let (then, now) =
             (report(&[1000.0, 1010.0, 990.0], "server"), report(&[700.0, 705.0, 710.0], "server"));
         let all = [("ops", Says::Worse), ("p50", Says::Worse), ("p99", Says::Worse)];

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_can_be_read_again() {
+    fn shown_values_can_be_parsed_again() {
         for metric in &METRICS {
             let shown = metric.unit.show(12.0);
             assert_eq!(metric.unit.parse(&shown), Ok(12.0), "{shown}");

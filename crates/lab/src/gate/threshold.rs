@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_varies_around_the_limit_does_not_tell() {
+    fn values_that_vary_around_the_limit_are_inconclusive() {
         assert_eq!(
             outcome("p99 > 20ms", &report(&[19.0, 21.0, 20.5], "server", 0)),
             GateOutcome::Inconclusive
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_does_not_pass() {
+    fn an_unmeasured_metric_does_not_pass() {
         assert_eq!(outcome("server-us > 1us", &report(&[1.0], "server", 0)), GateOutcome::Inconclusive);
     }
 

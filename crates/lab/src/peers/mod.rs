@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_says_how_to_get_it() {
+    fn a_missing_server_is_reported_with_its_package() {
         for peer in &PEERS {
             let missing = PeerError::NotInstalled { name: peer.name, remedy: peer.source }.to_string();
             assert!(missing.starts_with(peer.name) && missing.contains(peer.source), "{missing}");

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_varies_too_much_is_unclear() {
+    fn noisy_figures_are_unclear() {
         let noisy = comparison(3, &[100.0, 50.0, 180.0, 70.0], &[90.0, 160.0, 60.0, 140.0]);
         assert_eq!(noisy.outcome, Some(Outcome::Unclear));
     }

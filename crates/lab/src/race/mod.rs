@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_protocol_does_not_have_is_refused_before_anybody_starts() {
+    fn unsupported_operations_are_refused_before_servers_start() {
         let entrants = ["http://127.0.0.1:1/", "http://127.0.0.1:2/"].map(|url| Entrant::parse(url).unwrap());
         let race = Race::new(entrants.to_vec(), None, &[("ops", "noop")], Settings::default());
         let error = race.unwrap_err();
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_about_tls_may_be_said_in_a_race_over_tls() {
+    fn tls_flags_are_allowed_in_a_race_over_tls() {
         let start = |url: &str| {
             let entrants = [url, url].map(|url| Entrant::parse(url).unwrap());
             Race::new(entrants.to_vec(), None, &[("prot", "clear")], Settings::default()).map(drop)

@@ -202,7 +202,7 @@ fn a_file_is_no_answer_of_a_program() {
 
 /// Asked as the load asks, and once: to ask a program is to run it.
 #[test]
-fn who_looks_whether_the_server_is_there_asks_as_the_load_does() {
+fn the_probe_sends_the_same_request_as_the_load() {
     for (cgi, http, repeat) in [("on", "1.0", "3"), ("off", "1.0", "1"), ("off", "1.1", "1")] {
         let (url, heard) = start_counting(Flaw::Nothing);
         let flags = [("ops", "get"), ("cgi", cgi), ("http", http), ("keep-alive", "off"), ("repeat", repeat)];

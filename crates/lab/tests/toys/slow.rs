@@ -24,7 +24,7 @@ const SLOW: [(&str, &str); 9] = [
 
 /// The others' downloads take a tenth of a second: they survive a stall of the machine of two seconds.
 #[test]
-fn who_is_too_slow_drops_out() {
+fn a_user_that_is_too_slow_drops_out() {
     let toy = Toy::start(Fault::StarvesDownloads(10, Duration::from_secs(4)));
     // At 4 % of the rate, a download may take two and a half seconds.
     let rule = [("on-death", "drop-out"), ("users", "19"), ("least-rate", "4"), ("quiet", "6s")];

@@ -40,7 +40,7 @@ fn a_servers_own_hash_spares_reading_uploads_back() {
 }
 
 #[test]
-fn what_a_hash_finds_is_called_by_its_name() {
+fn an_error_found_by_a_hash_is_classified() {
     for hashes in [Hashes::Hash, Hashes::Xcrc] {
         let toy = Toy::start_with(Fault::LosesUploads, hashes);
         let cell = only(measure(&toy, &LOAD));

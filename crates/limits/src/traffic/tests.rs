@@ -104,7 +104,7 @@ fn quotas_and_ratios_follow_the_clock_and_all_that_was_moved_counts() {
 }
 
 #[test]
-fn what_was_moved_outlives_the_registry() {
+fn counts_outlive_the_registry() {
     let folder = std::env::temp_dir().join(format!("millrace-traffic-{}", std::process::id()));
     let quotas = || Quotas::new(Ledger::new(Some(folder.join("quotas.db"))));
     let quota = TransferQuota { upload: per("1k/day"), ..TransferQuota::default() };

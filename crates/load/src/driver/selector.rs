@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_closed_is_closed_and_its_number_is_free() {
+    fn a_closed_socket_is_closed_and_its_number_is_free() {
         for (selector, mut set) in sets() {
             let (socket, mut peer) = pair(&set);
             set.watch(socket.as_fd(), 1, Interest::Read).unwrap();

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_label_says_is_not_said_again() {
+    fn words_in_a_label_are_not_repeated() {
         let labelled = measured(&[("ops", "retr"), ("selector", "poll"), ("label", "stop-growth poll")]);
         assert_eq!(labelled.name(), "retr 1k pasv");
         assert_eq!(labelled.words(), "downloads of 1 KiB (stop-growth poll)");

@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_does_not_listen_there_is_a_stranger_and_who_does_is_named() {
+    fn a_process_that_does_not_listen_is_a_stranger_and_the_listener_is_named() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let everywhere = TcpListener::bind("[::]:0").unwrap();
         let own = std::process::id();

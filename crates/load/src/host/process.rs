@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_thread_used_counts_for_a_processor() {
+    fn a_threads_time_counts_for_its_processor() {
         let thread = rustix::thread::gettid().as_raw_nonzero().get() as u64;
         // The kernel counts a thread's time when it looks at it, which it does at every tick.
         while ThreadTime::of(thread).ran.is_zero() {}

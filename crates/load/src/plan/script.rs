@@ -313,7 +313,7 @@ Mon Oct  1 00:00:00 2001 1 10.0.0.1 5 /y b _ o r bob ftp 0 * c
     }
 
     #[test]
-    fn what_is_no_log_is_refused() {
+    fn a_file_that_is_not_a_log_is_refused() {
         let upload = "Sun Sep  9 01:46:41 2001 1 h 9999999999 /a b _ i r bob ftp 0 * c\n";
         assert!(Script::parse(upload).unwrap_err().contains("its uploads would leave"));
         assert!(Script::parse("").is_err() && Script::parse("nonsense\n").is_err());

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_replay_the_log_says_all() {
+    fn a_replayed_log_excludes_other_settings() {
         let replay = ("replay", LOG);
         assert_eq!(wrong(URL, None, &[replay, ("speed", "10"), ("mode", "port"), ("verify", "on")]), "");
         for flag in [("ops", "noop"), ("size", "1k"), ("users", "3"), ("rate", "10"), ("think", "1s")] {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_do_nothing_is_refused() {
+    fn flags_without_an_effect_are_refused() {
         for (flags, word) in [
             (&[("speed", "10")][..], "--replay"),
             (&[("ops", "noop"), ("speed", "10")], "--replay"),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_requests_have_is_not_for_ftp() {
+    fn flags_of_http_are_refused_for_ftp() {
         for flag in [("keep-alive", "off"), ("http", "1.0"), ("raw-target", "/x")] {
             assert!(wrong(URL, None, &[flag]).contains("http:// only"), "{flag:?}");
             assert_eq!(wrong("http://127.0.0.1/", None, &[flag]), "");
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tls_has_is_for_https_as_far_as_requests_have_it() {
+    fn flags_of_tls_are_allowed_for_https() {
         for (flag, word) in
             [(("tls", "on"), "https://"), (("resume", "off"), "https://"), (("prot", "clear"), "data")]
         {

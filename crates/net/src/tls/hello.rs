@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn who_can_resume_under_tls_13_says_so() {
+    fn a_hello_shows_whether_it_can_resume_under_tls_13() {
         let all = (43, &[4, 3, 4, 3, 3][..]);
         let resumes = Hello::peek(&record(0x0303, &[all, (45, &[1, 1])])).unwrap();
         assert!(resumes.resumes_tls13 && !resumes.resumes_tls12_only());
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_hello_is_nothing() {
+    fn a_malformed_hello_is_none() {
         for text in [&b"USER alice\r\n"[..], b"", b"\x16\x03\x01", b"\x80", b"GET / HTTP/1.1\r\n\r\n"] {
             assert_eq!(Hello::peek(text), None, "{text:?}");
         }

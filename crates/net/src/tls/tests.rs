@@ -251,7 +251,7 @@ fn another_protocol_is_refused() {
 }
 
 #[test]
-fn who_is_refused_is_told_why_by_an_alert() {
+fn a_refused_client_gets_an_alert() {
     let folder = Folder::new();
     let acceptor = folder.acceptor();
     for versions in [Versions::Tls12, Versions::Tls13] {
@@ -271,7 +271,7 @@ fn who_is_refused_is_told_why_by_an_alert() {
 }
 
 #[test]
-fn what_is_no_tls_ends_the_handshake() {
+fn bytes_that_are_not_tls_end_the_handshake() {
     let folder = Folder::new();
     let acceptor = folder.acceptor();
     let tls12_hello_only = [22, 3, 1, 0, 45, 1, 0, 0, 41, 3, 2];
@@ -364,7 +364,7 @@ fn a_reload_is_for_those_who_come_later_and_a_bad_one_changes_nothing() {
 }
 
 #[test]
-fn what_is_held_goes_along_with_what_follows_and_does_not_pile_up() {
+fn held_data_is_sent_with_the_next_and_does_not_pile_up() {
     let folder = Folder::new();
     for versions in [Versions::Tls12, Versions::Tls13] {
         let server = folder.acceptor().accept(&[]).unwrap();

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sealed_again_is_the_same_session_in_another_ticket() {
+    fn a_resent_ticket_is_the_same_session_in_another_ticket() {
         let mut renewal = renewal();
         renewal.session = Some(Session {
             head: [&[0, 0, 1, 0, 9, 9, 9, 9][..], &[2, 7, 7]].concat(),
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_ticket_is_not_kept() {
+    fn other_messages_are_not_stored_as_tickets() {
         let mut renewal = renewal();
         for messages in [&b""[..], &[4, 0, 0], &[4, 0, 0, 1, 9], &[4, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 200]] {
             renewal.keep(messages);

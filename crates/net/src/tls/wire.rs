@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_filled_is_taken_in_order_and_room_is_used_again() {
+    fn bytes_are_taken_in_order_and_space_is_reused() {
         let mut wire = Wire::default();
         for round in 0..10u8 {
             wire.room(4)[..4].copy_from_slice(&[round, 1, 2, 3]);

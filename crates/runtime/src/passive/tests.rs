@@ -257,7 +257,7 @@ fn a_port_that_is_given_back_keeps_the_connection_that_had_come() {
 }
 
 #[test]
-fn what_a_proxy_passes_on_is_of_whom_its_header_names() {
+fn a_proxied_connection_belongs_to_the_client_in_its_header() {
     let proxies = Arc::new(Proxies::new(vec!["127.0.0.50".parse().unwrap()]));
     let pool = PassivePool::new(range(1), KEPT, proxies);
     let mut one = lease(&pool, client(1));
@@ -311,7 +311,7 @@ fn a_port_that_another_program_has_is_passed_over() {
 
 /// An address of no interface: the error is not that a port is in use.
 #[test]
-fn what_keeps_ports_from_being_bound_is_known_where_it_is_not_that_they_are_in_use() {
+fn errors_other_than_ports_in_use_are_reported() {
     let (pool, nowhere) = (pool(range(2)), IpAddr::from([203, 0, 113, 1]));
     assert!(pool.hindrance(nowhere).is_none());
     assert!(matches!(pool.lease(nowhere, guest(client(2)), Box::new(|_| {})), Leasing::Unavailable(_)));

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn who_shows_nothing_is_apart_from_those_that_hold_tickets() {
+    fn a_client_without_tickets_is_apart_from_those_that_hold_some() {
         let all = Companions::default();
         let (first, second) = (holder(&all, false), holder(&all, false));
         assert!(apart(&first, &second) && apart(&second, &first));
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn who_shows_its_own_ticket_is_apart_from_those_that_hold_later_ones() {
+    fn a_client_that_shows_its_own_ticket_is_apart_from_those_with_later_ones() {
         let all = Companions::default();
         for (is_tls12, is_own) in [(true, true), (false, true), (true, false), (false, false)] {
             let (mut first, mut second) = (holder(&all, is_tls12), holder(&all, is_tls12));
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_or_used_meanwhile_tells_nothing() {
+    fn tickets_given_or_used_meanwhile_prove_nothing() {
         fn wait_for_its_port(second: &mut Companion) {
             second.expect_use();
         }
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_of_an_address_is_bounded_and_goes_with_its_sessions() {
+    fn the_state_of_an_address_is_bounded_and_removed_with_its_sessions() {
         let all = Companions::default();
         let sessions: Vec<_> = (0..=MOST).map(|_| holder(&all, true)).collect();
         assert!(!apart(&sessions[0], &all.join(CLIENT, false)));

@@ -7,7 +7,7 @@ use crate::kit::http2::{HEADERS, INITIAL_WINDOW_SIZE, PING, expect_others_served
 use crate::kit::{Scratch, descriptors, eventually};
 
 #[test]
-fn who_takes_nothing_holds_little_and_not_for_long() {
+fn a_client_that_does_not_read_holds_little_and_not_for_long() {
     let _alone = alone();
     let scratch = Scratch::new();
     let served = served_with(&scratch, |config| config.stall_timeout = Duration::from_secs(2));

@@ -61,7 +61,7 @@ impl Authenticator for Pooled {
 
 /// A decision about a user is valid for a second; a request that waits longer is decided again at its turn.
 #[test]
-fn who_waits_for_a_program_is_served_in_order_whatever_has_to_be_asked_about_them() {
+fn requests_that_wait_for_a_program_are_served_in_order() {
     const COUNT: usize = 12;
     let scratch = Scratch::new();
     std::fs::create_dir(scratch.file("cgi")).unwrap();

@@ -132,7 +132,7 @@ fn a_request_is_refused_or_rewritten_before_it_is_carried_out() {
 
 /// The address of an upload is secret; its pieces may come by POST.
 #[test]
-fn what_is_told_of_an_answer_is_what_was_asked_about_the_request() {
+fn the_reply_event_has_the_same_facts_as_the_request() {
     let scratch = Scratch::new();
     let (served, told) = serve(&scratch, |_| Ruling::Pass);
     let tus = "Tus-Resumable: 1.0.0\r\n";
@@ -153,7 +153,7 @@ fn what_is_told_of_an_answer_is_what_was_asked_about_the_request() {
 }
 
 #[test]
-fn who_was_let_in_is_so_though_a_command_is_refused_and_what_is_no_request_is_none() {
+fn a_login_survives_a_refused_command_and_malformed_requests_have_no_event() {
     let scratch = Scratch::new();
     scratch.write("a", b"content");
     let (served, told) = serve(&scratch, |moment| match &*moment.verb {
@@ -177,7 +177,7 @@ fn who_was_let_in_is_so_though_a_command_is_refused_and_what_is_no_request_is_no
 }
 
 #[test]
-fn who_may_not_log_in_gets_nothing_by_http_either() {
+fn a_refused_login_gets_nothing_by_http_either() {
     let scratch = Scratch::new();
     scratch.write("f", b"content");
     let (served, told) = serve(&scratch, |moment| match moment.event {

@@ -57,7 +57,7 @@ fn a_body_in_pieces_becomes_a_file() {
 
 /// CVE-2023-44487.
 #[test]
-fn who_asks_and_takes_it_back_is_ended() {
+fn a_client_that_cancels_its_requests_is_disconnected() {
     let scratch = Scratch::new();
     let served = served(&scratch);
     let mut client = served.connect_http2(&[]);
@@ -73,7 +73,7 @@ fn who_asks_and_takes_it_back_is_ended() {
 
 /// The same, of streams whose answers have begun: not one of them waits to be looked at.
 #[test]
-fn who_gives_up_what_has_begun_is_ended() {
+fn a_client_that_resets_started_streams_is_disconnected() {
     let scratch = Scratch::new();
     let served = served(&scratch);
     let mut client = served.connect_http2(&[(INITIAL_WINDOW_SIZE, 0)]);
@@ -239,7 +239,7 @@ fn a_flood_of_resets_is_told_to_calm_down() {
 }
 
 #[test]
-fn who_does_not_answer_a_ping_is_closed_and_who_does_stays() {
+fn a_client_that_does_not_answer_a_ping_is_closed() {
     let scratch = Scratch::new();
     let served = served_with(&scratch, |config| config.http2_ping = Duration::from_secs(3));
     let mut gone = served.connect_http2(&[(INITIAL_WINDOW_SIZE, 0)]);
@@ -262,7 +262,7 @@ fn who_does_not_answer_a_ping_is_closed_and_who_does_stays() {
 
 /// Its answer waits here for room, and the worker is done with it.
 #[test]
-fn who_is_gone_without_a_word_holds_no_place_when_it_is_kicked_either() {
+fn a_vanished_client_holds_no_slot_after_a_kick() {
     let scratch = Scratch::new();
     let served = served_with(&scratch, |config| config.http2_ping = Duration::from_secs(2));
     let mut gone = served.connect_http2(&[(INITIAL_WINDOW_SIZE, 0)]);

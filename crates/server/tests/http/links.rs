@@ -40,7 +40,7 @@ impl Authenticator for Forgetful {
 
 /// A page may have any number of them.
 #[test]
-fn who_follows_a_link_of_a_user_that_is_gone_has_guessed_no_password() {
+fn a_link_of_a_removed_user_does_not_count_as_a_failed_login() {
     let scratch = Scratch::new();
     scratch.write("f", b"content");
     let keys = LinkKeys::parse("0123456789abcdef0123456789abcdef").unwrap();

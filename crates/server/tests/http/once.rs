@@ -93,7 +93,7 @@ fn an_upload_that_got_its_name_is_heard_of_though_its_client_was_gone() {
 }
 
 #[test]
-fn what_takes_longer_than_a_login_is_trusted_is_done_once() {
+fn a_request_that_outlasts_its_cached_login_is_executed_once() {
     let storage = FaultStorage::new(MemoryStorage::new());
     storage.inner().insert("/a", "gone").insert("/b", "stays");
     let faults = storage.faults();

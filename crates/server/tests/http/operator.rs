@@ -79,7 +79,7 @@ fn connections_with_a_user_or_an_answer_are_listed_and_no_others() {
 }
 
 #[test]
-fn who_is_kicked_is_gone_and_others_go_on() {
+fn a_kick_ends_one_client_and_others_continue() {
     let (served, _scratch) = serve();
     let (mut gone, mut busy) = (served.connect(), begin(&served, U));
     get(&mut gone, "/small", U);

@@ -78,7 +78,7 @@ fn a_program_in_a_folder_among_the_programs_is_one_too() {
 
 /// The first words are held back for a moment, not for the end.
 #[test]
-fn what_a_program_says_reaches_the_client_while_it_goes_on() {
+fn a_programs_output_is_streamed() {
     let slow = "echo 'Content-Type: a/b'; echo; echo first; \
                 while ! test -e \"$PATH_TRANSLATED\"; do sleep 0.05; done; echo second";
     let site = site(&[("slow", slow)], |_| {});
@@ -211,7 +211,7 @@ fn a_program_that_does_not_answer_as_it_should_is_502() {
 }
 
 #[test]
-fn what_is_no_program_is_not_run() {
+fn a_file_that_is_not_executable_is_not_run() {
     let site = site(&[("echo", ECHO)], |_| {});
     site.scratch.write("cgi/data", b"#!/bin/sh\necho secret");
     assert_eq!(site.served.get("/cgi/data", "").status, 403, "its text is not shown either");
@@ -223,7 +223,7 @@ fn what_is_no_program_is_not_run() {
 }
 
 #[test]
-fn what_lies_elsewhere_is_a_file_though_its_path_looks_like_a_programs() {
+fn a_file_outside_the_program_folder_is_not_run_whatever_its_path() {
     let elsewhere = Scratch::new();
     let site = site(&[("echo", ECHO)], |programs| {
         programs.folders[0].1 = elsewhere.path().canonicalize().unwrap();
@@ -374,7 +374,7 @@ fn raw(served: &ServedHttp, target: &str, version: &str) -> std::io::Result<Vec<
 
 /// Without a length, only the end of the process tells.
 #[test]
-fn what_a_program_said_before_it_was_killed_does_not_look_whole() {
+fn output_of_a_killed_program_does_not_look_complete() {
     let head = "echo 'Content-Type: a/b'; echo";
     let (large, small) = (format!("{head}; head -c 300000 /dev/zero"), format!("{head}; echo half"));
     let killed = "kill -9 $$";

@@ -62,7 +62,7 @@ fn a_page_in_chunks_counts_as_much_as_is_in_it() {
 }
 
 #[test]
-fn of_an_answer_by_http_2_that_is_cut_only_what_went_out_counts() {
+fn of_a_cut_http_2_answer_only_sent_bytes_count() {
     let scratch = Scratch::new();
     let site = Site::over(scratch, |scratch, change| served_with(scratch, |config| change(config)));
     let mut client = site.served.connect_http2(&[(INITIAL_WINDOW_SIZE, 20_000)]);
@@ -77,7 +77,7 @@ fn of_an_answer_by_http_2_that_is_cut_only_what_went_out_counts() {
 }
 
 #[test]
-fn what_a_program_sends_on_is_logged_as_it_was_asked_for() {
+fn an_internal_redirect_is_logged_with_the_requested_path() {
     let scratch = Scratch::new();
     std::fs::create_dir_all(scratch.file("cgi")).unwrap();
     scratch.write("file.txt", b"a file");
@@ -101,7 +101,7 @@ fn what_a_program_sends_on_is_logged_as_it_was_asked_for() {
 }
 
 #[test]
-fn who_goes_before_there_is_an_answer_was_answered_nothing() {
+fn a_client_that_leaves_early_is_logged_without_an_answer() {
     let scratch = Scratch::new();
     std::fs::create_dir(scratch.file("cgi")).unwrap();
     scratch.write("cgi/waits", b"#!/bin/sh\ntouch began; exec sleep 600\n");

@@ -44,7 +44,7 @@ fn web(word: &str, index: &str) -> Web {
 }
 
 #[test]
-fn what_is_said_of_answers_is_read_again_and_answers_under_way_go_on() {
+fn rules_of_answers_are_reloaded_and_running_answers_continue() {
     let scratch = Scratch::new();
     let content = pattern(30_000_000);
     scratch.write("large", &content);

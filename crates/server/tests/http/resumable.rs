@@ -110,7 +110,7 @@ fn a_first_piece_may_come_with_the_request_for_the_upload() {
 }
 
 #[test]
-fn what_came_before_a_connection_was_cut_or_the_server_ended_is_kept() {
+fn received_data_survives_a_cut_connection_and_a_restart() {
     let scratch = Scratch::new();
     let secret = Scratch::new();
     let serve = || {
@@ -300,7 +300,7 @@ fn a_piece_is_checked_before_it_counts() {
 
 /// Its client got no address: the upload could not be continued or ended.
 #[test]
-fn what_is_refused_with_the_request_that_begins_it_is_not_kept() {
+fn an_upload_refused_with_its_first_request_is_not_stored() {
     let scratch = Scratch::new();
     let served = serve_http(scratch.storage());
     let staged = || std::fs::read_dir(scratch.file(".millrace-staging")).map_or(0, |entries| entries.count());
@@ -530,7 +530,7 @@ fn there_is_no_way_round_what_hooks_say_of_uploads() {
 }
 
 #[test]
-fn who_asks_while_hooks_look_at_the_file_has_to_wait() {
+fn requests_during_a_check_by_hooks_have_to_wait() {
     let scratch = Scratch::new();
     let (asked, is_asked) = mpsc::channel();
     let (answer, answered) = mpsc::channel::<()>();

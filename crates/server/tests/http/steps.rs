@@ -131,7 +131,7 @@ impl Hooks for Closed {
 }
 
 #[test]
-fn what_was_done_when_hooks_come_into_force_is_answered_and_not_asked_about() {
+fn a_finished_request_is_answered_without_newly_loaded_hooks() {
     let body = "<propfind xmlns=\"DAV:\"><allprop/></propfind>";
     let length = body.len();
     for (request, status) in [

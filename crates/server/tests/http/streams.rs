@@ -26,7 +26,7 @@ fn memory_is_served_as_files_are() {
 }
 
 #[test]
-fn what_ftp_stores_http_serves_at_once() {
+fn files_stored_by_ftp_are_served_by_http_at_once() {
     let scratch = Scratch::new();
     let served = serve_http(scratch.storage());
     let mut ftp = Client::connect(served.running.ftp_addresses()[0]);

@@ -79,7 +79,7 @@ fn a_body_goes_up_whole_or_not_at_all() {
 }
 
 #[test]
-fn what_is_no_tls_ends_and_others_go_on() {
+fn bytes_that_are_not_tls_end_one_connection_only() {
     let scratch = Scratch::new();
     scratch.write("a", b"here");
     let served = serve_http_with(https_config(&scratch));
@@ -116,7 +116,7 @@ fn the_answer_that_closes_is_whole_and_the_end_is_told() {
 
 /// Required encryption, and requests in clear with and without a password.
 #[test]
-fn what_has_to_be_encrypted_is_refused_in_clear() {
+fn unencrypted_requests_are_refused_where_encryption_is_required() {
     for (login, data, with_password, without) in
         [(false, false, 200, 200), (true, false, 403, 200), (true, true, 403, 403)]
     {

@@ -132,7 +132,7 @@ fn a_lock_says_little_of_its_holder() {
 }
 
 #[test]
-fn what_is_asked_badly_is_refused() {
+fn malformed_requests_are_refused() {
     let scratch = Scratch::new();
     let served = serve(&scratch);
     let long = "x".repeat(300_000);
@@ -282,7 +282,7 @@ fn a_deep_lock_reaches_all_beneath_and_what_comes() {
 
 /// No other user could write what they lock.
 #[test]
-fn who_may_not_write_at_a_place_locks_nothing_there_and_keeps_no_properties() {
+fn a_user_without_write_permission_cannot_lock_or_set_properties() {
     let scratch = Scratch::new();
     for name in ["in", "d"] {
         std::fs::create_dir(scratch.file(name)).unwrap();

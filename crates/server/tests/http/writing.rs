@@ -422,7 +422,7 @@ fn deep_folders_are_copied_and_removed_whole() {
 }
 
 #[test]
-fn who_may_only_append_writes_over_nothing() {
+fn a_user_that_may_only_append_cannot_overwrite() {
     let scratch = Scratch::new();
     scratch.write("a", b"01234");
     let permissions = Permissions::READ_WRITE.without(Permission::Overwrite);
@@ -439,7 +439,7 @@ fn who_may_only_append_writes_over_nothing() {
 
 /// Many programs read the answer when they have sent all: what the server left unread of that would reset it.
 #[test]
-fn who_sends_all_of_a_large_body_is_told_why_it_is_refused() {
+fn a_client_that_sends_a_large_body_gets_the_refusal() {
     let scratch = Scratch::new();
     let served = serve_http(scratch.storage());
     let mut client = served.connect();

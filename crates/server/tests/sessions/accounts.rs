@@ -104,7 +104,7 @@ fn permissions_hold_at_their_place_whatever_command_asks() {
 
 /// CVE-2015-1419: what was compared was not what was opened.
 #[test]
-fn what_is_forbidden_is_forbidden_in_every_spelling() {
+fn forbidden_paths_are_forbidden_in_every_spelling() {
     let (served, _, scratch) =
         server(r#"{"access": "rw", "deny-names": ["*.key"], "tree": [{"path": "/home", "access": "none"}]}"#);
     scratch.write("pub/own.key", &[9; 12_345]);
@@ -193,7 +193,7 @@ fn a_listing_of_a_tree_names_what_may_not_be_read() {
 }
 
 #[test]
-fn what_may_not_be_read_is_not_made_readable_by_a_new_name() {
+fn an_unreadable_file_does_not_become_readable_by_renaming() {
     let (served, _, _scratch) = server(
         r#"{"access": "rw", "tree": [{"path": "/in", "access": ["list", "rename", "delete"]},
             {"path": "/home", "access": ["write", "rename", "delete"]}]}"#,
@@ -255,7 +255,7 @@ fn names_of_their_own_are_found_in_a_place_that_shows_nothing() {
 }
 
 #[test]
-fn who_is_of_a_group_that_is_not_there_is_not_let_in() {
+fn a_member_of_a_missing_group_is_refused() {
     let (served, source, _scratch) = server("{}");
     let mut client = login(&served);
     source.groups.lock().unwrap().push("typo".to_owned());

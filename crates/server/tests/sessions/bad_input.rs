@@ -407,7 +407,7 @@ fn quotes_and_backslashes_are_bytes_of_a_name() {
 }
 
 #[test]
-fn what_names_no_file_begins_no_unique_name() {
+fn an_invalid_path_begins_no_unique_name() {
     let scratch = Scratch::new();
     let served = serve(scratch.storage());
     let mut client = served.login();

@@ -364,7 +364,7 @@ fn a_link_to_a_folder_is_no_folder_to_be_removed() {
 }
 
 #[test]
-fn what_begins_behind_the_end_of_a_file_is_refused_in_every_form() {
+fn an_offset_beyond_the_end_is_refused_in_every_form() {
     let scratch = Scratch::new();
     scratch.write("f", b"a\nb\n");
     let served = serve(scratch.storage());
@@ -486,7 +486,7 @@ fn stou_with_a_path_makes_its_name_there() {
 }
 
 #[test]
-fn what_is_known_of_a_file_is_told_as_facts() {
+fn a_files_metadata_is_shown_as_facts() {
     let scratch = Scratch::new();
     scratch.write("a.html", b"abc");
     std::fs::create_dir(scratch.file("d.html")).unwrap();

@@ -126,7 +126,7 @@ fn a_stop_does_not_wait_for_a_question_longer_than_its_grace() {
 
 /// Windows and the BSDs throw away what was received and not read when a reset comes.
 #[test]
-fn what_comes_behind_quit_does_not_reset_the_connection() {
+fn input_after_quit_does_not_reset_the_connection() {
     let served = serve(Arc::new(MemoryStorage::new()));
     let mut client = served.login();
     client.expect("QUIT", 221);

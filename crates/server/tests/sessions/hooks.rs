@@ -213,7 +213,7 @@ fn a_hook_that_hangs_delays_no_other_session() {
 }
 
 #[test]
-fn what_a_client_asked_for_before_it_hung_up_is_done_when_the_hook_has_answered() {
+fn commands_before_a_hang_up_are_executed_after_the_hooks_verdict() {
     let (rule, at_it, go) = waiting(Event::Command);
     let (served, told) = serve(|event, verb| verb == "MKD" || event == Event::MakeDirectory, rule);
     let mut client = served.login();

@@ -170,7 +170,7 @@ fn a_port_is_shared_by_clients_of_other_addresses() {
 }
 
 #[test]
-fn who_waits_in_line_gets_the_port_when_it_is_given_back() {
+fn a_waiting_session_gets_a_port_that_is_given_back() {
     let served = serve_ports(1);
     let mut first = served.login();
     let data = first.passive();
@@ -191,7 +191,7 @@ fn who_waits_in_line_gets_the_port_when_it_is_given_back() {
 }
 
 #[test]
-fn who_waits_gets_the_port_of_a_transfer_that_was_given_up() {
+fn a_waiting_session_gets_the_port_of_an_abandoned_transfer() {
     let served = serve_ports(1);
     for end in ["ABOR", "QUIT", "deadline", "gone"] {
         let mut first = served.login();
@@ -213,7 +213,7 @@ fn who_waits_gets_the_port_of_a_transfer_that_was_given_up() {
 }
 
 #[test]
-fn who_waits_too_long_is_told_the_truth() {
+fn a_session_that_waits_too_long_gets_the_reason() {
     let wait = Duration::from_secs(2);
     let served = serve_ports_for(1, wait);
     let mut first = served.login();

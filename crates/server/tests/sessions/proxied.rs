@@ -173,7 +173,7 @@ fn an_ipv6_client_of_a_proxy_is_told_ports_only() {
 }
 
 #[test]
-fn what_is_malformed_missing_or_too_long_is_refused() {
+fn malformed_missing_or_overlong_headers_are_refused() {
     let served = serve_with(trusting());
     for bytes in [
         &b"USER u\r\n"[..],

@@ -253,7 +253,7 @@ fn uploads_through_tls_end_at_the_quota_of_the_day_whatever_their_pace() {
 }
 
 #[test]
-fn who_has_a_ratio_uploads_first() {
+fn a_user_with_a_ratio_uploads_first() {
     let scratch = Scratch::new();
     let folder = scratch.path().file_name().unwrap().to_str().unwrap();
     scratch.write("f", &[b'x'; 200_000]);
@@ -269,7 +269,7 @@ fn who_has_a_ratio_uploads_first() {
 }
 
 #[test]
-fn what_leaves_no_file_earns_nothing_by_ftp_and_http() {
+fn uploads_that_leave_no_file_earn_nothing_by_ftp_and_http() {
     let scratch = Scratch::new();
     let folder = scratch.path().file_name().unwrap().to_str().unwrap();
     scratch.write("f", &[b'x'; 80_000]);
@@ -319,7 +319,7 @@ fn what_leaves_no_file_earns_nothing_by_ftp_and_http() {
 }
 
 #[test]
-fn what_stays_of_an_upload_in_place_that_is_cut_earns_something() {
+fn the_rest_of_a_cut_upload_in_place_earns_credit() {
     let scratch = Scratch::new();
     let folder = scratch.path().file_name().unwrap().to_str().unwrap();
     scratch.write("f", &[b'x'; 1000]);
@@ -344,7 +344,7 @@ fn crowded(scratch: &Scratch) {
 }
 
 #[test]
-fn who_may_download_nothing_yet_can_look_around_by_ftp_and_http() {
+fn a_user_without_credit_can_list_by_ftp_and_http() {
     let scratch = Scratch::new();
     let folder = scratch.path().file_name().unwrap().to_str().unwrap();
     scratch.write("f", &[b'x'; 100_000]);

@@ -124,7 +124,7 @@ fn fifty_sessions_of_one_address_share_the_only_port() {
 }
 
 #[test]
-fn who_shows_one_sessions_tickets_in_another_shares_no_port() {
+fn a_client_that_shows_tickets_of_another_session_shares_no_port() {
     for (versions, resumption) in [
         (Versions::Tls12, Resumption::Prefer),
         (Versions::Tls12, Resumption::Require),
@@ -183,7 +183,7 @@ fn the_handshake_may_begin_before_the_command_here_as_well() {
 }
 
 #[test]
-fn who_does_not_resume_is_told_so_and_the_others_are_served() {
+fn a_connection_that_does_not_resume_is_refused_and_others_are_served() {
     let files = Scratch::new();
     files.write("f", b"content");
     let served = serve(&files, Resumption::Require, Duration::from_secs(10));

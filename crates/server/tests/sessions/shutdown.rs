@@ -56,7 +56,7 @@ fn running_transfers_end_well_within_the_grace() {
 }
 
 #[test]
-fn what_outlasts_the_grace_is_aborted_and_leaves_nothing() {
+fn transfers_that_outlast_the_grace_time_are_aborted_and_leave_nothing() {
     let scratch = Scratch::new();
     scratch.write("large", &pattern(32 << 20));
     scratch.write("f", b"old");

@@ -136,7 +136,7 @@ fn another_sessions_ticket_resumes_nothing_and_is_refused_where_resumption_is_re
 }
 
 #[test]
-fn what_a_control_connection_showed_is_not_its_data_connections_doing() {
+fn tickets_shown_by_a_control_connection_do_not_count_for_its_data_connections() {
     let site = Site::with(|tls| tls.resumption = Resumption::Require);
     site.files.write("f", b"content");
     for versions in [Versions::Tls12, Versions::Tls13] {
@@ -317,7 +317,7 @@ fn policies_refuse_what_is_in_clear() {
 }
 
 #[test]
-fn what_has_to_be_encrypted_is_read_again_and_holds_for_sessions_that_run() {
+fn required_encryption_is_reloaded_for_running_sessions() {
     let site = Site::with(|tls| tls.clear_command_channel = true);
     let mut running = site.served.login();
     let mut encrypted = site.explicit(Versions::All);
@@ -566,7 +566,7 @@ fn ccc_ends_the_encryption_of_commands_only() {
 }
 
 #[test]
-fn what_a_client_offers_is_looked_at_before_anything_else() {
+fn the_clients_offer_is_checked_first() {
     let site = Site::new();
     // ALPACA: led here by a browser.
     let browser = connector(Versions::All).with_protocols(&[b"h2", b"http/1.1"]);

@@ -271,7 +271,7 @@ fn alternative_names_count_letter_by_letter() {
 }
 
 #[test]
-fn who_begins_anew_is_recognized_but_not_in_clear() {
+fn a_second_login_is_recognized_but_not_in_clear() {
     let site = Site::new(Clients::Accept);
     let mut client = site.connect(site.named("alone"));
     client.expect("USER alone", 232);
@@ -288,7 +288,7 @@ fn who_begins_anew_is_recognized_but_not_in_clear() {
 }
 
 #[test]
-fn who_has_none_or_one_that_was_taken_back_is_refused_where_they_are_required() {
+fn missing_and_revoked_certificates_are_refused_where_required() {
     let site = Site::new(Clients::Require);
     site.connect(site.named("alone")).expect("USER alone", 232);
     let taken_back =

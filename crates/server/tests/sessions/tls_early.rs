@@ -60,7 +60,7 @@ fn a_whole_upload_may_be_there_before_its_command() {
 }
 
 #[test]
-fn what_failed_early_is_told_to_its_command() {
+fn an_early_failure_is_reported_to_its_command() {
     let files = Scratch::new();
     files.write("f", b"content");
     let served = serve(&files, Resumption::Require);

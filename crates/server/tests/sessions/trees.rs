@@ -75,7 +75,7 @@ fn faulty() -> FaultStorage<MemoryStorage> {
 }
 
 #[test]
-fn what_cannot_be_read_does_not_spoil_a_sum_or_a_search_but_is_told() {
+fn unreadable_folders_are_reported_and_do_not_break_a_sum_or_a_search() {
     let storage = faulty();
     let faults = storage.faults();
     let served = serve(Arc::new(storage));

@@ -235,7 +235,7 @@ fn a_slow_directory_blocks_a_login_for_its_time_limit_at_most() {
 }
 
 #[test]
-fn what_is_no_directory_is_refused() {
+fn a_server_that_is_not_a_directory_is_refused() {
     let away = ldap(&settings("ldapi://%2Fnowhere")).unwrap();
     assert_eq!(away.begin().unwrap_err(), "No such file or directory (os error 2)");
     let wrong = |change: &dyn Fn(&mut Ldap)| {

@@ -264,7 +264,7 @@ mod tests {
 
     /// A file that has taken the name since the check is not removed.
     #[test]
-    fn what_is_taken_away_is_ones_own() {
+    fn only_an_own_file_is_removed() {
         let root = std::env::temp_dir().join(format!("millrace-made-{}", std::process::id()));
         std::fs::create_dir_all(&root).unwrap();
         let tree = Arc::new(Tree::open(&root).unwrap());

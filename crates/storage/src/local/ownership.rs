@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_whose_who_came_last_and_forgotten_with_the_last() {
+    fn the_last_upload_owns_a_file_which_is_forgotten_with_the_last() {
         let (this, other) = ((NOWHERE, 1), (NOWHERE, 2));
         let first = Ownership::take(this, Wait::Never).unwrap();
         let elsewhere = Ownership::take(other, Wait::Never).unwrap();

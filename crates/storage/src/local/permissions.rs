@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_opened_keeps_its_bits_without_proc() {
+    fn unreadable_files_keep_their_bits_without_proc() {
         let scratch = Scratch::new("no-bits");
         let _listener = UnixListener::bind(scratch.0.join("socket")).unwrap();
         rustix::fs::mknodat(CWD, scratch.0.join("pipe"), rustix::fs::FileType::Fifo, Mode::RWXU, 0).unwrap();
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_in_its_place_meanwhile_is_left_alone() {
+    fn a_file_put_in_its_place_meanwhile_is_left_alone() {
         let scratch = Scratch::new("swapped");
         std::fs::write(scratch.0.join("f"), "asked for").unwrap();
         std::fs::write(scratch.0.join("other"), "another").unwrap();

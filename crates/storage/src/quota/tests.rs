@@ -254,7 +254,7 @@ fn changes_of_the_same_names_at_once_are_counted_once_each() {
 }
 
 #[test]
-fn what_the_kernel_moves_is_counted_and_ends_at_the_quota() {
+fn spliced_bytes_are_counted_and_end_at_the_quota() {
     let folder = Folder::new();
     let quota = quota_of(folder.local(Uploads::InPlace), 3 << 20, 10);
     let mut upload = quota.open_write(&path("a"), WriteMode::Replace, Wait::Allowed).unwrap();
@@ -272,7 +272,7 @@ fn what_the_kernel_moves_is_counted_and_ends_at_the_quota() {
 }
 
 #[test]
-fn what_was_quiet_is_kept_and_what_was_not_is_counted_anew() {
+fn quiet_trees_are_stored_and_others_counted_again() {
     let folder = Folder::new();
     let tree = folder.local(Uploads::InPlace);
     let allowance = Allowance { bytes: Some(100), files: None };

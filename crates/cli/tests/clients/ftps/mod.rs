@@ -118,7 +118,7 @@ fn ftplib_moves_files_with_sessions_and_without() {
 
 /// Not the programs, which want a screen: what they say, and how they use TLS.
 #[test]
-fn what_filezilla_and_winscp_say_is_answered_and_resumes_for_a_hundred_transfers() {
+fn the_commands_of_filezilla_and_winscp_resume_for_a_hundred_transfers() {
     let Some(python) = &tool("python3") else { return };
     for policy in [REQUIRE, PREFER] {
         let server = &Server::secure(policy);

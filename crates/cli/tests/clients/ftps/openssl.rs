@@ -181,7 +181,7 @@ fn s_client_resumes_for_a_hundred_transfers() {
 }
 
 #[test]
-fn what_is_too_old_is_refused_and_the_log_says_what_it_was() {
+fn outdated_tls_is_refused_and_logged_with_its_version() {
     let Some(openssl) = tool("openssl") else { return };
     let server = Server::secure(PREFER);
     for door in DOORS {

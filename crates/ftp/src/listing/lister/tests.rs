@@ -176,7 +176,7 @@ fn a_listing_is_sorted_as_asked() {
 }
 
 #[test]
-fn what_is_more_than_the_bound_is_listed_whole_and_unsorted() {
+fn a_listing_over_the_bound_is_complete_and_unsorted() {
     let many: Vec<String> = (0..2000).rev().map(|number| format!("{number:04}")).collect();
     let entries = || files(&many.iter().map(String::as_str).collect::<Vec<_>>());
     for format in [Format::Unix, Format::Names] {
@@ -382,7 +382,7 @@ fn a_slash_behind_a_pattern_with_d_asks_for_the_folders_themselves() {
 }
 
 #[test]
-fn what_cannot_be_read_is_passed_over_and_told_and_what_is_gone_is_not() {
+fn unreadable_folders_are_skipped_and_reported_and_removed_ones_are_not() {
     let unread = |forbidden, argument: &str, pattern: &str| {
         let (root, _) = forest();
         let forest = Forest(forest_of(&root), forbidden);

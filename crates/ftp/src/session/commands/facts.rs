@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_is_the_time_that_holds() {
+    fn the_reported_time_is_the_stored_one() {
         let holds = Timestamp { seconds: 1_577_836_800, nanoseconds: 5 };
         for (asked, told) in [
             (&b"Modify=20200101000000;"[..], &b"Modify=20200101000000;"[..]),

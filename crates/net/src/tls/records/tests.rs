@@ -102,7 +102,7 @@ fn rustls_understands_it_and_it_understands_rustls() {
 }
 
 #[test]
-fn what_is_read_into_its_records_is_what_was_read() {
+fn data_read_into_records_is_unchanged() {
     for_each_suite(|mut client, mut server| {
         for (most, there) in [(1, 1), (70_000, 70_000), (40_000, 40_000), (65_536, 20_000), (20, 0)] {
             let content = noise(there);
@@ -209,7 +209,7 @@ fn new_keys_may_be_asked_for_with_the_last_word_of_the_handshake() {
 }
 
 #[test]
-fn who_asks_for_new_keys_and_reads_nothing_has_nothing_kept_for_it() {
+fn key_updates_without_reads_take_no_memory() {
     let folder = Folder::new();
     let (mut client, mut server) = met(&folder.acceptor(), ring::cipher_suite::TLS13_AES_128_GCM_SHA256);
     for _ in 0..1000 {
@@ -228,7 +228,7 @@ fn who_asks_for_new_keys_and_reads_nothing_has_nothing_kept_for_it() {
 }
 
 #[test]
-fn who_asks_for_new_keys_and_says_nothing_else_is_sent_away() {
+fn endless_key_updates_end_the_connection() {
     let folder = Folder::new();
     let (mut client, mut server) = met(&folder.acceptor(), ring::cipher_suite::TLS13_AES_128_GCM_SHA256);
     let mut ask = || {

@@ -104,7 +104,7 @@ fn parts_of_a_file_that_fills_a_quota_are_joined_within_it() {
 }
 
 #[test]
-fn what_cannot_be_joined_changes_nothing() {
+fn a_failed_join_changes_nothing() {
     let (scratch, served) = served();
     scratch.write("d/f", b"old");
     std::fs::create_dir(scratch.file("d/folder")).unwrap();

@@ -100,7 +100,7 @@ fn an_upload_has_its_name_when_hooks_have_accepted_it_and_cannot_be_continued_be
 }
 
 #[test]
-fn what_a_program_moves_away_is_whole_and_its_client_is_done() {
+fn a_file_moved_by_a_program_is_complete_and_its_client_succeeds() {
     let elsewhere = Scratch::new();
     let taken = elsewhere.file("taken").display().to_string();
     let words = ["/bin/mv", "{file}", &taken].map(|word| Template::parse(word).unwrap());

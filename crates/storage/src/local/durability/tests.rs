@@ -174,7 +174,7 @@ fn a_piece_that_could_not_be_written_is_gone_with_those_before_it() {
 }
 
 #[test]
-fn those_who_come_meanwhile_share_the_next_call() {
+fn concurrent_callers_share_the_next_call() {
     let group = GroupCommit::default();
     let (calls, arrived) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let (begun, has_begun) = mpsc::channel();
@@ -213,7 +213,7 @@ fn those_who_come_meanwhile_share_the_next_call() {
 
 /// NFS, CIFS and FUSE say at the end that there is no room: before the reply, at every level.
 #[test]
-fn what_a_remote_file_system_tells_last_is_known_before_the_name_is_given() {
+fn errors_at_close_are_seen_before_the_file_gets_its_name() {
     TELLS_LATE.set(true);
     for level in [Durability::None, Durability::Whole] {
         let scratch = Scratch::new();

@@ -132,7 +132,7 @@ fn parts_of_a_file_whose_name_was_taken_wait_on() {
 }
 
 #[test]
-fn what_was_not_checked_is_not_there_not_even_behind_a_kill() {
+fn unverified_data_is_not_kept_even_after_a_kill() {
     let tree = Tree::new("checked");
     std::fs::create_dir(tree.0.join("d")).unwrap();
     let storage = tree.open(DAY);
