@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
     print(&text)
 }
 
-/// Whom requests are passed on to and who is not there. They may be started later.
+/// The upstream servers that do not answer. They may be started later.
 fn absent(passes: &[Pass]) -> impl Iterator<Item = String> {
     passes.iter().filter_map(|pass| {
         let (Upstream::FastCgi(peer) | Upstream::Http(peer)) = &pass.to;
@@ -121,7 +121,7 @@ fn section(title: &str, lines: &[String], out: &mut fmt::Formatter<'_>) -> fmt::
         .try_for_each(|(index, line)| writeln!(out, "{:14}{line}", if index == 0 { title } else { "" }))
 }
 
-/// Who may log in and what for, each user with what is limited.
+/// The users and their permissions, each with its limits.
 fn logins(site: &Site) -> Vec<String> {
     let mut lines = Vec::new();
     for login in &site.logins {
@@ -132,7 +132,7 @@ fn logins(site: &Site) -> Vec<String> {
     lines
 }
 
-/// What the server keeps, and who may tell it things.
+/// The stored files, and the control socket.
 fn kept(site: &Site, out: &mut fmt::Formatter<'_>) -> fmt::Result {
     if let Some(state) = &site.shown.state {
         writeln!(out, "State         is kept between starts in {}", state.display())?;
@@ -238,7 +238,7 @@ fn fetched(acme: &Acme, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         Challenge::TlsAlpn => "443 of each name, which has to lead to HTTPS here",
     };
     writeln!(out, "              which asks by {challenge} at port {port};")?;
-    writeln!(out, "              until one is there, clients get one that nobody vouches for")
+    writeln!(out, "              until one is issued, clients get a self-signed one")
 }
 
 fn listen(address: SocketAddr) -> String {
@@ -248,7 +248,7 @@ fn listen(address: SocketAddr) -> String {
     }
 }
 
-/// Claims that there is FTP, which has ports for data, a greeting and times of its own.
+/// Returns true if FTP is served, which has data ports, a greeting and timeouts of its own.
 fn serves_ftp(config: &Config) -> bool {
     !config.ftp.is_empty() || !config.ftps.is_empty()
 }

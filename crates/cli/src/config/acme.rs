@@ -65,13 +65,12 @@ impl Wanted {
             _ => return Ok(Acme { challenge, ..settings }),
         };
         let place = said.as_ref().map_or(&place, |said| &said.place);
-        let message =
-            format!("there is nobody to answer the CA when it asks by {challenge}: serve {missing}");
+        let message = format!("the CA cannot validate the name by {challenge}: serve {missing}");
         Err(places.error(place, "--acme", &message))
     }
 }
 
-/// Each CA has a folder of its own: what is from one is nothing to another.
+/// Each CA has a folder of its own, because accounts and certificates of one are useless to another.
 fn folder_name(directory: &str) -> String {
     let plain = |character: char| match character {
         '.' | 'a'..='z' | 'A'..='Z' | '0'..='9' => character,

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 
 /// Where `millrace user` keeps accounts, and `millrace serve` finds them, where neither is told another place.
 pub(crate) fn default_path() -> Option<PathBuf> {
-    // The tests of this crate have nothing to do with the accounts of whoever runs them.
+    // The tests of this crate must not use the accounts of the user that runs them.
     if cfg!(test) {
         return None;
     }

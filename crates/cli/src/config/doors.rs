@@ -16,7 +16,7 @@ const DEFAULT_FTP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST),
 /// Where HTTP is served when nothing says where.
 const DEFAULT_HTTP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
-/// The default, or a free port for whoever asks for a free one for FTP: more than one server may be started so.
+/// The default, or a free port if FTP has a free one: several servers can then run at once.
 pub(super) fn default_http(ftp: &[SocketAddr]) -> SocketAddr {
     let wants_free = ftp.iter().any(|address| address.port() == 0);
     SocketAddr::new(DEFAULT_HTTP.ip(), if wants_free { 0 } else { DEFAULT_HTTP.port() })
@@ -89,7 +89,7 @@ pub(super) fn passive_ports(
     }
 }
 
-/// A door as it was written: the name of its flag, what is served there, where.
+/// A listener as configured: the name of its flag, the protocol, the addresses.
 type Door<'a> = (&'static str, &'static str, &'a [Said<Listen>]);
 
 /// Refuses an address that two doors ask for, or of which one has all that there are.
@@ -122,7 +122,7 @@ pub(super) fn refuse_shared_addresses(written: &Written, places: &Places<'_>) ->
     Ok(())
 }
 
-/// Claims that two addresses cannot be listened on by two. A port that is yet to be chosen is nobody else's.
+/// Returns true if two addresses conflict. A port that is still to be chosen conflicts with no other.
 fn are_one(one: SocketAddr, other: SocketAddr) -> bool {
     let is_any = one.ip().is_unspecified() || other.ip().is_unspecified();
     one.port() == other.port()

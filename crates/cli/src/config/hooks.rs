@@ -192,7 +192,7 @@ fn check(rule: &Rule, place: &super::said::Place, places: &Places<'_>) -> Result
             wrong("what was interrupted is over")
         }
         _ if rule.wait == Some(true) && rule.on.contains(&Event::Interrupted) => {
-            wrong("what was interrupted is told from the queue, where nobody waits")
+            wrong("interrupted uploads are reported through the queue only, without waiting")
         }
         _ => Ok(()),
     }
@@ -210,8 +210,7 @@ fn template(said: &Said<String>, places: &Places<'_>) -> Result<Template, Failur
     Template::parse(&said.value).map_err(|message| places.error(&said.place, "hook", &message))
 }
 
-/// What is shown to the receiver at `url`. What is wrong with a header is told at its address, as values are nobody's
-/// business.
+/// The credentials for the receiver at `url`. An error in a header is reported without its value, which is secret.
 fn credentials(table: &HookTable, url: &Said<String>, places: &Places<'_>) -> Result<Credentials, Failure> {
     let mut credentials = Credentials::default();
     for (name, value) in &table.headers {
@@ -235,7 +234,7 @@ fn credentials(table: &HookTable, url: &Said<String>, places: &Places<'_>) -> Re
     }
 }
 
-/// What is to be done: exactly one thing.
+/// The action: exactly one.
 fn action(table: &HookTable, places: &Places<'_>) -> Result<Option<Action>, Failure> {
     let mut actions = Vec::new();
     if let Some(said) = &table.refuse {

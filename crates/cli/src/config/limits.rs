@@ -63,7 +63,7 @@ impl Value for RateLimit {
 }
 
 settings! {
-    /// A `[[listener]]` table: what all who come to an address share.
+    /// A `[[listener]]` table: the limits shared by all clients of an address.
     ListenerTable of "listener" {
         /// One of the addresses in `ftp`, `ftps`, `http` and `https`, written as it is there:
         /// `"192.0.2.1:2122"`

@@ -1,4 +1,4 @@
-//! Who may log in: `--user`, `[[user]]` and `--anonymous`, turned into accounts.
+//! The users: `--user`, `[[user]]` and `--anonymous`, turned into accounts.
 
 use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};
@@ -23,7 +23,7 @@ use super::value::{Access, Value};
 use crate::failure::Failure;
 
 settings! {
-    /// A `[[user]]` table. What is missing is told when it is resolved, with the place of what is there.
+    /// A `[[user]]` table. A missing key is reported when it is resolved, with the place of the table.
     UserTable of "user" with profile: Profile {
         /// What the client sends as `USER`
         name: Said<String> = required();
@@ -98,14 +98,14 @@ impl Slot for UserList {
     }
 }
 
-/// Somebody who may log in.
+/// A user.
 #[derive(Debug)]
 pub(crate) struct Login {
-    /// `None` is everybody.
+    /// `None` is the anonymous user.
     pub(crate) name: Option<String>,
     /// The most that may be done anywhere.
     pub(crate) access: Access,
-    /// What is said of the user and the user's groups.
+    /// The effective settings of the user and its groups.
     pub(crate) effective: Effective,
     /// The folder beneath the served one, where it is not all of it.
     pub(crate) beneath: Option<PathBuf>,
@@ -293,7 +293,7 @@ impl<'a> Assembly<'a> {
         Ok(Self { root, homes, mounts, groups: groups.into_iter().map(group).collect(), places })
     }
 
-    /// A chain with the anonymous user, if there is one, and the users; and what is to be told of them.
+    /// A chain with the anonymous user, if enabled, and the users; and their descriptions.
     pub(crate) fn all(
         &self,
         anonymous: Option<Access>,
@@ -322,7 +322,7 @@ impl<'a> Assembly<'a> {
         Ok((chain, vec![login]))
     }
 
-    /// The anonymous user, of whom a group says more.
+    /// The anonymous user with the settings of its group.
     fn anonymous(&self, effective: &Effective) -> Result<Login, Failure> {
         let wrong = |why: String| Failure::Configuration(format!("the group anonymous: {why}."));
         let folder = effective.directory().map_err(wrong)?;
@@ -331,7 +331,7 @@ impl<'a> Assembly<'a> {
         Ok(Login::new(None, effective.clone(), folder.map(PathBuf::from)))
     }
 
-    /// The users, as a source, and what is to be told of them.
+    /// The users, as a source, and their descriptions.
     fn users(&self, users: Vec<User>, by_certificate: bool) -> Result<(Listed, Vec<Login>), Failure> {
         let (mut listed, mut logins) = (Listed::new(), Vec::new());
         for user in users {
@@ -347,14 +347,14 @@ impl<'a> Assembly<'a> {
         Ok((listed, logins))
     }
 
-    /// Without anybody who vouches for clients, a user who has to show a certificate could never come in.
+    /// Without a CA for client certificates, a user that needs one could never log in.
     fn check_needs_no_certificate(&self, user: &auth::User, name: &Said<String>) -> Result<(), Failure> {
         let find = |name: &str| self.groups.iter().find(|group| group.name == name).cloned();
         match auth::resolve(user, find).said.tls_client_login {
             None | Some(CertificateLogin::Off | CertificateLogin::OrPassword) => Ok(()),
             Some(login) => {
                 let message = format!(
-                    "the user {} has to show a certificate, as tls-client-login is {login}, and nobody is named who vouches for \
+                    "the user {} has to show a certificate, as tls-client-login is {login}, and there is no CA for \
                      it: name them with tls-client-ca",
                     user.name
                 );
@@ -440,14 +440,14 @@ impl<'a> Assembly<'a> {
     }
 }
 
-/// The anonymous user of whom no group says anything.
+/// The anonymous user without a group.
 fn of_everybody(said: Access) -> Effective {
     let profile = Profile { access: Some(auth::Access(said.permissions())), ..Profile::default() };
     let user = auth::User { name: "anonymous".to_owned(), groups: Vec::new(), profile };
     auth::resolve(&user, |_| None)
 }
 
-/// What is told of an account in a word.
+/// An account's access in one word.
 fn access(effective: &Effective) -> Access {
     let permissions = effective.rules().anywhere();
     let reads = Permissions::READ_ONLY.with(millrace_server::Permission::Admin);

@@ -13,7 +13,7 @@ use super::tls::SelfSigned;
 use super::written::Written;
 use crate::failure::Failure;
 
-/// File systems of the kernel's own (`proc`, `sysfs`), in which nobody makes a file, whatever their modes say.
+/// Virtual file systems (`proc`, `sysfs`), in which no file can be created, whatever their modes.
 const OF_THE_KERNEL: [FsWord; 2] = [PROC_SUPER_MAGIC, 0x6265_6572];
 
 /// All that is wrong with places that a server writes to.
@@ -94,7 +94,7 @@ fn socket(path: &Path) -> Result<(), Obstacle> {
     }
 }
 
-/// Checks that a file could be made in its folder.
+/// Checks that a file could be created in its folder.
 fn new_file(path: &Path) -> Result<(), Obstacle> {
     let folder = match path.parent() {
         Some(folder) if folder != Path::new("") => folder,
@@ -104,7 +104,7 @@ fn new_file(path: &Path) -> Result<(), Obstacle> {
     takes_files(folder).map_err(failed)
 }
 
-/// Checks that files can be made in a folder.
+/// Checks that files can be created in a folder.
 fn takes_files(folder: &Path) -> io::Result<()> {
     access(folder, Access::WRITE_OK | Access::EXEC_OK)?;
     match statfs(folder) {

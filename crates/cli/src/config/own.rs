@@ -1,5 +1,5 @@
-//! The server's own files, where they lie among those that it serves: whoever may read there has its keys and
-//! passwords, and whoever may write puts a program of theirs in the place of one that it runs.
+//! The server's own files that lie in a served folder: a user with read permission there gets its keys and passwords,
+//! and one with write permission can replace a program that it runs.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -86,8 +86,7 @@ pub(super) fn others(written: &Written, places: &Places<'_>) -> Vec<PathBuf> {
     hosts.chain(virtual_ones).map(|said| places.path(said)).collect()
 }
 
-/// The folders whose files somebody is served: those that logins are in, and all of `directory` where accounts from
-/// elsewhere may be in any of it.
+/// The served folders: those of the users, and all of `directory` if accounts from other sources may be anywhere in it.
 pub(super) fn served(
     directory: &Path,
     logins: &[Login],
@@ -110,7 +109,7 @@ pub(super) fn served(
     folders
 }
 
-/// What is to be said of files that lie there: a sentence for each folder.
+/// The warnings about files there: a sentence for each folder.
 pub(super) fn warnings(files: &[Own], served: &[PathBuf]) -> Vec<String> {
     let warning = |folder: &PathBuf| {
         let exposed = |own: &&Own| whole(&own.path).starts_with(folder);
@@ -132,7 +131,7 @@ pub(super) fn warnings(files: &[Own], served: &[PathBuf]) -> Vec<String> {
 const SECRETS: [&str; 6] =
     ["tls-key", "tls-cert", "http-link-keys", "key-file", "password-file", "secret-file"];
 
-/// What is to be said of keys and passwords that others may read: a sentence for each.
+/// The warnings about keys and passwords that other local users can read: a sentence for each.
 pub(super) fn unguarded(files: &[Own]) -> Vec<String> {
     let mut warnings: Vec<String> = files
         .iter()

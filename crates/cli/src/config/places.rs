@@ -79,7 +79,7 @@ impl<'a> Places<'a> {
     }
 }
 
-/// Claims that a program of this name is in one of the folders of a `PATH`.
+/// Returns true if a program of this name is in one of the folders of a `PATH`.
 fn finds_executable(folders: &OsStr, name: &str) -> bool {
     std::env::split_paths(folders).any(|folder| is_executable(&folder.join(name)))
 }

@@ -83,11 +83,11 @@ fn without_value(message: &str, line: &str) -> String {
     message
 }
 
-/// Keys whose values are for nobody's eyes, or begin tables that have such.
+/// Keys with secret values, or keys that begin tables with such.
 const SECRET: [&str; 6] = ["password", "totp", "header", "user", "source", "shutdown-password"];
 
-/// Claims that a line may hold a password, also under a misspelt key: error messages end in logs. What is shown among
-/// users, inline or in tables of their own, is known to be harmless, or was meant to be a key that is.
+/// Returns true if a line may contain a password, also under a misspelt key, because error messages end up in logs. Of
+/// users' tables only keys that are known to be harmless, or are similar to one, are shown.
 fn is_secret(before: &str, line: &str, keys: &KnownKeys) -> bool {
     let key = line.split('=').next().unwrap_or_default().trim();
     let has_login = line.split_once("://").is_some_and(|(_, rest)| rest.contains('@'));
@@ -109,7 +109,7 @@ fn is_secret(before: &str, line: &str, keys: &KnownKeys) -> bool {
     among_users && !line.starts_with('[') && !is_harmless()
 }
 
-/// Claims that a line may hold what receivers of webhooks are shown, so that they believe it.
+/// Returns true if a line may contain credentials for receivers of webhooks.
 fn is_for_receivers(before: &str, key: &str, line: &str) -> bool {
     let table = before.lines().rev().map(str::trim_start).find(|line| line.starts_with('[')).unwrap_or("");
     let has_headers = table.starts_with("[[hook]]") && line.contains("header") || table.starts_with("[hook.");

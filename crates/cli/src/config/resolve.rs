@@ -58,7 +58,7 @@ pub(crate) struct Site {
     pub(crate) snapshot: Snapshot,
     /// What tables say, to be told.
     pub(crate) shown: Shown,
-    /// What is to be said of the server's own files that lie among those that it serves.
+    /// The warnings about the server's own files in served folders.
     pub(crate) exposed: Vec<String>,
     /// The same of its keys and passwords that others than their owner may read.
     pub(crate) unguarded: Vec<String>,
@@ -85,8 +85,8 @@ impl Site {
         homes.flat_map(|homes| homes.writable()).chain(self.mounts.writable()).collect()
     }
 
-    /// Opens what `millrace check` leaves alone, so that a mistake is told before anybody logs in. Answers what is
-    /// away, which may be no mistake.
+    /// Opens what `millrace check` does not, so that a mistake is reported before the first login. Returns messages
+    /// about unreachable sources, which may be temporary.
     pub(crate) fn open(&self) -> Result<Vec<String>, Failure> {
         self.mounts.open().map_err(|message| Failure::Configuration(format!("{message}.")))
     }
@@ -208,7 +208,7 @@ pub(crate) fn resolve(
     })
 }
 
-/// What is served, and how it is written to.
+/// The served trees, and how uploads are written.
 struct Trees {
     directory: PathBuf,
     resumable: config::Resumable,
@@ -239,7 +239,7 @@ fn trees(written: &Written, places: &Places<'_>) -> Result<Trees, Failure> {
     Ok(Trees { directory, resumable, files, homes, hosts })
 }
 
-/// Who may come in, and what is to be told of them.
+/// The users, and their descriptions.
 struct People {
     accounts: Chain,
     logins: Vec<Login>,
@@ -288,7 +288,7 @@ fn directory(said: Option<&Said<PathBuf>>, places: &Places<'_>) -> Result<PathBu
     }
 }
 
-/// Where it is kept what is held where quotas are.
+/// The file of quotas' counts.
 fn quotas_file(written: &Written, places: &Places<'_>) -> Option<PathBuf> {
     match &written.quotas {
         Some(said) if said.value == Path::new("off") => None,
@@ -297,7 +297,7 @@ fn quotas_file(written: &Written, places: &Places<'_>) -> Option<PathBuf> {
     }
 }
 
-/// A file in the folder of what is made and kept, where there is such a folder.
+/// A file in the state folder, if there is one.
 fn kept(written: &Written, name: &str, places: &Places<'_>) -> Option<PathBuf> {
     tls::state_folder(written, &Place::CommandLine, places).ok().map(|folder| folder.join(name))
 }
@@ -342,7 +342,7 @@ fn anonymous(
     match said {
         None => Ok((!has_users).then_some(Access::ReadOnly)),
         Some(Said { value: Anonymous(None), place }) if !has_users => {
-            let message = "nobody could log in: anonymous is off and there is no user; add a user, or let anonymous \
+            let message = "no login is possible: anonymous is off and there is no user; add a user, or let anonymous \
                            read (ro)";
             Err(places.error(&place, "--anonymous", message))
         }

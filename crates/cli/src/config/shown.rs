@@ -13,10 +13,10 @@ use super::said::Said;
 use super::written::Written;
 use super::{tls, web};
 
-/// What is to be told of tables and of files that are kept.
+/// Descriptions of tables and of state files.
 #[derive(Debug, Default)]
 pub(crate) struct Shown {
-    /// What is done before and after what clients do.
+    /// The hooks.
     pub(crate) hooks: Vec<String>,
     /// What holds for members of groups.
     pub(crate) groups: Vec<String>,
@@ -30,9 +30,9 @@ pub(crate) struct Shown {
     pub(crate) origins: Vec<String>,
     /// Pages of errors.
     pub(crate) error_pages: Vec<String>,
-    /// Where what is made is kept between starts.
+    /// The state folder.
     pub(crate) state: Option<PathBuf>,
-    /// Where it is kept what is held where there are quotas, if that was said; `None` within: nowhere.
+    /// The file of quotas' counts, if configured; `None` within: no file.
     pub(crate) quotas: Option<Option<PathBuf>>,
 }
 

@@ -18,7 +18,7 @@ use crate::failure::Failure;
 /// How long an answer may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a login that was let in is let in again unasked.
+/// How long a successful login is cached.
 const CACHE: Duration = Duration::from_secs(60);
 
 settings! {
@@ -185,7 +185,7 @@ impl SourceTable {
     }
 }
 
-/// Adds the sources to a chain, for what is served and the groups that are known; what they are is told as it is for logins.
+/// Adds the sources to a chain, for the served folder and the known groups, with their descriptions.
 pub(super) fn add(
     tables: Vec<SourceTable>,
     mut chain: Chain,

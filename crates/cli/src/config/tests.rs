@@ -83,7 +83,7 @@ fn written(flags: &[&str]) -> Written {
     }
 }
 
-/// Who may do what, in one line.
+/// The users and their permissions, in one line.
 fn logins(site: &Site) -> String {
     site.logins.iter().map(crate::who::may).collect::<Vec<_>>().join("; ")
 }

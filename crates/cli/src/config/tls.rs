@@ -63,7 +63,7 @@ pub(super) fn encryption(written: &Written, places: &Places<'_>) -> Result<Encry
             Some(said) if required != TlsRequired::Off => Err(places.error(
                 &said.place,
                 "--tls-required",
-                "nobody could log in: TLS is required, and there is no certificate; name one with --tls-cert",
+                "no login is possible: TLS is required, and there is no certificate; name one with --tls-cert",
             )),
             _ => match idle(written) {
                 Some((place, key)) => {
@@ -252,7 +252,7 @@ fn listens(
     Ok(addresses)
 }
 
-/// Where what is made is kept between starts.
+/// The state folder.
 pub(super) fn state_folder(
     written: &Written,
     asker: &Place,

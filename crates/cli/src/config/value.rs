@@ -19,7 +19,7 @@ use super::setting::Range;
 
 /// A value that a person writes.
 pub(crate) trait Value: Sized + Clone + Debug + Send + Sync + 'static {
-    /// What is expected, to follow the word "expected".
+    /// The expected form, to follow the word "expected".
     const EXPECTED: &'static str;
 
     /// The words that there are for it, where it is one of a few.
@@ -433,7 +433,7 @@ fn number(text: &str) -> Option<u64> {
 pub(crate) struct Period(pub(crate) Duration);
 
 impl Period {
-    /// A year: nobody waits longer, and sums of times stay representable.
+    /// A year: longer than any sensible time, and sums of times stay representable.
     const MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 }
 

@@ -31,7 +31,7 @@ const REQUEST_FIELDS: &str = "Authorization, Content-Range, Content-Type, Depth,
     Tus-Resumable, Upload-Checksum, Upload-Concat, Upload-Defer-Length, Upload-Length, Upload-Metadata, \
     Upload-Offset, Want-Repr-Digest";
 
-/// What they see of answers, likewise.
+/// The header fields that they may read.
 const EXPOSED: &str = "Accept-Ranges, Content-Encoding, Content-Range, DAV, ETag, Location, Lock-Token, \
     Repr-Digest, Tus-Checksum-Algorithm, Tus-Extension, Tus-Max-Size, Tus-Resumable, Tus-Version, Upload-Concat, \
     Upload-Defer-Length, Upload-Expires, Upload-Length, Upload-Metadata, Upload-Offset";

@@ -336,7 +336,7 @@ settings! {
             user_sessions: One<Limit> = default("none");
             /// Logins on the server at most: `"600/minute"`, or for each `second`, `hour` or `day`. So many may
             /// come at once, further ones as room for them comes back; the next is told 421, by HTTP 429. See
-            /// [limits.md](limits.md#how-often-somebody-may-log-in).
+            /// [limits.md](limits.md#limits-on-the-rate-of-logins).
             logins: One<RateLimit> = default("none") => logins.server;
             /// The same from each address
             logins_per_address: One<RateLimit> = default("none") => logins.address;

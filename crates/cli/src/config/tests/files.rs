@@ -243,7 +243,7 @@ fn errors_in_a_file_show_where() {
         ),
         (
             "directory = \".\"\n[[user]]\nname = \"a\"\ntls-client-login = \"alone\"",
-            r#"HERE/m.toml:3:8: The user a has to show a certificate, as tls-client-login is alone, and nobody is named who vouches for it: name them with tls-client-ca.
+            r#"HERE/m.toml:3:8: The user a has to show a certificate, as tls-client-login is alone, and there is no CA for it: name them with tls-client-ca.
     3 | name = "a"
       |        ^^^"#,
         ),
@@ -297,7 +297,7 @@ fn all_values_that_cannot_be_read_are_told_at_once() {
     };
     let user = "[[user]]\nname = \"a\"\npassword = \"HASH\"\naccess = \"some\"\nhours = [\n \"x\",\n]\nsessions = 3\n";
     assert_eq!(places(&format!("grace = \"soon\"\ncoalesce = 1\n{user}")), ["1:9", "2:12", "6:10", "7:9"]);
-    // What is missing without the value that is wrong is no mistake of its own.
+    // A key that is only missing because its value is wrong is not reported as missing.
     assert_eq!(places("[[user]]\nname = 1\n[[group]]\nname = \"g\"\n"), ["2:8"]);
     assert_eq!(places("grace = \"soon\"\n[[user]]\naccess = \"ro\"\n"), ["1:9", "2:1"]);
     assert_eq!(places("grace = 1\ngrace = 2\ncoalesce = 1"), ["2:1"]);
@@ -322,7 +322,7 @@ fn dates_are_those_of_toml_or_texts_and_rules_that_never_match_are_refused() {
     }
 }
 
-/// What is written about HTTP's answers, and what is wrong with it.
+/// The rules of HTTP's answers, and their errors.
 #[test]
 fn rules_of_answers_are_checked_where_they_are_written() {
     let folder = Folder::new();
@@ -375,7 +375,7 @@ fn rules_of_answers_are_checked_where_they_are_written() {
 }
 
 #[test]
-fn a_ca_asks_where_it_finds_somebody() {
+fn a_ca_needs_a_listener_that_it_can_reach() {
     let folder = Folder::new();
     for (doors, challenge, expected) in [
         ("", "", "http-01"),
@@ -424,7 +424,7 @@ fn files_of_the_servers_own_that_clients_could_reach_are_told() {
     assert_eq!(exposed("directory = \".\"", ""), told("HERE", all));
     let program = told("HERE/photos", "check (run)");
     assert_eq!(exposed("directory = \"photos\"", ""), program);
-    // Nobody is let into more than this.
+    // A user gets no more access than this.
     let alice = format!("[[user]]\nname = \"alice\"\npassword = \"{HASH}\"\ndirectory = \"photos\"\n");
     assert_eq!(exposed("directory = \".\"", &alice), program);
     fs::create_dir(folder.path().join("other")).unwrap();

@@ -1,4 +1,4 @@
-//! Flags: what they mean, and what is wrong with them.
+//! Flags: their meaning, and their errors.
 
 use super::*;
 
@@ -154,8 +154,8 @@ fn contradicting_flags_are_refused() {
         ("--user alice:pw:rw:file", "--user alice: the folder file is not a folder."),
         ("--user alice:pw:file", "--user alice: SUBDIR is not a folder."),
         (
-            "--user alice:s3cret:rw:nobody",
-            "--user alice: the folder nobody is not there in HERE (No such file or directory (os error 2)); make it first.",
+            "--user alice:s3cret:rw:missing",
+            "--user alice: the folder missing is not there in HERE (No such file or directory (os error 2)); make it first.",
         ),
         (
             "--user alice:pa:ss:word",
@@ -178,7 +178,7 @@ fn contradicting_flags_are_refused() {
         ),
         (
             "--anonymous off",
-            "--anonymous: nobody could log in: anonymous is off and there is no user; add a user, or let anonymous \
+            "--anonymous: no login is possible: anonymous is off and there is no user; add a user, or let anonymous \
              read (ro).",
         ),
         ("--ftp off --http off", "--ftp: nothing would be served: FTP is off, and HTTP is too."),
@@ -196,7 +196,7 @@ fn contradicting_flags_are_refused() {
         ),
         (
             "--tls-required login",
-            "--tls-required: nobody could log in: TLS is required, and there is no certificate; name one with \
+            "--tls-required: no login is possible: TLS is required, and there is no certificate; name one with \
              --tls-cert.",
         ),
         ("--tls-key k.pem", "--tls-key: a key alone is of no use; name its certificate with --tls-cert."),
@@ -229,7 +229,7 @@ fn contradicting_flags_are_refused() {
         ),
         (
             "--acme a.example --acme-agree --http off --state HERE",
-            "--acme: there is nobody to answer the CA when it asks by tls-alpn-01: serve HTTPS, and have port 443 lead \
+            "--acme: the CA cannot validate the name by tls-alpn-01: serve HTTPS, and have port 443 lead \
              there.",
         ),
         (
