@@ -1,5 +1,4 @@
-//! What is known of files besides what the storage says: media types, by their names, and hashes that somebody has asked
-//! for.
+//! Facts about files beyond the storage's metadata: media types, by their names, and requested hashes.
 //!
 //! A hash is kept with what the file was when it was hashed, and holds for as long as the file is that. A file that was
 //! changed just before is not kept: another change might leave its times as they are.
@@ -52,7 +51,7 @@ impl DigestCache {
         let is_settled = changed.seconds.saturating_add(SETTLED) < now;
         if before.identity == after.identity && state(before) == state(after) && is_settled {
             let mut known = self.known();
-            // Whoever still wants to know asks again.
+            // Waiting requests ask again.
             if known.len() >= MOST && !known.contains_key(&after.identity) {
                 known.clear();
             }

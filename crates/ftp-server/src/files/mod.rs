@@ -26,7 +26,7 @@ use millrace_vfs::{
 /// What a hash or a copy through this process reads at a time.
 const CHUNK: usize = 256 * 1024;
 
-/// What is set for every listing of a server.
+/// Settings of all listings of a server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ListLimits {
     pub(crate) sort_entries: usize,
@@ -53,7 +53,7 @@ pub(crate) fn answer_now(storage: &dyn Storage, request: Request) -> Result<Answ
 pub(crate) struct Changed {
     /// A word for the log.
     pub(crate) verb: &'static str,
-    /// What is there, or no longer.
+    /// The path that exists, or existed.
     pub(crate) path: VirtualPath,
     /// Its old name.
     pub(crate) from: Option<VirtualPath>,
@@ -181,7 +181,7 @@ fn list(storage: &Arc<dyn Storage>, request: ListRequest, limits: ListLimits) ->
         Err(FileError::NotDirectory) if files && !listing.is_search() => {
             entry_itself(&**storage, &path, listing)
         }
-        // It is in what is no directory, and so is not there.
+        // Its parent is not a directory, so it does not exist.
         Err(FileError::NotDirectory) if storage.entry(&path).is_err() => Err(FileError::NotFound),
         Err(error) => Err(error),
     }

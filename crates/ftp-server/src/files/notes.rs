@@ -9,7 +9,7 @@ use millrace_vfs::{FileError, ReadHandle, Storage, VirtualPath, Wait};
 const MESSAGE: &[u8] = b".message";
 /// Files that are pointed at where they lie.
 const README: &[&[u8]] = &[b"README", b"README.txt", b"README.md"];
-/// What is told of a file at most, in bytes: a reply is no download.
+/// The most bytes of a file in a reply.
 const MOST: usize = 8 << 10;
 
 /// The lines; none where there is nothing to be told.

@@ -1,8 +1,8 @@
 //! `STOU`: an upload to a name of its own.
 //!
-//! The invariant: a name that a 150 has promised is promised to nobody else until that upload has ended, in whatever
-//! tree, by whatever path: a staged upload takes its name only then, and all of it would be lost. (Somebody who says the
-//! name itself, in a `STOR`, may still come first. The upload then fails, and the other's file stays.)
+//! The invariant: a name that a 150 has announced is reserved until that upload has ended, in any tree, by any path: a
+//! staged upload takes its name only at its end, and would be lost otherwise. (A `STOR` of the same name may still be
+//! first. The upload then fails, and the other's file stays.)
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -26,7 +26,7 @@ impl Promises {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `None` where somebody has it.
+    /// `None` if the name is reserved.
     fn promise(&self, name: Name) -> Option<Promised> {
         self.names().insert(name.clone()).then(|| Promised { promises: self.clone(), name })
     }

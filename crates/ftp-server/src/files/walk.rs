@@ -117,7 +117,7 @@ fn look_into(
     }
 }
 
-/// A folder that is being cleared, and what is left of the part of it that was read.
+/// A folder that is being cleared, and the rest of the part of it that was read.
 #[derive(Debug)]
 struct Cleared {
     folder: VirtualPath,
@@ -132,8 +132,8 @@ pub(super) fn clear(
 ) -> Result<u64, (VirtualPath, FileError)> {
     let (mut removed, mut waiting) = (0, 0);
     let mut levels = vec![Cleared { folder: top.clone(), part: Vec::new() }];
-    // Of a folder a part is read, removed, and the next part read: what is removed while a folder is read may hide what
-    // follows. Those above wait with what is left of their parts.
+    // A part of a folder is read, removed, and then the next part is read, because removals during a read may hide
+    // later entries. Parent folders wait with the rest of their parts.
     while let Some(Cleared { folder, part }) = levels.last_mut() {
         if part.is_empty() {
             let most = if waiting < WAITING { BATCH } else { 1 };
