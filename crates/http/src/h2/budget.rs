@@ -67,7 +67,7 @@ impl FrameBudget {
     /// Time has come so far.
     pub(super) fn advance(&mut self, now: Instant) {
         let elapsed = self.paid.map_or(Duration::ZERO, |paid| now.saturating_duration_since(paid));
-        // What is less than a millisecond is kept for the next time.
+        // The rest below a millisecond is kept for the next time.
         if self.paid.is_some() && elapsed < Duration::from_millis(1) {
             return;
         }

@@ -27,8 +27,8 @@ impl Client {
         Self { connection, is_leaving: false }
     }
 
-    /// Takes bytes of the server, up to the next event. Called again with what is left until there is no event. What
-    /// has to be said is appended to `out`.
+    /// Takes bytes from the server, up to the next event. The caller repeats it with the rest until there is no event.
+    /// Output is appended to `out`.
     pub fn receive(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<ReceivedFrames, ConnectionError> {
         let received = self.connection.receive(input, out)?;
         self.is_leaving |= matches!(received.event, Some(StreamEvent::GoAway { .. }));

@@ -121,7 +121,7 @@ pub(super) struct Connection {
     pub(super) stream_window: u32,
 }
 
-/// What is received next.
+/// The part of a frame that is received next.
 #[derive(Debug, Clone, Copy)]
 enum Intake {
     Preface,
@@ -387,7 +387,7 @@ impl Connection {
         *at += count as usize;
         let is_over = data.left == 0;
         self.intake = if is_over { Intake::Head } else { Intake::Data(data) };
-        // The window of padding, and of what is passed over, is opened without the caller.
+        // The windows for padding and ignored data are opened without the caller.
         if content == 0 || data.stream == 0 {
             self.release(data.stream, count, out);
             if data.stream == 0 || !(is_over && data.ends) {

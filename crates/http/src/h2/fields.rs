@@ -1,7 +1,7 @@
 //! The fields of a request, a response or trailers, as one block has them (RFC 9113 sections 8.2 and 8.3).
 //!
-//! The invariant: what [`Fields::check`] finds no fault with can be written as HTTP/1.1 without changing its meaning. Names are tokens in
-//! small letters, values hold no line end, and nothing is about the connection.
+//! The invariant: fields that pass [`Fields::check`] can be written as HTTP/1.1 without changing their meaning. Names
+//! are tokens in lower case, values contain no line end, and no field is about the connection.
 
 use std::ops::Range;
 
@@ -40,7 +40,7 @@ pub(super) enum Kind {
     Trailers,
 }
 
-/// What is wrong with fields.
+/// A fault in fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flaw {
     Malformed,
@@ -86,7 +86,7 @@ impl Fields {
         decimal(text).filter(|status| *status >= 100).map(|status| status as u16)
     }
 
-    /// Every field that is no pseudo-header field, in its order: name in small letters, and value.
+    /// Every field except pseudo-header fields, in order: name in lower case, and value.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.lines.iter().map(|line| {
             let (start, name) = (line.start as usize, (line.start + line.name) as usize);
@@ -94,7 +94,7 @@ impl Fields {
         })
     }
 
-    /// The value of the first field of a name in small letters.
+    /// The value of the first field of a name in lower case.
     pub fn get(&self, name: &str) -> Option<&[u8]> {
         self.iter().find(|(other, _)| *other == name.as_bytes()).map(|(_, value)| value)
     }
@@ -104,7 +104,7 @@ impl Fields {
         self.content_length
     }
 
-    /// Returns whether the fields were longer than what is kept; they are not whole then.
+    /// Returns true if the fields exceeded the limit; they are incomplete then.
     pub fn is_too_large(&self) -> bool {
         self.flaw == Some(Flaw::TooLarge)
     }

@@ -164,7 +164,7 @@ impl Connection {
         if let Some(stream) = self.streams.get(id)
             && !is_interim
         {
-            // What is said of the length of a response to HEAD, or by 304, is of none that follows.
+            // The length announced in a response to HEAD, or by 304, is not that of a body.
             stream.remote = Remote::Body(None);
         }
         if ends {

@@ -6,8 +6,8 @@
 //!
 //! - [`frame`] and [`hpack`] are the two codecs, [`Fields`] what a block of fields holds.
 //! - [`request`] reads the head of a request from them, the same value as that of HTTP/1.1.
-//! - [`stream`] has the states and windows of streams, [`connection`] how both sides take frames, [`heads`] and
-//!   [`payload`] what these mean, [`sending`] what is sent.
+//! - [`stream`] has the states and windows of streams, [`connection`] the handling of frames on both sides, [`heads`]
+//!   and [`payload`] their meaning, [`sending`] the output.
 //! - [`fault`] is what ends either, and [`budget`] bounds what a peer can cause besides what it is sent.
 //!
 //! Priorities are read and passed over (RFC 9113 section 5.3.2), and no side pushes.

@@ -30,8 +30,8 @@ impl Server {
         Self(connection)
     }
 
-    /// Takes bytes of the client, up to the next event. Called again with what is left until there is no event. What
-    /// has to be said is appended to `out`, also where the connection ends.
+    /// Takes bytes from the client, up to the next event. The caller repeats it with the rest until there is no event.
+    /// Output is appended to `out`, also when the connection ends.
     pub fn receive(
         &mut self,
         input: &[u8],

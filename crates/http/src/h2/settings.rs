@@ -104,7 +104,7 @@ impl PeerSettings {
                 }
                 setting::MAX_FRAME_SIZE => self.frame_size = value as usize,
                 setting::MAX_CONCURRENT_STREAMS => self.streams = value,
-                // The encoder keeps no table, and what is unknown is passed over.
+                // The encoder keeps no table, and unknown settings are ignored.
                 _ => {}
             }
         }

@@ -82,7 +82,7 @@ pub(super) struct Streams {
     turn: u32,
 }
 
-/// A stream that has ended, and by whom.
+/// A stream that has ended, and the side that ended it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ended {
     /// None is remembered here.
@@ -157,7 +157,7 @@ impl Streams {
         self.next = (self.next + 1) % REMEMBERED as u8;
     }
 
-    /// What is remembered of a stream that is not open.
+    /// The remembered state of a stream that is not open.
     pub(super) fn ended(&self, id: u32) -> Ended {
         match self.ended.iter().find(|ended| id > 0 && *ended & !BY_THIS_SIDE == id) {
             Some(ended) if ended & BY_THIS_SIDE != 0 => Ended::ByThisSide(id),

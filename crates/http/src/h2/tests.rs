@@ -473,7 +473,7 @@ fn frames_for_a_stream_that_this_side_has_reset_are_passed_over() {
     let mut said = Vec::new();
     server.reset(1, ErrorCode::NO_ERROR, &mut said);
     assert_eq!(reset_of(&said, 1), Some(ErrorCode::NO_ERROR));
-    // More than the window of the connection, which is opened again for what is passed over.
+    // More than the connection's window, which is opened again for ignored data.
     for _ in 0..100 {
         let late =
             [frame(kind::DATA, 0, 1, [0; 16_000]), frame(kind::WINDOW_UPDATE, 0, 1, [0, 0, 0, 1])].concat();
