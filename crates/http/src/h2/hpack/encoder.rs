@@ -37,7 +37,7 @@ impl<'a> FieldEncoder<'a> {
         self
     }
 
-    /// Adds a field. The name is in small letters; neither part holds a control character.
+    /// Adds a field. The name is in lower case; neither part holds a control character.
     pub fn field(&mut self, name: &str, value: &[u8]) -> &mut Self {
         debug_assert!(!name.bytes().any(|byte| byte.is_ascii_uppercase()));
         if let Some(index) = index_of_pair(name.as_bytes(), value) {
