@@ -18,7 +18,7 @@ pub struct SessionReport {
     pub local: SocketAddr,
     /// The user, once logged in.
     pub user: Option<Vec<u8>>,
-    /// What is being transferred.
+    /// The running transfer.
     pub transfer: Option<TransferReport>,
 }
 
