@@ -23,7 +23,7 @@ use crate::transfer::{BackgroundDrain, Socket};
 /// The read buffer that all of a worker's control connections share.
 const CONTROL_BUFFER: usize = 16 * 1024;
 
-/// The buffer that all of its transfers share: see [`crate::transfer`] for what is read into it.
+/// The buffer shared by all of its transfers: see [`crate::transfer`].
 const SCRATCH: usize = 64 * 1024;
 
 /// What a connection needs of its worker.

@@ -16,7 +16,7 @@ use crate::slab::Key;
 
 /// The protocols of a worker, with what their connections share there: its [`Core`], and caches of their own.
 pub trait Doors: DerefMut<Target = Core> + Sized + Send + 'static {
-    /// What is spoken at a listener.
+    /// The protocol of a listener.
     type Door: Copy + Debug + Send + 'static;
     /// A connection, whichever protocol it speaks.
     type Client: Client<Self>;

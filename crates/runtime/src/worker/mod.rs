@@ -5,7 +5,7 @@
 //! waiting transfer one share ([`crate::transfer::TURN`]), so that a `NOOP` is answered within a
 //! millisecond or two however many downloads run.
 //!
-//! A panic in what is done for a connection ends that connection, and no other.
+//! A panic in the work for a connection ends only that connection.
 //!
 //! Which protocols a worker serves is a [`Doors`]. The worker calls it, and the connections that it opens, without dynamic
 //! dispatch.
