@@ -22,7 +22,7 @@ use crate::worker::{AS_LONG_AS_IT_TAKES, Core, Errand, WorkerMessage};
 const ANSWER_TIME: Duration = Duration::from_secs(5);
 
 impl Running {
-    /// Who is connected: by FTP everybody, by HTTP who has a user or something under way.
+    /// The sessions: all FTP connections, and HTTP connections with a user or a request under way.
     pub fn sessions(&self) -> Vec<SessionReport> {
         let mut sessions = self.each(|client, core| client.report(core.now.instant));
         sessions.sort_by_key(|session| session.number);
@@ -41,9 +41,9 @@ impl Running {
         kicked.into_iter().filter(|kicked| *kicked).count()
     }
 
-    /// Sets limits, in running transfers too, until they are set again or [restored](Running::restore_limits).
-    /// What is `None` stays as it is. Of a user or group that is not there they hold when it comes. Answers
-    /// whether there is such a scope.
+    /// Sets limits, in running transfers too, until they are set again or [restored](Running::restore_limits). `None`
+    /// leaves a limit unchanged. For a user or group without sessions they apply from the next login. Returns true if
+    /// the scope exists.
     pub fn set_limits(&self, scope: &Scope, limits: &Limits) -> bool {
         match scope {
             Scope::Session(number) => {
@@ -54,7 +54,7 @@ impl Running {
         }
     }
 
-    /// Claims that a name may be a user's: that the accounts know it, or cannot tell without a password. May wait.
+    /// Returns true if a name may be a user's: the accounts know it, or cannot tell without a password. May block.
     pub fn may_know(&self, user: &[u8]) -> bool {
         let attempt = Attempt { encrypted: true, ..Attempt::new(user, b"") };
         let is_here = |session: &SessionReport| session.user.as_deref() == Some(user);
@@ -70,7 +70,7 @@ impl Running {
         }
     }
 
-    /// What is in force now; of sessions only where that was [set](Running::set_limits).
+    /// The effective limits; of sessions only those that were [set](Running::set_limits).
     pub fn limits(&self) -> Vec<ScopeReport> {
         let mut reports = self.state.limits.report();
         let mut sessions: Vec<_> = self.each(|client, _| client.limits()).into_iter().flatten().collect();
@@ -82,8 +82,8 @@ impl Running {
         reports
     }
 
-    /// Turns away whoever comes from a network, for this time or until it is lifted; sessions that run go on.
-    /// `false` where too many are banned already.
+    /// Refuses connections from a network, for this time or until the ban is lifted; running sessions continue. `false`
+    /// if there are too many bans.
     pub fn ban(&self, network: Network, time: Option<Duration>) -> bool {
         self.state.bans.ban(network, time.map(|time| Instant::now() + time))
     }
@@ -98,12 +98,12 @@ impl Running {
         self.state.bans.list(Instant::now())
     }
 
-    /// What is held where there are quotas and something was done of late.
+    /// The use of quotas, where there was recent activity.
     pub fn quotas(&self) -> Vec<TallyReport> {
         self.state.config.quotas.as_ref().map_or(Vec::new(), |quotas| quotas.ledger().report())
     }
 
-    /// Counts anew what is held where there are quotas: in one tree, as [`Running::quotas`] names it, or in all.
+    /// Counts quotas again: in one tree, as [`Running::quotas`] names it, or in all.
     pub fn recount_quotas(&self, tree: Option<&str>) -> Result<Vec<TallyReport>, LedgerError> {
         self.state.config.quotas.as_ref().map_or(Ok(Vec::new()), |quotas| quotas.ledger().recount(tree))
     }
@@ -123,7 +123,7 @@ impl Running {
         self.state.begin_shutdown(AS_LONG_AS_IT_TAKES);
     }
 
-    /// Claims that it lets nobody in any more, and ends when what is under way has.
+    /// Returns true if it no longer accepts clients, and ends after the running operations.
     pub fn is_ending(&self) -> bool {
         self.state.is_ending.load(Ordering::Acquire)
     }

@@ -1,4 +1,4 @@
-//! What a server begins with: all that its workers share, and what an operator should know of it before anybody comes.
+//! Assembles a server's shared state, with warnings for the operator before the first client.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -32,7 +32,8 @@ use crate::web::InForce;
 /// Logins that may be decided at once: more than cores, for accounts that are asked over a network.
 const LOGIN_THREADS: usize = 64;
 
-/// All that the workers share, from what is configured, what the listeners are `bound` to, and so many descriptors.
+/// The state shared by the workers, from the configuration, the addresses that the listeners are `bound` to, and the
+/// number of descriptors.
 pub(super) fn state(
     mut config: Config,
     bound: &[Vec<SocketAddr>; 4],
@@ -133,7 +134,7 @@ fn settings(config: &Config) -> Settings {
         greeting: config.greeting.clone(),
         login_timeout: config.login_timeout,
         idle_timeout: config.idle_timeout,
-        // Nobody holds a place for longer than the operator wants.
+        // No client holds a connection for longer than configured.
         idle_timeout_max: config.idle_timeout,
         login_delay: config.login_delay,
         login_attempts: config.login_attempts,
@@ -167,7 +168,7 @@ fn sessions(config: &Config, descriptors: Descriptors) -> Sessions {
     Sessions::new(timed(&config.sessions), descriptors, addresses(config, descriptors.room()), networks)
 }
 
-/// Sessions of addresses, each of which may have what is set, or a share.
+/// The limits on sessions of one address: the configured one, or a share.
 fn addresses(config: &Config, room: usize) -> ConnectionLimit {
     let crowd = |limit: &Limit| ConnectionLimit::new(timed(limit), NetworkBits::ADDRESS);
     match &config.sessions_per_address {

@@ -1,4 +1,4 @@
-//! What a server that runs takes over of another configuration, without anybody noticing who is connected.
+//! Applies a new configuration to a running server, without an effect on its connections.
 
 use std::io;
 use std::net::SocketAddr;
@@ -44,10 +44,10 @@ impl Running {
         self.state.tls.as_ref().map_or(Ok(()), Security::reload)
     }
 
-    /// Takes over what can change while it runs: the accounts, the limits, the hooks, who may connect, what HTTP adds to
-    /// files, names of hosts, the certificates and what data connections have to do under them. What was
-    /// [set](Running::set_limits) stays set. Accounts of sessions that run are looked at again, and what they say now
-    /// holds. Logs that are files are opened anew. Where a certificate cannot be used, or hooks cannot begin, all stays as it was.
+    /// Applies the settings that can change at run time: the accounts, limits, hooks, allowed networks, header fields
+    /// of HTTP, host names, certificates and the TLS policy. Limits [set](Running::set_limits) at run time stay. The
+    /// accounts of running sessions are checked again, and their new settings apply. Log files are reopened. If a
+    /// certificate cannot be used, or hooks cannot start, everything stays as it was.
     pub fn reload(&self, config: Config) -> Result<(), ReloadError> {
         if let Some(hooks) = &config.hooks {
             let log = self.log.clone();
