@@ -240,24 +240,21 @@ impl Effective {
     }
 
     /// The user's folder within the served one, its template filled in. `None` is all that is served.
-    pub fn directory(&self) -> Result<Option<String>, String> {
+    pub fn directory(&self) -> Result<Option<String>, TemplateError> {
         self.said.directory.as_deref().map(|template| self.fill(template)).transpose()
     }
 
     /// A path with the user's names in place of `{user}` and `{group}`.
-    pub(super) fn fill(&self, template: &str) -> Result<String, String> {
+    pub(super) fn fill(&self, template: &str) -> Result<String, TemplateError> {
+        let template_of = || template.to_owned();
         let mut folder = String::new();
         let mut rest = template;
         while let Some((before, after)) = rest.split_once('{') {
-            let (word, behind) =
-                after.split_once('}').ok_or_else(|| format!("{template:?} has a {{ without }}"))?;
+            let (word, behind) = after.split_once('}').ok_or_else(|| TemplateError::Open(template_of()))?;
             let value = match word {
                 "user" => &self.user,
-                "group" => self
-                    .groups
-                    .first()
-                    .ok_or_else(|| format!("{template:?} needs a group, and the user has none"))?,
-                _ => return Err(format!("{template:?} has {{{word}}}; there are {{user}} and {{group}}")),
+                "group" => self.groups.first().ok_or_else(|| TemplateError::NoGroup(template_of()))?,
+                _ => return Err(TemplateError::Word { template: template_of(), word: word.to_owned() }),
             };
             folder.push_str(before);
             folder.push_str(one_component(value)?);
@@ -285,10 +282,39 @@ impl Effective {
     }
 }
 
+/// Why a path with names in braces is no path for a user.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TemplateError {
+    /// A brace is not closed.
+    #[error("{0:?} has a {{ without }}")]
+    Open(String),
+    /// It has `{group}`, and the user has no group.
+    #[error("{0:?} needs a group, and the user has none")]
+    NoGroup(String),
+    /// It has another word between braces.
+    #[error("{template:?} has {{{word}}}; there are {{user}} and {{group}}")]
+    Word {
+        /// The path.
+        template: String,
+        /// The word.
+        word: String,
+    },
+    /// The user's or the group's name would lead elsewhere.
+    #[error("the name {0:?} cannot be the name of a folder")]
+    Name(String),
+}
+
+/// The form that errors of sources and logins have.
+impl From<TemplateError> for String {
+    fn from(error: TemplateError) -> Self {
+        error.to_string()
+    }
+}
+
 /// A name that a template may put into a path: never more than one component, never up.
-fn one_component(name: &str) -> Result<&str, String> {
+fn one_component(name: &str) -> Result<&str, TemplateError> {
     let is_one = !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\0']);
-    if is_one { Ok(name) } else { Err(format!("the name {name:?} cannot be the name of a folder")) }
+    if is_one { Ok(name) } else { Err(TemplateError::Name(name.to_owned())) }
 }
 
 fn text(value: &Value) -> String {

@@ -8,11 +8,73 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use millrace_storage::{FoundDirectory, LocalOptions, LocalStorage, RootDirectory, Uploads};
+use millrace_storage::{FoundDirectory, LocalError, LocalOptions, LocalStorage, RootDirectory, Uploads};
 use millrace_vfs::Wait;
+
+use super::effective::TemplateError;
 
 /// The most unused folders that are kept open: each is a descriptor.
 const KEPT: usize = 1024;
+
+/// Why a user's folder cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum HomeError {
+    /// Its path leads up, or begins at the root of the file system.
+    #[error("the folder {} has to lie within {}, without .. or a leading /", folder.display(), root.display())]
+    Outside {
+        /// As the account names it.
+        folder: PathBuf,
+        /// The served folder.
+        root: PathBuf,
+    },
+    /// It is a link that leads out of the served folder.
+    #[error("the folder {} is a link that leads out of {}", folder.display(), root.display())]
+    LeadsOut {
+        /// As the account names it.
+        folder: PathBuf,
+        /// The served folder.
+        root: PathBuf,
+    },
+    /// It is a file.
+    #[error("the folder {} is not a folder", .0.display())]
+    NoFolder(PathBuf),
+    /// It is not there, or cannot be reached.
+    #[error("the folder {} is not there in {} ({error}); make it first", folder.display(), root.display())]
+    Missing {
+        /// As the account names it.
+        folder: PathBuf,
+        /// The served folder.
+        root: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// The folder in which it would be made is not there.
+    #[error(
+        "the folder {}, in which {} would be made, is not there in {}; make it first",
+        parent.display(), folder.display(), root.display()
+    )]
+    NoParent {
+        /// Where it would be made.
+        parent: PathBuf,
+        /// As the account names it.
+        folder: PathBuf,
+        /// The served folder.
+        root: PathBuf,
+    },
+    /// Its files cannot be served.
+    #[error(transparent)]
+    Unserved(LocalError),
+    /// Its name cannot be made of the template.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+}
+
+/// The form that errors of sources and logins have.
+impl From<HomeError> for String {
+    fn from(error: HomeError) -> Self {
+        error.to_string()
+    }
+}
 
 /// Opens folders within one folder, and nothing outside it.
 #[derive(Debug)]
@@ -62,7 +124,7 @@ impl Homes {
 
     /// Opens `folder`, relative to the served root; empty for the root. With `make` a missing one is created, if its
     /// parent exists.
-    pub fn open(&self, folder: &str, read_only: bool, make: bool) -> Result<Arc<LocalStorage>, String> {
+    pub fn open(&self, folder: &str, read_only: bool, make: bool) -> Result<Arc<LocalStorage>, HomeError> {
         if let Some(open) = self.kept(folder, read_only, Wait::Allowed) {
             return Ok(open);
         }
@@ -83,17 +145,17 @@ impl Homes {
         open.iter().filter(|((_, read_only), _)| !read_only).map(|(_, storage)| Arc::clone(storage)).collect()
     }
 
-    fn serve(&self, found: &FoundDirectory, read_only: bool) -> Result<Arc<LocalStorage>, String> {
+    fn serve(&self, found: &FoundDirectory, read_only: bool) -> Result<Arc<LocalStorage>, HomeError> {
         let options = LocalOptions { read_only, ..self.options };
-        LocalStorage::open_found(found, options).map(Arc::new).map_err(|error| error.to_string())
+        LocalStorage::open_found(found, options).map(Arc::new).map_err(HomeError::Unserved)
     }
 
     /// Finds a folder, if it is one and lies within.
-    fn find(&self, folder: &Path, make: bool) -> Result<FoundDirectory, String> {
-        let (shown, root) = (folder.display(), self.root().display());
+    fn find(&self, folder: &Path, make: bool) -> Result<FoundDirectory, HomeError> {
+        let root = || self.root().to_owned();
         let descends = |component| matches!(component, Component::Normal(_) | Component::CurDir);
         if !folder.components().all(descends) {
-            return Err(format!("the folder {shown} has to lie within {root}, without .. or a leading /"));
+            return Err(HomeError::Outside { folder: folder.to_owned(), root: root() });
         }
         let found = match self.root.find(folder, Wait::Allowed) {
             Err(error) if make && error.kind() == io::ErrorKind::NotFound => {
@@ -103,16 +165,14 @@ impl Homes {
             found => found,
         };
         found.map_err(|error| match error.kind() {
-            io::ErrorKind::CrossesDevices => {
-                format!("the folder {shown} is a link that leads out of {root}")
-            }
-            io::ErrorKind::NotADirectory => format!("the folder {shown} is not a folder"),
-            _ => format!("the folder {shown} is not there in {root} ({error}); make it first"),
+            io::ErrorKind::CrossesDevices => HomeError::LeadsOut { folder: folder.to_owned(), root: root() },
+            io::ErrorKind::NotADirectory => HomeError::NoFolder(folder.to_owned()),
+            _ => HomeError::Missing { folder: folder.to_owned(), root: root(), error },
         })
     }
 
     /// Checks that a folder could be opened, or made where that is wanted; does neither.
-    pub fn check(&self, folder: &str, make: bool) -> Result<(), String> {
+    pub fn check(&self, folder: &str, make: bool) -> Result<(), HomeError> {
         let folder = Path::new(folder);
         match self.find(folder, false) {
             Err(_) if make && self.is_missing(folder) => self.check_parent(folder),
@@ -126,15 +186,14 @@ impl Homes {
     }
 
     /// Checks that the parent of a folder to be made exists.
-    fn check_parent(&self, folder: &Path) -> Result<(), String> {
+    fn check_parent(&self, folder: &Path) -> Result<(), HomeError> {
         let parent = folder.parent().unwrap_or(Path::new(""));
         match self.is_missing(parent) {
-            true => Err(format!(
-                "the folder {}, in which {} would be made, is not there in {}; make it first",
-                parent.display(),
-                folder.display(),
-                self.root().display()
-            )),
+            true => Err(HomeError::NoParent {
+                parent: parent.to_owned(),
+                folder: folder.to_owned(),
+                root: self.root().to_owned(),
+            }),
             false => self.find(parent, false).map(drop),
         }
     }

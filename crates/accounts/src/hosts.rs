@@ -25,9 +25,16 @@ pub struct HostName {
     is_beneath: bool,
 }
 
+/// A text that is no name of a host.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is no name of a host: expected one such as \"files.example.org\" or \"*.example.org\", without a port"
+)]
+pub struct HostNameError(String);
+
 impl HostName {
-    /// Reads a name as it is written in a configuration; the error is for people.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    /// Reads a name as it is written in a configuration.
+    pub fn parse(text: &str) -> Result<Self, HostNameError> {
         let (rest, is_beneath) = match text.strip_prefix('*') {
             Some(rest) => (rest, true),
             None => (text, false),
@@ -39,10 +46,7 @@ impl HostName {
         };
         match labels.split('.').all(is_label) {
             true => Ok(Self { name: rest.to_ascii_lowercase(), is_beneath }),
-            false => Err(format!(
-                "{text:?} is no name of a host: expected one such as \"files.example.org\" or \"*.example.org\", \
-                 without a port"
-            )),
+            false => Err(HostNameError(text.to_owned())),
         }
     }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::granting::is_made;
 use super::{Chain, refusal};
 use crate::effective::{Effective, seconds};
-use crate::homes::Homes;
+use crate::homes::{HomeError, Homes};
 use crate::hosts::{HostName, plain};
 use crate::source::{Found, Needs};
 use crate::{Attempt, Decision};
@@ -90,8 +90,8 @@ impl Chain {
 
     /// Why a user's folder could not be opened.
     fn without_folder(&self, effective: &Effective, homes: &Homes) -> Option<String> {
-        let folder = effective.directory();
+        let folder = effective.directory().map_err(HomeError::from);
         let opened = folder.and_then(|folder| homes.check(&folder.unwrap_or_default(), is_made(effective)));
-        opened.err()
+        opened.err().map(String::from)
     }
 }

@@ -149,7 +149,7 @@ fn a_home_that_is_open_is_given_up_once_a_link_leads_out_in_its_place() {
     place.swap("home");
     assert!(homes.ready("home", false).is_none());
     let error = homes.open("home", false, false).unwrap_err();
-    assert!(error.contains("is a link that leads out of"), "{error}");
+    assert!(matches!(error, HomeError::LeadsOut { .. }), "{error}");
     homes.check("home", true).unwrap_err();
 }
 

@@ -50,7 +50,7 @@ pub(crate) fn hosts(
 /// Names as written.
 pub(crate) fn names(said: &[Said<String>], places: &Places<'_>) -> Result<Vec<HostName>, Failure> {
     let name = |said: &Said<String>| {
-        HostName::parse(&said.value).map_err(|message| places.error(&said.place, "names", &message))
+        HostName::parse(&said.value).map_err(|error| places.error(&said.place, "names", &error.to_string()))
     };
     said.iter().map(name).collect()
 }

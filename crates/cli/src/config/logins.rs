@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use millrace_server::auth::{
-    self, Chain, Effective, Group, Homes, Listed, Mounts, Password, PasswordError, Profile,
+    self, Chain, Effective, Group, HomeError, Homes, Listed, Mounts, Password, PasswordError, Profile,
 };
 use millrace_server::config::CertificateLogin;
 use millrace_server::limits::Limit;
@@ -324,8 +324,8 @@ impl<'a> Assembly<'a> {
 
     /// The anonymous user with the settings of its group.
     fn anonymous(&self, effective: &Effective) -> Result<Login, Failure> {
-        let wrong = |why: String| Failure::Configuration(format!("the group anonymous: {why}."));
-        let folder = effective.directory().map_err(wrong)?;
+        let wrong = |why: HomeError| Failure::Configuration(format!("the group anonymous: {why}."));
+        let folder = effective.directory().map_err(HomeError::from).map_err(wrong)?;
         let is_template = effective.said.directory.as_ref().is_some_and(|folder| folder.contains('{'));
         self.homes.check(folder.as_deref().unwrap_or_default(), is_template).map_err(wrong)?;
         Ok(Login::new(None, effective.clone(), folder.map(PathBuf::from)))
@@ -386,8 +386,9 @@ impl<'a> Assembly<'a> {
         let effective = auth::resolve(user, find);
         let access = access(&effective);
         let place = beneath.map_or(&name.place, |(beneath, _)| &beneath.place);
-        let folder =
-            effective.directory().map_err(|message| self.places.error(place, "directory", &message))?;
+        let folder = effective
+            .directory()
+            .map_err(|error| self.places.error(place, "directory", &error.to_string()))?;
         let is_template = effective.said.directory.as_ref().is_some_and(|folder| folder.contains('{'));
         if !is_template {
             if let Some((beneath, may_be_password)) = beneath {
@@ -396,10 +397,10 @@ impl<'a> Assembly<'a> {
             let folder = folder.clone().unwrap_or_default();
             self.homes
                 .open(&folder, access == Access::ReadOnly, false)
-                .map_err(|message| self.places.error(place, "--user", &message))?;
+                .map_err(|error| self.places.error(place, "--user", &error.to_string()))?;
         } else if let Some(folder) = &folder {
             let there = self.homes.check(folder, true);
-            there.map_err(|message| self.places.error(place, "directory", &message))?;
+            there.map_err(|error| self.places.error(place, "directory", &error.to_string()))?;
         }
         Ok(Login::new(Some(user.name.clone()), effective, folder.map(PathBuf::from)))
     }
