@@ -7,6 +7,8 @@
 //! that a child has to make (`vfork.rs`). Where that is not to be had (another processor, a seccomp filter that knows no
 //! `clone3`), `Command` does the same.
 //!
+//! In a sandbox a server starts nothing itself: a process beside it does ([`connect_spawner`]).
+//!
 //! The invariant: a child has the three streams that it is given and no other descriptor, the variables that it is
 //! given and no other, its own process group, and signals as a shell's child has them. (By `Command` it also has
 //! descriptors that this process itself was started with, unless those are close-on-exec.)
@@ -15,22 +17,25 @@
 
 use std::ffi::{CStr, OsStr};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus, Stdio};
 
-use rustix::process::{Pid, WaitOptions, WaitStatus, waitpid};
+use rustix::net::RecvFlags;
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, kill_process, pidfd_open, waitpid};
 
 mod limits;
 mod program;
 mod slots;
+mod spawner;
 #[cfg(target_arch = "x86_64")]
 mod vfork;
 
 pub use limits::{ProgramLimits, limit_programs};
 pub use program::{Ended, How, Program, Purpose, Recall};
 pub use slots::keep_descriptors;
+pub use spawner::{Policy, Word, connect_spawner, has_spawner, run_spawner, start_successor};
 
 /// A program that is to be started, in a process group of its own.
 #[derive(Debug, Clone, Copy)]
@@ -52,6 +57,8 @@ pub struct Start<'a> {
 pub struct Process {
     pid: Pid,
     status: Option<ExitStatus>,
+    /// Where the spawner tells of its end, if it was the spawner that started it.
+    spawner: Option<OwnedFd>,
 }
 
 /// Why there is no child.
@@ -73,6 +80,11 @@ impl Start<'_> {
     ///
     /// Fails with [`io::ErrorKind::InvalidInput`] where arguments or variables do not end with a NUL byte.
     pub fn start(&self) -> io::Result<Process> {
+        spawner::start(self).unwrap_or_else(|| self.start_here())
+    }
+
+    /// Starts it as a child of this process.
+    fn start_here(&self) -> io::Result<Process> {
         match self.start_quickly() {
             Ok(process) => Ok(process),
             Err(Failure::Failed(error)) => Err(error),
@@ -84,7 +96,7 @@ impl Start<'_> {
     fn start_quickly(&self) -> Result<Process, Failure> {
         // A stream that is one of the first three already would be overwritten, or closed.
         match self.streams.iter().all(|stream| stream.as_raw_fd() > 2) {
-            true => vfork::start(self).map(Process::new),
+            true => vfork::start(self).map(Process::own),
             false => Err(Failure::Unavailable),
         }
     }
@@ -117,7 +129,7 @@ impl Start<'_> {
         let child = command.spawn()?;
         let pid = Pid::from_raw(child.id().cast_signed()).ok_or(io::ErrorKind::NotFound)?;
         limits::hold(pid);
-        Ok(Process::new(pid))
+        Ok(Process::own(pid))
     }
 }
 
@@ -132,13 +144,32 @@ fn strings(block: &[u8]) -> io::Result<impl Iterator<Item = &[u8]>> {
 }
 
 impl Process {
-    fn new(pid: Pid) -> Self {
-        Self { pid, status: None }
+    /// A child of this process.
+    fn own(pid: Pid) -> Self {
+        Self { pid, status: None, spawner: None }
+    }
+
+    /// A child of the spawner, which tells of its end there.
+    fn spawned(pid: Pid, spawner: OwnedFd) -> Self {
+        Self { pid, status: None, spawner: Some(spawner) }
     }
 
     /// Its process ID, which is its process group's as well. It may be reused once its end is known.
     pub fn pid(&self) -> Pid {
         self.pid
+    }
+
+    /// A descriptor that is readable once it has ended; to be asked for before its end is known.
+    pub fn end(&self) -> io::Result<OwnedFd> {
+        match &self.spawner {
+            None => Ok(pidfd_open(self.pid, PidfdFlags::empty())?),
+            Some(spawner) => spawner.try_clone(),
+        }
+    }
+
+    /// Ends it, without what it has started.
+    pub fn kill(&self) -> io::Result<()> {
+        Ok(kill_process(self.pid, Signal::KILL)?)
     }
 
     /// How it ended, if it has.
@@ -158,9 +189,26 @@ impl Process {
 
     fn collect(&mut self, options: WaitOptions) -> io::Result<Option<ExitStatus>> {
         if self.status.is_none() {
-            self.status = waitpid(Some(self.pid), options)?.map(|(_, status)| exit_status(status));
+            self.status = match &self.spawner {
+                None => waitpid(Some(self.pid), options)?.map(|(_, status)| exit_status(status)),
+                Some(spawner) => told_by(spawner, options)?,
+            };
         }
         Ok(self.status)
+    }
+}
+
+/// The status that the spawner tells, if it has.
+fn told_by(spawner: &OwnedFd, options: WaitOptions) -> io::Result<Option<ExitStatus>> {
+    let flags = match options.contains(WaitOptions::NOHANG) {
+        true => RecvFlags::DONTWAIT,
+        false => RecvFlags::empty(),
+    };
+    match spawner::receive(spawner, flags) {
+        Ok(Some(status)) => Ok(Some(ExitStatus::from_raw(status))),
+        Ok(None) => Err(io::Error::new(io::ErrorKind::BrokenPipe, "the spawner has ended")),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

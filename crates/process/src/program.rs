@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Access, access};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::{Process, Start};
 
@@ -55,12 +55,15 @@ pub enum Purpose {
     Work,
 }
 
+/// Variables that some program inherits.
+pub(crate) const INHERITED: &[&str] = &["PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR"];
+
 impl Purpose {
     /// Variables of the server's that it has as well.
     fn inherited(self) -> &'static [&'static str] {
         match self {
             Self::Answer => &["PATH"],
-            Self::Work => &["PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR"],
+            Self::Work => INHERITED,
         }
     }
 
@@ -172,7 +175,7 @@ impl Program {
 
     /// Feeds it and hears it until it ends; what its children still have to say is not waited for.
     fn talk(&self, child: &mut Child, input: &[u8], end: Instant) -> io::Result<Talk> {
-        let ended = pidfd_open(child.process.pid(), PidfdFlags::empty())?;
+        let ended = child.process.end()?;
         let mut feed = Feed::new(child.input.take(), input)?;
         let mut output = Ear::new(child.output.take(), self.most)?;
         let mut complaints = Ear::new(child.errors.take(), MOST_COMPLAINTS)?;
@@ -205,7 +208,7 @@ struct Child {
 
 /// The file that a name leads to: itself where there is a slash in it, else the first that can be run in the folders of
 /// `PATH`.
-fn find(name: &OsStr) -> io::Result<CString> {
+pub(crate) fn find(name: &OsStr) -> io::Result<CString> {
     if name.as_bytes().contains(&b'/') {
         return Ok(CString::new(name.as_bytes())?);
     }

@@ -136,7 +136,7 @@ pub(crate) fn start(start: &Start<'_>) -> Result<Pid, Failure> {
     let pid = Pid::from_raw(answer(pid)?).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
     let Err(error) = answer(failed.error) else { return Ok(pid) };
     // That ends it: the status need not be collected by anyone else.
-    let _ = Process::new(pid).wait();
+    let _ = Process::own(pid).wait();
     let index = (failed.next.addr() - calls.as_ptr().addr()) / size_of::<Call>() - 1;
     // Other errors are about the program; this one, about the system call filter.
     Err(if calls[index].number == CLOSE_RANGE { refused() } else { error.into() })

@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 use millrace_http::cgi::Environment;
 use millrace_process::{Process, Start};
 use millrace_vfs::{FileError, ReadHandle, Storage, VirtualPath, Wait};
-use rustix::process::{PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::process::{Signal, kill_process_group};
 
 /// Where programs find others: nothing of the server's own environment reaches them.
 pub(super) const PATH: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
@@ -212,7 +212,7 @@ impl Program {
 
     /// What tells of its end.
     pub(super) fn process(&self) -> Option<OwnedFd> {
-        pidfd_open(self.child.pid(), PidfdFlags::empty()).ok()
+        self.child.end().ok()
     }
 
     /// How it ended, if it has.

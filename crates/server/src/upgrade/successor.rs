@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::process::{self, Child, Command, Stdio};
+use std::process::{self, Command};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use millrace_net::handing;
+use millrace_process::{Process, start_successor};
 use thiserror::Error;
 
 use super::Word;
@@ -55,19 +56,18 @@ impl Running {
 
 /// Has another server, which this command starts, take the place of this one; answers its process number. Where it
 /// fails, all is as it was, and the error says why.
-fn give(running: &Running, mut command: Command) -> Result<u32, String> {
+fn give(running: &Running, command: Command) -> Result<u32, String> {
     let failed = |error: io::Error| format!("the new server cannot be started: {error}");
     let (socket, theirs) = handing::pair().map_err(failed)?;
     handing::bound_sending(&socket, WORD_TIME).map_err(failed)?;
-    let started = command.stdin(Stdio::from(theirs)).spawn();
     let program = command.get_program().to_string_lossy().into_owned();
-    // Its end of the pair goes with the command.
-    drop(command);
+    let started = start_successor(command, theirs);
     let mut child = started.map_err(|error| format!("{program} cannot be started: {error}"))?;
+    let pid = child.pid().as_raw_nonzero().get().unsigned_abs();
     match hand_over(running, &socket) {
         Ok(()) => {
-            retire(running, socket, child.id());
-            Ok(child.id())
+            retire(running, socket, pid);
+            Ok(pid)
         }
         Err(trouble) => {
             // First of all: somebody may wait.
@@ -83,7 +83,7 @@ fn give(running: &Running, mut command: Command) -> Result<u32, String> {
 }
 
 /// Sees to it that a new server that does not serve has ended; what it says itself is said as it is.
-fn given_up(child: &mut Child, trouble: Trouble) -> String {
+fn given_up(child: &mut Process, trouble: Trouble) -> String {
     if !matches!(trouble, Trouble::Ours(_)) {
         let end = Instant::now() + LAST_WORDS;
         while matches!(child.try_wait(), Ok(None)) && Instant::now() < end {
