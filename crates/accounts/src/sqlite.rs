@@ -160,6 +160,8 @@ impl Database {
         connection.busy_timeout(BUSY)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "NORMAL")?;
+        // The sandbox has no folder for temporary files.
+        connection.pragma_update(None, "temp_store", "MEMORY")?;
         Ok(connection)
     }
 

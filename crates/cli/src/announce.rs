@@ -237,6 +237,13 @@ pub(crate) fn warnings(site: &Site, bound: Bound<'_>) -> Vec<String> {
         warnings.extend(in_clear(site).map(str::to_owned));
     }
     warnings.extend(shut_out_by_mistake(site));
+    if open && rustix::process::geteuid().is_root() && site.confined.run_as.is_none() {
+        warnings.push(
+            "this server runs as root, and whoever breaks into it has the whole computer: name a user of its own by \
+             run-as = \"millrace\""
+                .to_owned(),
+        );
+    }
     warnings.extend(programs_of_clients(site));
     warnings.extend(site.exposed.iter().chain(&site.unguarded).chain(&site.options_of_clients).cloned());
     warnings

@@ -7,6 +7,7 @@ use millrace_load::worker_processes::COMMAND;
 
 use crate::bench::Bench;
 use crate::config::{Period, Reference, Said, Written};
+use crate::confine::SPAWNER;
 use crate::ctl::Ctl;
 use crate::explain::Explain;
 use crate::poller_bench::PollerBench;
@@ -63,6 +64,9 @@ pub(crate) enum Command {
     /// A part of a load: `bench` starts it where its users need more than one process
     #[command(name = COMMAND, hide = true)]
     BenchWorker,
+    /// Starts programs for a server in a sandbox, which runs this command
+    #[command(name = SPAWNER, hide = true)]
+    StartPrograms,
     /// Make the hash of a password, for a configuration file
     ///
     /// Asks for the password on a terminal; otherwise reads one line from standard input.

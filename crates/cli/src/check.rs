@@ -14,6 +14,7 @@ use crate::announce::{self, Bound};
 use crate::args::Check;
 use crate::bench::output::print;
 use crate::config::{self, DEFAULT, Origin, Site, Written};
+use crate::confine;
 use crate::failure::Failure;
 use crate::who;
 
@@ -94,6 +95,7 @@ impl Display for Meaning<'_> {
         section("Hooks", &site.shown.hooks, out)?;
         network(&site.config, out)?;
         kept(site, out)?;
+        confined(site, out)?;
         let shown = |origin: &&Origin| *all || origin.place != DEFAULT;
         let width = site.origins.iter().filter(shown).map(|origin| origin.key.len()).max().unwrap_or(0);
         let lines = site.origins.iter().filter(shown).map(|Origin { key, value, place }| {
@@ -102,6 +104,14 @@ impl Display for Meaning<'_> {
         });
         section("Settings", &lines.collect::<Vec<_>>(), out)
     }
+}
+
+/// As whom the server runs, and what it can reach.
+fn confined(site: &Site, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    if let Some(said) = &site.confined.run_as {
+        writeln!(out, "User          {}, once ports are bound and keys are read", said.value)?;
+    }
+    writeln!(out, "Sandbox       {}", confine::shown(&site.confined))
 }
 
 /// A value that fits a line.

@@ -9,6 +9,7 @@ mod args;
 mod bench;
 mod check;
 mod config;
+mod confine;
 mod ctl;
 mod explain;
 mod failure;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => done(serve::run(*arguments)),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::BenchWorker => done(bench::work()),
+        Command::StartPrograms => done(confine::run()),
         Command::Ctl(arguments) => done(ctl::run(*arguments)),
         Command::Race(arguments) => race::run(&arguments),
         Command::Limits => limits::run(),

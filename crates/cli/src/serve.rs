@@ -1,6 +1,7 @@
 //! `millrace serve`: starts the server, announces it, and stops it on request.
 
 use std::env;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,7 +21,8 @@ use signal_hook::iterator::Signals;
 
 use crate::announce::{self, Bound};
 use crate::args::Serve;
-use crate::config::{self, Site, Snapshot, Written};
+use crate::config::{self, Confined, Site, Snapshot, Written};
+use crate::confine::Held;
 use crate::failure::Failure;
 use crate::notify;
 use crate::ready;
@@ -55,20 +57,32 @@ fn meet() -> Result<(Predecessor, OwnedFd), Failure> {
 }
 
 /// The command that starts the successor: the program of the same name, which may be a new version.
-fn successor() -> Command {
+fn successor() -> Vec<OsString> {
     let mut words = env::args_os();
-    let mut command = Command::new(words.next().unwrap_or_else(|| "millrace".into()));
+    let program = words.next().unwrap_or_else(|| "millrace".into());
     let mut words: Vec<_> = words.filter(|word| word != TAKE_OVER).collect();
     // Behind the command's name: what follows may be no flags.
     words.insert(words.len().min(1), TAKE_OVER.into());
-    command.args(words);
+    words.insert(0, program);
+    words
+}
+
+/// The same, to be started by this process.
+fn successor_command() -> Command {
+    let words = successor();
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
     command
 }
 
 fn serve(arguments: Serve, mut before: Option<Predecessor>) -> Result<(), Failure> {
     let Serve { config: file, written, ready_file, ready_json, .. } = arguments;
     let file = file.or_else(config::named_by_environment);
-    let site = config::load(written.clone(), file.as_deref())?;
+    let loaded = config::open(written.clone(), file.as_deref())?;
+    // Before anything else is opened, and before there is a second thread.
+    let confined = loaded.confined()?;
+    let held = Held::confine(&confined, ready_file.as_deref(), successor())?;
+    let site = loaded.resolve(None)?;
     site.check_obstacles()?;
     let away = site.open()?;
     let troubles = site.accounts.begin();
@@ -80,7 +94,8 @@ fn serve(arguments: Serve, mut before: Option<Predecessor>) -> Result<(), Failur
         .map_err(|error| Failure::Running(format!("cannot listen for signals: {error}")))?;
     ready_file.iter().for_each(|path| ready::clear(path));
     let failed = |error: StartError| Failure::Running(advise(&error, &site.config));
-    let (prepared, moved) = prepare(&site, before.as_ref()).map_err(failed)?;
+    let (prepared, moved) = prepare(&site, held.told(), before.as_ref()).map_err(failed)?;
+    held.drop_privileges()?;
     let running = Arc::new(prepared.begin(before.as_mut()).map_err(failed)?);
     moved.iter().for_each(|warning| warn(&running, warning));
     for trouble in troubles {
@@ -96,6 +111,7 @@ fn serve(arguments: Serve, mut before: Option<Predecessor>) -> Result<(), Failur
         quotas: site.config.quotas.clone(),
         begun: site.snapshot.clone(),
         last: Arc::new(Mutex::new(site.snapshot.clone())),
+        confined,
     };
     let open = match before {
         None => Control::open,
@@ -113,10 +129,10 @@ fn serve(arguments: Serve, mut before: Option<Predecessor>) -> Result<(), Failur
     sweep(site.writable(), Arc::downgrade(&running));
     running.wait();
     drop(control);
-    let held = Held::of(&running, &site);
+    let lingering = Lingering::of(&running, &site);
     // FTP and HTTP, and so the whole served tree: unnamed files of open uploads leave nothing behind.
     drop((running, site));
-    held.wait();
+    lingering.wait();
     Ok(())
 }
 
@@ -125,12 +141,12 @@ const LAST_LOOK: Duration = Duration::from_secs(2);
 
 /// Resources that other threads may hold for a moment longer than the server runs: the last holder cleans up, and the
 /// program must not end before that.
-struct Held {
+struct Lingering {
     running: Weak<Running>,
     trees: Vec<Weak<LocalStorage>>,
 }
 
-impl Held {
+impl Lingering {
     fn of(running: &Arc<Running>, site: &Site) -> Self {
         let trees = site.writable().iter().map(Arc::downgrade).collect();
         Self { running: Arc::downgrade(running), trees }
@@ -158,13 +174,15 @@ struct Again {
     begun: Snapshot,
     /// Those of the last reload.
     last: Arc<Mutex<Snapshot>>,
+    /// What it may use since then.
+    confined: Confined,
 }
 
 impl Again {
     /// Applies what the file says now; where that is wrong, all stays as it was. Returns the keys that have changed.
     fn reload(&self) -> Result<Reloaded, String> {
-        let site = config::load_beside(self.written.clone(), self.file.as_deref(), self.quotas.clone())
-            .map_err(|failure| format!("the old configuration stays in force: {failure}"))?;
+        let site =
+            self.load().map_err(|failure| format!("the old configuration stays in force: {failure}"))?;
         let snapshot = site.snapshot;
         if let Some(running) = self.running.upgrade() {
             running
@@ -175,6 +193,15 @@ impl Again {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = std::mem::replace(&mut *last, snapshot.clone()).changed(&snapshot, false);
         Ok(Reloaded { changed, next_start })
+    }
+
+    /// Reads the configuration, unless it needs what the sandbox leaves out of reach.
+    fn load(&self) -> Result<Site, Failure> {
+        let loaded = config::open(self.written.clone(), self.file.as_deref())?;
+        if self.confined.wants_sandbox() {
+            self.confined.check_reload(&loaded.confined()?)?;
+        }
+        loaded.resolve(self.quotas.clone())
     }
 
     /// The same, in a sentence for the log.
@@ -201,7 +228,7 @@ fn open_control(
 ) -> Result<Control, Failure> {
     let orders = Orders {
         reload: Box::new(move || again.reload()),
-        successor: Box::new(successor),
+        successor: Box::new(successor_command),
         relieved: Box::new(|pid| notify::say(&format!("MAINPID={pid}\nREADY=1"))),
     };
     open(path, running, orders).map_err(|error| {
@@ -228,8 +255,13 @@ fn warn(running: &Running, warning: &str) {
 
 /// Prepares everything that comes before clients. If another program has HTTP's default port, which was not configured,
 /// a free one is taken; the announcement names it, with a warning.
-fn prepare(site: &Site, before: Option<&Predecessor>) -> Result<(Prepared, Option<String>), StartError> {
+fn prepare(
+    site: &Site,
+    confinement: String,
+    before: Option<&Predecessor>,
+) -> Result<(Prepared, Option<String>), StartError> {
     let config = Config {
+        confinement: Some(confinement),
         dav: site.config.dav.as_deref().map(|folder| file_of_served(site, folder)),
         ban_file: site.config.ban_file.as_deref().map(|folder| file_of_served(site, folder)),
         ..site.config.clone()

@@ -7,7 +7,7 @@ use std::path::Path;
 /// The crates, by folder, from the lowest tier up.
 const TIERS: &[&[&str]] = &[
     // Vocabulary: imports nothing of ours.
-    &["vfs", "net", "process", "blocking", "uring"],
+    &["vfs", "net", "process", "sandbox", "blocking", "uring"],
     // Protocols and back ends.
     &["ftp", "http", "storage"],
     // Policy.

@@ -201,6 +201,19 @@ impl Template {
         self
     }
 
+    /// Returns the text that it always begins with, and the text that it always ends with behind what is filled in; `None`
+    /// where nothing is.
+    pub fn fixed_ends(&self) -> (String, Option<String>) {
+        let texts = |piece: &Piece| match piece {
+            Piece::Text(text) => Some(text.clone()),
+            Piece::Name(_) => None,
+        };
+        let prefix: String = self.0.iter().map_while(texts).collect();
+        let is_fixed = self.0.iter().all(|piece| matches!(piece, Piece::Text(_)));
+        let suffix = self.0.last().and_then(texts).filter(|_| !is_fixed);
+        (prefix, suffix)
+    }
+
     /// As an argument of a program: an unknown fact is empty. Refuses a value from a client that begins with a hyphen.
     pub(super) fn argument(&self, facts: &Facts<'_>) -> Result<OsString, TakenForOption> {
         let value = |name| facts.get(name).unwrap_or_default();

@@ -52,6 +52,8 @@ const SCHEMA: &str = "
     PRAGMA journal_mode = WAL;
     PRAGMA synchronous = NORMAL;
     PRAGMA busy_timeout = 30000;
+    -- The sandbox has no folder for temporary files.
+    PRAGMA temp_store = MEMORY;
     CREATE TABLE IF NOT EXISTS origin (name TEXT NOT NULL);
     INSERT INTO origin SELECT lower(hex(randomblob(8))) WHERE NOT EXISTS (SELECT 1 FROM origin);
     CREATE TABLE IF NOT EXISTS event (

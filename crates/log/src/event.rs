@@ -13,12 +13,13 @@ use millrace_limits::Reached;
 #[derive(Debug, Clone, Copy)]
 #[allow(missing_docs, reason = "the sentence above an event names its fields")]
 pub enum Event<'a> {
-    /// The server lets clients in, at these doors; which process it relieves.
+    /// The server lets clients in, at these doors; which process it relieves, and how it is confined.
     Started {
         version: &'a str,
         pid: u32,
         doors: &'a [(&'static str, &'a [SocketAddr])],
         relieves: Option<u32>,
+        sandbox: Option<&'a str>,
     },
     /// The server has ended.
     Ended { reason: &'a str, pid: u32 },

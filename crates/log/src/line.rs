@@ -68,12 +68,14 @@ enum Value {
 impl Fields {
     fn of(event: &Event<'_>) -> Self {
         match event {
-            Event::Started { version, pid, doors, relieves } => {
+            Event::Started { version, pid, doors, relieves, sandbox } => {
                 let started = Self::new("started").text("version", *version).number("pid", *pid);
                 let open = doors.iter().filter(|(_, addresses)| !addresses.is_empty());
                 let started =
                     open.fold(started, |fields, (door, addresses)| fields.text(door, listed(addresses)));
-                relieves.iter().fold(started, |fields, pid| fields.number("replaces_pid", *pid))
+                let started =
+                    relieves.iter().fold(started, |fields, pid| fields.number("replaces_pid", *pid));
+                started.maybe("sandbox", *sandbox)
             }
             Event::Ended { reason, pid } => Self::new("ended").text("reason", *reason).number("pid", *pid),
             Event::Connected { proxy } => {
@@ -298,7 +300,7 @@ mod tests {
             let relieves = is_full.then_some(7);
             let (on, command, cipher, version) = ("upload", &b"X"[..], "cipher", "TLSv1.3");
             for event in [
-                Event::Started { version, pid: 7, doors: &doors, relieves },
+                Event::Started { version, pid: 7, doors: &doors, relieves, sandbox: some },
                 Event::Ended { reason, pid: 7 },
                 Event::Connected { proxy: is_full.then_some(peer) },
                 Event::Refused { reason, reached: is_full.then_some(&reached) },

@@ -39,6 +39,8 @@ pub struct Config {
     pub http: Vec<SocketAddr>,
     /// Where HTTP is served that begins with TLS. Empty: nowhere.
     pub https: Vec<SocketAddr>,
+    /// How this process is confined, for the log.
+    pub confinement: Option<String>,
     /// Programs that HTTP runs (CGI).
     pub programs: Programs,
     /// What each program may use that this process starts: hooks, CGI, those that decide logins.
@@ -289,6 +291,7 @@ impl Config {
             acme: None,
             http: Vec::new(),
             https: Vec::new(),
+            confinement: None,
             programs: Programs::default(),
             program_limits: ProgramLimits::default(),
             web: Web::default(),

@@ -199,6 +199,7 @@ impl Running {
             pid: process::id(),
             doors: &doors.map(|(door, addresses)| (door, &addresses[..])),
             relieves,
+            sandbox: self.state.config.confinement.as_deref(),
         });
     }
 

@@ -5,6 +5,7 @@
 //! error points there (`report.rs`).
 
 mod acme;
+mod confinement;
 mod database;
 mod doors;
 mod environment;
@@ -42,19 +43,21 @@ use std::sync::Arc;
 
 use millrace_server::limits::Quotas;
 
+use self::places::Places;
 use crate::bench::output::print;
 use crate::failure::Failure;
 use logins::UserTable;
 use report::KnownKeys;
 use setting::Table;
 
+pub(crate) use confinement::Confined;
 pub(crate) use database::default_path;
 pub(crate) use logins::{Login, LoginError, check_name};
 pub(crate) use origins::{DEFAULT, Origin, Snapshot};
 pub(crate) use report::Source;
 pub(crate) use resolve::Site;
 pub(crate) use said::Said;
-pub(crate) use value::{Access, Period};
+pub(crate) use value::{Access, Period, Sandbox};
 pub(crate) use written::Written;
 
 /// Returns the file that `MILLRACE_CONFIG` names.
@@ -62,30 +65,44 @@ pub(crate) fn named_by_environment() -> Option<PathBuf> {
     std::env::var_os("MILLRACE_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
+/// What was written: by flags, in the environment and in a file.
+pub(crate) struct Loaded {
+    written: Written,
+    /// The file.
+    source: Option<Source>,
+}
+
 /// Returns what flags, environment and file mean together.
 pub(crate) fn load(flags: Written, file: Option<&Path>) -> Result<Site, Failure> {
-    load_beside(flags, file, None)
+    open(flags, file)?.resolve(None)
 }
 
-/// The same for a server that runs already, and has counted this for quotas.
-pub(crate) fn load_beside(
-    flags: Written,
-    file: Option<&Path>,
-    quotas: Option<Arc<Quotas>>,
-) -> Result<Site, Failure> {
-    load_with(flags, &environment::variables(), file, quotas)
+/// Reads the file, and opens nothing else.
+pub(crate) fn open(flags: Written, file: Option<&Path>) -> Result<Loaded, Failure> {
+    open_with(flags, &environment::variables(), file)
 }
 
-fn load_with(
+fn open_with(
     flags: Written,
     variables: &environment::Variables,
     file: Option<&Path>,
-    quotas: Option<Arc<Quotas>>,
-) -> Result<Site, Failure> {
+) -> Result<Loaded, Failure> {
     let source = file.map(read).transpose()?;
     let below = source.as_ref().map_or(Ok(Written::default()), file::read)?;
     let written = flags.over(environment::read(variables)?).over(below);
-    resolve::resolve(written, source.as_ref(), quotas)
+    Ok(Loaded { written, source })
+}
+
+impl Loaded {
+    /// Returns what it means; to a server that runs already, and has counted this for quotas.
+    pub(crate) fn resolve(self, quotas: Option<Arc<Quotas>>) -> Result<Site, Failure> {
+        let confined = self.confined()?;
+        resolve::resolve(self.written, confined, self.source.as_ref(), quotas)
+    }
+
+    fn places(&self) -> Places<'_> {
+        Places::of(self.source.as_ref())
+    }
 }
 
 /// What can be printed of the table of settings.

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, FsWord, PROC_SUPER_MAGIC, access, statfs};
+use rustix::fs::{Access, AtFlags, CWD, FsWord, PROC_SUPER_MAGIC, accessat, statfs};
 
 use super::places::Places;
 use super::said::Said;
@@ -68,8 +68,8 @@ pub(super) enum Obstacle {
 pub(super) fn file(path: &Path) -> Result<(), Obstacle> {
     match path.metadata() {
         Ok(found) if found.is_dir() => Err(Obstacle::Folder(path.to_owned())),
-        Ok(_) => match access(path, Access::WRITE_OK) {
-            Err(error) => Err(Obstacle::ReadOnly { path: path.to_owned(), error: error.into() }),
+        Ok(_) => match may(path, Access::WRITE_OK) {
+            Err(error) => Err(Obstacle::ReadOnly { path: path.to_owned(), error }),
             Ok(()) => Ok(()),
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => new_file(path),
@@ -104,9 +104,15 @@ fn new_file(path: &Path) -> Result<(), Obstacle> {
     takes_files(folder).map_err(failed)
 }
 
+/// Returns an error unless this process may use a path so, with the rights that it has now: a server that gives up those of
+/// root later still has them.
+fn may(path: &Path, access: Access) -> io::Result<()> {
+    Ok(accessat(CWD, path, access, AtFlags::EACCESS)?)
+}
+
 /// Checks that files can be created in a folder.
 fn takes_files(folder: &Path) -> io::Result<()> {
-    access(folder, Access::WRITE_OK | Access::EXEC_OK)?;
+    may(folder, Access::WRITE_OK | Access::EXEC_OK)?;
     match statfs(folder) {
         Ok(system) if OF_THE_KERNEL.contains(&system.f_type) => {
             Err(io::Error::other("files there are the kernel's"))

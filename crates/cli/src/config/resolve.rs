@@ -11,6 +11,7 @@ use millrace_server::{Authenticator, Config, config};
 use millrace_storage::{Ledger, LocalOptions, LocalStorage};
 use millrace_vfs::VirtualPath;
 
+use super::confinement::Confined;
 use super::logins::{self, Assembly, Login, User, UserList};
 use super::origins::{self, Origin, Snapshot};
 use super::places::Places;
@@ -20,7 +21,7 @@ use super::setting::Table;
 use super::shown::Shown;
 use super::slot::is_on;
 use super::tls::{self, Encryption, SelfSigned};
-use super::value::{Access, Anonymous, Count, LogFormat, Switch, Uploads};
+use super::value::{Access, Anonymous, LogFormat, Switch, Uploads};
 use super::written::Written;
 use super::{doors, obstacles, own, sources};
 use crate::failure::Failure;
@@ -52,6 +53,8 @@ pub(crate) struct Site {
     pub(crate) config: Config,
     /// Whether HTTP is where it is by default, and may be elsewhere.
     pub(crate) http_by_default: bool,
+    /// How the server is confined.
+    pub(crate) confined: Confined,
     /// What was written, and where.
     pub(crate) origins: Vec<Origin>,
     /// To be compared by a reload.
@@ -95,6 +98,7 @@ impl Site {
 /// Resolves what was written; `file` is the one that some of it was written in.
 pub(crate) fn resolve(
     mut written: Written,
+    confined: Confined,
     file: Option<&Source>,
     quotas: Option<Arc<Quotas>>,
 ) -> Result<Site, Failure> {
@@ -146,14 +150,8 @@ pub(crate) fn resolve(
     let doors = [("FTP", &ftp[..]), ("FTPS", &ftps), ("HTTP", &http), ("HTTPS", &https)];
     limits.listeners = super::limits::listeners(&written.listener, &doors, &places)?;
     let passive_ports = doors::passive_ports(written.passive_ports, &doors, &places)?;
-    let some = |said: Option<Said<Count>>| said.map(|said| said.value.0 as u64).filter(|&most| most > 0);
-    let program_limits = config::ProgramLimits {
-        cpu: written.program_cpu.map(|said| said.value.0).filter(|cpu| !cpu.is_zero()),
-        memory: some(written.program_memory),
-        processes: some(written.program_processes),
-    };
     let mut config = Config {
-        program_limits,
+        program_limits: confined.policy.limits,
         ftp,
         ftps,
         tls,
@@ -186,6 +184,7 @@ pub(crate) fn resolve(
     let control = written.control.map(|said| places.path(&said));
     let served = own::served(&directory, &logins, !sources.is_empty(), other_folders);
     Ok(Site {
+        confined,
         origins,
         snapshot,
         shown,

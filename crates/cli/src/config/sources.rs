@@ -74,6 +74,29 @@ settings! {
     }
 }
 
+impl SourceTable {
+    /// Returns whether it is PAM that is asked.
+    pub(super) fn is_pam(&self) -> bool {
+        self.pam.is_some()
+    }
+
+    /// Files that are read for it.
+    pub(super) fn files(&self) -> impl Iterator<Item = &Said<PathBuf>> {
+        [&self.password_file, &self.ca].into_iter().flatten()
+    }
+
+    /// The program and its arguments, where there is one.
+    pub(super) fn words(&self, places: &Places<'_>) -> Vec<String> {
+        let mut words: Vec<String> = self.program.iter().map(|word| word.value.clone()).collect();
+        if let Some(folder) = self.program.first().and_then(|program| places.folder_of_program(program)) {
+            // It runs in another folder than the server does, from which a relative name would not find it.
+            let path = folder.join(&words[0]);
+            words[0] = std::path::absolute(&path).unwrap_or(path).display().to_string();
+        }
+        words
+    }
+}
+
 /// A key that was written.
 type Written<'a> = (&'static str, &'a Place);
 
@@ -200,12 +223,7 @@ pub(super) fn add(
         let what;
         (chain, what) = if let Some(program) = table.program.first() {
             places.find_program(program, "program")?;
-            let mut words: Vec<String> = table.program.iter().map(|word| word.value.clone()).collect();
-            if let Some(folder) = places.folder_of_program(program) {
-                // It runs in another folder than the server does, from which a relative name would not find it.
-                let path = folder.join(&words[0]);
-                words[0] = std::path::absolute(&path).unwrap_or(path).display().to_string();
-            }
+            let words = table.words(places);
             (chain.source(Asked::program(words, time, cache(&table))), program.value.clone())
         } else if let Some(url) = &table.call {
             let service = service(&table, url, places)?;

@@ -263,6 +263,27 @@ impl Value for TlsRequired {
         &[("off", Self::Off), ("login", Self::Login), ("data", Self::Data)];
 }
 
+/// Whether a server is confined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sandbox {
+    /// As far as the kernel can.
+    On,
+    Off,
+    /// In full, or it is not started.
+    Required,
+}
+
+impl Value for Sandbox {
+    const EXPECTED: &'static str = "\"on\", \"off\" or \"required\"";
+
+    const CHOICES: &'static [(&'static str, Self)] =
+        &[("on", Self::On), ("off", Self::Off), ("required", Self::Required)];
+
+    fn from_bool(value: bool) -> Option<Self> {
+        Some(if value { Self::On } else { Self::Off })
+    }
+}
+
 impl Value for Resumption {
     const EXPECTED: &'static str = "\"require\", \"prefer\" or \"off\"";
 

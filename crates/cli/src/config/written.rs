@@ -17,8 +17,8 @@ use super::setting::{default, settings, unset};
 use super::slot::{Many, Map, One};
 use super::sources::SourceTable;
 use super::value::{
-    Anonymous, Count, Durability, Line, Listen, LogFormat, Period, Ports, Redirect, Switch, TlsRequired,
-    Uploads,
+    Anonymous, Count, Durability, Line, Listen, LogFormat, Period, Ports, Redirect, Sandbox, Switch,
+    TlsRequired, Uploads,
 };
 use super::web::{CorsTable, ErrorPageTable, HeaderTable};
 
@@ -158,6 +158,19 @@ settings! {
             ///
             /// Only its owner may open it. See [limits.md](limits.md).
             control: One<PathBuf> = unset("none").flag("FILE").restart();
+            /// The user to run as, once ports are bound and keys are read: USER or USER:GROUP
+            ///
+            /// For a server that root starts: all of root's rights are given up for good. Numbers are taken, too. See
+            /// [confinement.md](confinement.md#the-user).
+            run_as: One<String> = unset("none").flag("USER").restart();
+            /// Whether the server is confined to its files (Landlock) and system calls (seccomp)
+            ///
+            /// `"on"`: as far as the kernel can. `"required"`: in full, or it does not start. `"off"`: not. Hooks and CGI
+            /// programs run outside. See [confinement.md](confinement.md#the-sandbox).
+            sandbox: One<Sandbox> = default("on").flag("on|off|required").restart();
+            /// Folders and files that the server may read and write besides, for folders that a later reload is to
+            /// serve
+            sandbox_paths: Many<PathBuf> = unset("none").restart();
             /// Threads that serve connections; 0: one for each core
             workers: One<Count> =
                 default("0").flag("N").at_most(1024, "threads, and one for each core is best").restart().aliases(&["threads"]) => workers;

@@ -300,6 +300,8 @@ fn prepare(connection: &mut Connection) -> rusqlite::Result<i64> {
     // A killed process loses nothing so; a power cut may lose rows, which the walk replaces.
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "NORMAL")?;
+    // The sandbox has no folder for temporary files.
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
     let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
     let tables: i64 = transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     if tables == 0 {

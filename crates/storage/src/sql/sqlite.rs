@@ -126,6 +126,8 @@ impl Pool {
         // Readers and the writer do not wait for each other; a commit is a write, not a wait for the disk.
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "NORMAL")?;
+        // The sandbox has no folder for temporary files.
+        connection.pragma_update(None, "temp_store", "MEMORY")?;
         Ok(connection)
     }
 

@@ -286,16 +286,17 @@ fn every_event_and_name_of_hooks_is_documented() {
 
 /// The unit makes what it may not make itself, and what the pages put there.
 #[test]
-fn the_unit_of_the_guide_has_the_folders_that_the_pages_name() {
-    let guide = include_str!("../../../../../docs/guide.md");
+fn the_unit_has_the_folders_that_the_pages_name() {
+    let unit = include_str!("../../../../../packaging/systemd/millrace.service");
     for (folder, line) in [
         ("/run/millrace", "RuntimeDirectory=millrace\n"),
         ("/var/log/millrace", "LogsDirectory=millrace\n"),
         ("/var/lib/millrace", "StateDirectory=millrace\n"),
     ] {
-        assert!(guide.contains(folder) && guide.contains(line), "{folder}");
+        assert!(unit.contains(folder) && unit.contains(line), "{folder}");
     }
-    assert!(guide.contains("useradd --system ") && guide.contains("\nUser=millrace\n"));
+    assert!(unit.contains("\nUser=millrace\n"));
+    assert!(include_str!("../../../../../docs/guide.md").contains("systemd-sysusers"));
     let limits = include_str!("../../../../../docs/limits.md");
     let controls = limits.split("--control ").skip(1).filter(|rest| rest.starts_with('/'));
     assert!(

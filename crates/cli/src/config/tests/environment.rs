@@ -7,7 +7,7 @@ fn load(folder: &Folder, variables: &[(&str, &str)], flags: &[&str], file: &str)
     let path = folder.path().join("m.toml");
     fs::write(&path, file).unwrap();
     let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), value.into())).collect();
-    load_with(written(flags), &variables, Some(&path), None)
+    open_with(written(flags), &variables, Some(&path))?.resolve(None)
 }
 
 #[test]

@@ -1,0 +1,252 @@
+//! What a server may use once it is confined: which files, which programs, which user. It is told from what was written
+//! alone, as the sandbox is entered before anything of it is opened.
+
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use millrace_process::{Policy, Word};
+use millrace_sandbox::{Access, Grant, Identity, covers};
+use millrace_server::config::ProgramLimits;
+use millrace_server::hooks::Template;
+
+use super::places::Places;
+use super::said::{Place, Said};
+use super::value::Sandbox;
+use super::written::Written;
+use super::{Loaded, database, tls};
+use crate::failure::Failure;
+
+/// What variables of programs may be called: those of hooks, and those of CGI.
+const VARIABLES: &[&str] = &[
+    "MILLRACE_",
+    "PATH=/usr/local/bin:/usr/bin:/bin",
+    "HTTP_",
+    "HTTPS=",
+    "GATEWAY_INTERFACE=",
+    "SERVER_",
+    "REQUEST_",
+    "QUERY_STRING=",
+    "SCRIPT_",
+    "PATH_INFO=",
+    "PATH_TRANSLATED=",
+    "REMOTE_",
+    "AUTH_TYPE=",
+    "CONTENT_",
+    "DOCUMENT_",
+    "REDIRECT_",
+];
+
+/// How a server is confined.
+#[derive(Debug, Clone)]
+pub(crate) struct Confined {
+    /// Whether there is a sandbox.
+    pub(crate) sandbox: Sandbox,
+    /// Why there is none, although one was asked for.
+    pub(crate) obstacle: Option<&'static str>,
+    /// The user to run as, as written.
+    pub(crate) run_as: Option<Said<String>>,
+    /// Files that it may use.
+    pub(crate) grants: Vec<Grant>,
+    /// Those of `sandbox-paths`.
+    pub(crate) more: Vec<Grant>,
+    /// Programs that may be started.
+    pub(crate) policy: Policy,
+    /// Folders of what is kept, which are made before the sandbox is entered.
+    pub(crate) kept: Vec<PathBuf>,
+    /// Whether another server may be started in place of this one.
+    pub(crate) has_control: bool,
+}
+
+impl Confined {
+    /// Returns whether a sandbox is to be entered.
+    pub(crate) fn wants_sandbox(&self) -> bool {
+        self.sandbox != Sandbox::Off && self.obstacle.is_none()
+    }
+
+    /// Makes the folders of what is kept, for their owner alone, where it can: a rule needs a folder that is there.
+    pub(crate) fn make_folders(&self) {
+        for folder in self.kept.iter().filter(|folder| !folder.exists()) {
+            // Whatever needs the folder says why it is not there.
+            let _ = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        }
+    }
+
+    /// Refuses what the sandbox of a server that runs, which was started with this, leaves out of reach.
+    pub(crate) fn check_reload(&self, next: &Self) -> Result<(), Failure> {
+        let granted = [&self.grants[..], &self.more].concat();
+        if let Err(Grant { path, .. }) = covers(&granted, &next.grants) {
+            return Err(Failure::Configuration(format!(
+                "the sandbox of this server leaves {} out of reach: restart the server, or add the path to sandbox-paths \
+                 before the next start.",
+                path.display()
+            )));
+        }
+        let is_known = |command: &&Vec<Word>| self.policy.commands.contains(command);
+        if let Some(command) = next.policy.commands.iter().find(|command| !is_known(command)) {
+            let program = command.first().map(|word| word.prefix.to_string_lossy().into_owned());
+            return Err(Failure::Configuration(format!(
+                "the sandbox of this server does not let it start {} so: restart the server.",
+                program.unwrap_or_default()
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl Loaded {
+    /// Tells how a server is confined that is started with this.
+    pub(crate) fn confined(&self) -> Result<Confined, Failure> {
+        let (written, places) = (&self.written, self.places());
+        if let Some(said) = &written.run_as {
+            let wrong = |error: millrace_sandbox::IdentityError| {
+                places.error(&said.place, "--run-as", &error.to_string())
+            };
+            Identity::find(&said.value).map_err(wrong)?;
+        }
+        let sandbox = written.sandbox.as_ref().map_or(Sandbox::On, |said| said.value);
+        let obstacle = written.source.iter().any(|source| source.is_pam()).then_some(
+            "accounts of PAM load modules into this process, which start programs and read the system's files",
+        );
+        if let (Some(why), Some(said)) = (obstacle, &written.run_as) {
+            let why = format!("{why} as root: leave run-as out");
+            return Err(places.error(&said.place, "--run-as", &why));
+        }
+        if let (Some(why), Sandbox::Required, Some(said)) = (obstacle, sandbox, &written.sandbox) {
+            return Err(places.error(&said.place, "--sandbox", why));
+        }
+        let state = tls::state_folder(written, &Place::CommandLine, &places).ok();
+        let quotas = written.quotas.as_ref().filter(|said| said.value != Path::new("off"));
+        let quotas = quotas.and_then(|said| Some(absolute(&places, said).parent()?.to_owned()));
+        Ok(Confined {
+            sandbox,
+            obstacle,
+            run_as: written.run_as.clone(),
+            grants: self.grants(state.as_deref()),
+            more: written
+                .sandbox_paths
+                .iter()
+                .map(|said| Grant::new(absolute(&places, said), Access::Write))
+                .collect(),
+            policy: self.policy()?,
+            kept: state.into_iter().chain(quotas).collect(),
+            has_control: written.control.is_some(),
+        })
+    }
+
+    fn grants(&self, state: Option<&Path>) -> Vec<Grant> {
+        let (written, places) = (&self.written, self.places());
+        let absolute = |said: &Said<PathBuf>| absolute(&places, said);
+        let is_file = |said: &&Said<PathBuf>| said.value != Path::new("off");
+        let mut grants = Vec::new();
+
+        let here = || Said::on_command_line(PathBuf::from("."));
+        let root = written.directory.clone().unwrap_or_else(here);
+        let hosts = written.host.iter().map(|host| &host.directory);
+        let folders = written.folder.iter().filter_map(|folder| folder.directory.as_ref());
+        let trees = [&root].into_iter().chain(hosts).chain(folders);
+        grants.extend(trees.map(|said| Grant::new(without_templates(&absolute(said)), Access::Write)));
+        grants.extend(state.map(|state| {
+            Grant::new(std::path::absolute(state).unwrap_or_else(|_| state.to_owned()), Access::Write)
+        }));
+
+        // Databases make files beside themselves.
+        let tables = written.folder.iter().filter_map(|folder| folder.database.as_ref());
+        let databases = [&written.users, &written.quotas, &written.hooks_queue].into_iter().flatten();
+        let databases = databases.filter(is_file).chain(tables);
+        grants.extend(databases.map(|said| Grant::folder_of(&absolute(said), Access::Write)));
+        let default = written.users.is_none().then(database::default_path).flatten();
+        let default = default.filter(|path| path.parent().is_some_and(Path::exists));
+        grants.extend(default.map(|path| Grant::folder_of(&path, Access::Write)));
+
+        let logs = [&written.xferlog, &written.access_log].into_iter().flatten().map(absolute);
+        grants.extend(logs.flat_map(|path| match path.metadata() {
+            // A pipe is opened for reading, too, so that it has a reader.
+            Ok(found) if !found.is_file() => vec![Grant::new(path, Access::Device)],
+            _ => Grant::file(&path, Access::Append),
+        }));
+        let control = written.control.iter();
+        grants.extend(control.map(|said| Grant::folder_of(&absolute(said), Access::Socket)));
+
+        let files = [&written.tls_client_ca, &written.acme_ca, &written.http_link_keys].into_iter().flatten();
+        let certificates = written.tls_cert.iter().chain(&written.tls_key).chain(&written.tls_client_crl);
+        let of_folders = written
+            .folder
+            .iter()
+            .flat_map(|folder| [&folder.key_file, &folder.password_file, &folder.ca].into_iter().flatten());
+        let of_sources = written.source.iter().flat_map(|source| source.files());
+        let of_hooks = written.hook.iter().filter_map(|hook| hook.secret_file.as_ref());
+        let pages = written.error_page.iter().map(|page| &page.file);
+        let files =
+            files.chain(certificates).chain(of_folders).chain(of_sources).chain(of_hooks).chain(pages);
+        grants.extend(files.flat_map(|said| Grant::file(&absolute(said), Access::Read)));
+        grants.extend(places.file().into_iter().flat_map(|file| Grant::file(file, Access::Read)));
+        let scripts = written.pass.iter().filter_map(|pass| pass.root.as_ref());
+        grants.extend(scripts.map(|said| Grant::new(absolute(said), Access::Read)));
+        grants
+    }
+
+    fn policy(&self) -> Result<Policy, Failure> {
+        let (written, places) = (&self.written, self.places());
+        let mut commands = Vec::new();
+        for table in &written.hook {
+            let Some(first) = table.run.first() else { continue };
+            let template = |said: &Said<String>| {
+                Template::parse(&said.value).map_err(|message| places.error(&said.place, "hook", &message))
+            };
+            let mut words = table.run.iter().map(template).collect::<Result<Vec<_>, _>>()?;
+            if let Some(folder) = places.folder_of_program(first) {
+                let program = words.remove(0).beneath(folder);
+                words.insert(0, program);
+            }
+            commands.push(words.iter().map(word).collect());
+        }
+        for table in &written.source {
+            let words = table.words(&places);
+            if !words.is_empty() {
+                commands.push(words.into_iter().map(Word::fixed).collect());
+            }
+        }
+        let root = written.directory.as_ref().map_or_else(|| ".".into(), |said| places.path(said));
+        let programs = written.cgi.iter().filter_map(|said| {
+            let root = root.canonicalize().ok()?;
+            root.join(said.value.strip_prefix(&root).unwrap_or(&said.value)).canonicalize().ok()
+        });
+        Ok(Policy {
+            commands,
+            folders: programs.collect(),
+            variables: VARIABLES.iter().map(|name| (*name).to_owned()).collect(),
+            limits: program_limits(written),
+            successor: Vec::new(),
+        })
+    }
+}
+
+/// What programs may use.
+pub(super) fn program_limits(written: &Written) -> ProgramLimits {
+    let some = |said: &Option<Said<super::value::Count>>| {
+        said.as_ref().map(|said| said.value.0 as u64).filter(|&most| most > 0)
+    };
+    ProgramLimits {
+        cpu: written.program_cpu.as_ref().map(|said| said.value.0).filter(|cpu: &Duration| !cpu.is_zero()),
+        memory: some(&written.program_memory),
+        processes: some(&written.program_processes),
+    }
+}
+
+/// A word of a command, of which a client's text may be a part.
+fn word(template: &Template) -> Word {
+    let (prefix, suffix) = template.fixed_ends();
+    Word { prefix: prefix.into(), suffix: suffix.map(Into::into) }
+}
+
+fn absolute(places: &Places<'_>, said: &Said<PathBuf>) -> PathBuf {
+    let path = places.path(said);
+    std::path::absolute(&path).unwrap_or(path)
+}
+
+/// The part of a path that is the same for all users.
+fn without_templates(path: &Path) -> PathBuf {
+    path.iter().take_while(|part| !part.to_string_lossy().contains('{')).collect()
+}

@@ -1,0 +1,129 @@
+//! Confines a server before it opens anything: the user, the process that starts programs, the sandbox.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use millrace_process::{connect_spawner, run_spawner};
+use millrace_sandbox::{Access, Confinement, Grant, Identity, enter, lock, probe};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::config::{Confined, Sandbox};
+use crate::failure::Failure;
+
+/// The command that starts programs for a server in a sandbox; the server runs it.
+pub(crate) const SPAWNER: &str = "start-programs";
+
+/// A server that is confined, and may have rights yet that it gives up before it serves.
+#[derive(Debug)]
+pub(crate) struct Held {
+    identity: Option<Identity>,
+    told: String,
+}
+
+impl Held {
+    /// Confines this process, which has one thread yet.
+    pub(crate) fn confine(
+        confined: &Confined,
+        ready_file: Option<&Path>,
+        successor: Vec<OsString>,
+    ) -> Result<Self, Failure> {
+        let failed = |error: &dyn std::fmt::Display| Failure::Running(format!("{error}."));
+        let identity = confined.run_as.as_ref().map(|said| Identity::find(&said.value)).transpose();
+        let identity = identity.map_err(|error| failed(&error))?;
+        if let Some(identity) = &identity {
+            identity.assume().map_err(|error| failed(&error))?;
+        }
+        if identity.is_some() && !confined.wants_sandbox() {
+            lock().map_err(|error| failed(&error))?;
+        }
+        let told = match (confined.sandbox, confined.obstacle) {
+            (Sandbox::Off, _) => "off".to_owned(),
+            (_, Some(why)) => format!("off: {why}"),
+            (sandbox, None) => {
+                confined.make_folders();
+                begin_spawner(confined, successor)?;
+                let mut grants = [&confined.grants[..], &confined.more].concat();
+                grants.extend(ready_file.map(|path| Grant::folder_of(path, Access::Replace)));
+                let entered = enter(&grants).map_err(|error| failed(&error))?;
+                if sandbox == Sandbox::Required && !entered.is_complete() {
+                    let why = format!("sandbox = \"required\", but there are: {entered}");
+                    return Err(failed(&why));
+                }
+                entered.to_string()
+            }
+        };
+        Ok(Self { identity, told })
+    }
+
+    /// What holds, for the log.
+    pub(crate) fn told(&self) -> String {
+        self.told.clone()
+    }
+
+    /// Gives up all rights of root in all threads.
+    pub(crate) fn drop_privileges(&self) -> Result<(), Failure> {
+        match &self.identity {
+            None => Ok(()),
+            Some(identity) => {
+                identity.drop_privileges().map_err(|error| Failure::Running(format!("{error}.")))
+            }
+        }
+    }
+}
+
+/// Starts the process that starts programs, where any may be started.
+fn begin_spawner(confined: &Confined, successor: Vec<OsString>) -> Result<(), Failure> {
+    let mut policy = confined.policy.clone();
+    if confined.has_control {
+        policy.successor = successor;
+    }
+    if policy.commands.is_empty() && policy.folders.is_empty() && policy.successor.is_empty() {
+        return Ok(());
+    }
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0(env::args_os().next().unwrap_or_else(|| "millrace".into())).arg(SPAWNER);
+    connect_spawner(command, &policy)
+        .map_err(|error| Failure::Running(format!("cannot start the process that starts programs: {error}.")))
+}
+
+/// `millrace start-programs`: starts the programs of the server that standard input leads to.
+pub(crate) fn run() -> Result<(), Failure> {
+    let failed = |error: io::Error| {
+        Failure::Running(format!("cannot start programs for a server ({error}): a server runs this command."))
+    };
+    let socket = socket().map_err(failed)?;
+    // What ends the server is sent to its process group, too. The server still needs programs then, and tells by its end
+    // of the socket when it does not.
+    let _signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(failed)?;
+    run_spawner(socket).map_err(failed)
+}
+
+fn socket() -> io::Result<OwnedFd> {
+    let socket = io::stdin().as_fd().try_clone_to_owned()?;
+    rustix::net::sockopt::socket_type(&socket)?;
+    rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+    Ok(socket)
+}
+
+/// What `millrace check` says of the sandbox.
+pub(crate) fn shown(confined: &Confined) -> String {
+    match (confined.sandbox, confined.obstacle) {
+        (Sandbox::Off, _) => "none: sandbox is off".to_owned(),
+        (_, Some(why)) => format!("none: {why}"),
+        _ => {
+            let held: Confinement = probe();
+            let outside = match confined.policy.commands.is_empty() && confined.policy.folders.is_empty() {
+                true => "",
+                false => "; hooks and programs run outside",
+            };
+            format!("{held}{outside}")
+        }
+    }
+}

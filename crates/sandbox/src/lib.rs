@@ -1,0 +1,111 @@
+//! Confines this process, so that code that takes it over reaches little.
+//!
+//! - [`enter`] leaves it the files that a server needs (Landlock) and the system calls that it makes (seccomp). It
+//!   starts no program any more.
+//! - [`Identity`] changes the user: [`Identity::assume`] while files are opened and ports are bound,
+//!   [`Identity::drop_privileges`] for good.
+//!
+//! The kernel confines threads. What is called here holds for the calling thread and for those that it starts, so that
+//! it belongs before the first of them; [`Confinement::other_threads`] says how many were there already.
+//!
+//! Landlock decides which files are opened, made, renamed and removed. It does not hide names and metadata (`stat`), nor
+//! does it restrict changes of modes, owners and times, or connections to sockets.
+
+mod calls;
+mod files;
+mod grants;
+mod privileges;
+
+use std::fmt;
+use std::io;
+
+use thiserror::Error;
+
+pub use grants::{Access, Grant, covers, of_the_system};
+pub use privileges::{Identity, IdentityError, lock};
+
+/// What holds for this process, or would.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Confinement {
+    /// The version of Landlock's interface that holds, or why none does.
+    pub landlock: Result<u32, Missing>,
+    /// Whether system calls are filtered, or why they are not.
+    pub seccomp: Result<(), Missing>,
+    /// Threads that were there before, and are not confined.
+    pub other_threads: usize,
+}
+
+/// Why something does not hold.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct Missing(String);
+
+/// Why this process cannot be confined.
+#[derive(Debug, Error)]
+pub enum EnterError {
+    /// A path of a grant.
+    #[error("cannot open {path} for the sandbox: {source}")]
+    Path {
+        /// The path.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The rules, or the filter.
+    #[error("cannot enter the sandbox: {0}")]
+    Rules(String),
+}
+
+/// Confines the calling thread, and all that it starts, to these files and those [of the system](of_the_system). Paths
+/// that are not there are left out. Where the kernel lacks something, the rest holds, and the answer says so.
+pub fn enter(grants: &[Grant]) -> Result<Confinement, EnterError> {
+    let other_threads = threads().saturating_sub(1);
+    privileges::lock().map_err(|error| EnterError::Rules(error.to_string()))?;
+    let landlock = files::restrict(grants)?;
+    let seccomp = calls::restrict();
+    Ok(Confinement { landlock, seccomp, other_threads })
+}
+
+/// Returns what [`enter`] would do on this machine, tried in a thread of its own.
+pub fn probe() -> Confinement {
+    let tried = std::thread::spawn(|| enter(&[])).join();
+    let failed = |why: String| Confinement {
+        landlock: Err(Missing(why.clone())),
+        seccomp: Err(Missing(why)),
+        other_threads: 0,
+    };
+    match tried {
+        Ok(Ok(confinement)) => Confinement { other_threads: 0, ..confinement },
+        Ok(Err(error)) => failed(error.to_string()),
+        Err(_) => failed("it could not be tried".to_owned()),
+    }
+}
+
+impl Confinement {
+    /// Returns whether all of it holds, for all threads.
+    pub fn is_complete(&self) -> bool {
+        self.landlock.is_ok() && self.seccomp.is_ok() && self.other_threads == 0
+    }
+}
+
+impl fmt::Display for Confinement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.landlock {
+            Ok(abi) => write!(f, "files by Landlock (ABI {abi})")?,
+            Err(why) => write!(f, "files not ({why})")?,
+        }
+        match &self.seccomp {
+            Ok(()) => f.write_str(", system calls by seccomp")?,
+            Err(why) => write!(f, ", system calls not ({why})")?,
+        }
+        match self.other_threads {
+            0 => Ok(()),
+            count => write!(f, ", but not {count} threads that were there before"),
+        }
+    }
+}
+
+/// Returns how many threads this process has.
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count)
+}

@@ -1,0 +1,290 @@
+//! What code that has taken over a confined process tries. Each test runs once more in a process of its own, which
+//! confines itself as a server does.
+
+use std::env;
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream, ToSocketAddrs};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, exit};
+use std::thread;
+
+use millrace_sandbox::{Access, Grant, Identity, enter, probe};
+use nix::sched::{CloneFlags, unshare};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, openat, renameat};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use rustix::process::{getegid, geteuid};
+
+const ATTACK: &str = "MILLRACE_ATTACK";
+const FOLDER: &str = "MILLRACE_ATTACK_FOLDER";
+
+/// Two folders side by side: one that is granted, and one that is not.
+struct Ground(PathBuf);
+
+impl Ground {
+    fn inside(&self) -> PathBuf {
+        self.0.join("inside")
+    }
+
+    fn outside(&self) -> PathBuf {
+        self.0.join("outside")
+    }
+
+    fn enter(&self) {
+        let confinement = enter(&[Grant::new(self.inside(), Access::Write)]).unwrap();
+        confinement.landlock.expect("Landlock");
+        confinement.seccomp.expect("seccomp");
+    }
+}
+
+/// Runs an attack in a process of its own; not at all where the kernel lacks what it attacks, and says so.
+fn attack(name: &str, attack: impl FnOnce(&Ground)) {
+    if env::var(ATTACK).is_ok_and(|wanted| wanted == name) {
+        attack(&Ground(env::var_os(FOLDER).unwrap().into()));
+        // The harness would go on in a thread that is not confined.
+        exit(0);
+    }
+    if !probe().is_complete() {
+        return eprintln!("{name} is not tried: this kernel confines by {}", probe());
+    }
+    let folder = env::temp_dir().join(format!("millrace-attack-{}-{name}", std::process::id()));
+    for part in ["inside/deep", "outside"] {
+        fs::create_dir_all(folder.join(part)).unwrap();
+    }
+    fs::write(folder.join("inside/own"), "own").unwrap();
+    fs::write(folder.join("outside/secret"), "secret").unwrap();
+    let folder = folder.canonicalize().unwrap();
+    let output = Command::new(env::current_exe().unwrap())
+        .args([name, "--exact", "--nocapture", "--test-threads=1"])
+        .envs([(ATTACK, name.as_ref()), (FOLDER, folder.as_os_str())])
+        .output()
+        .unwrap();
+    let _ = fs::remove_dir_all(&folder);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn is_denied<T>(tried: std::io::Result<T>) -> bool {
+    tried.is_err_and(|error| matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::CrossesDevices))
+}
+
+#[test]
+fn files_outside_cannot_be_opened() {
+    attack("files_outside_cannot_be_opened", |ground| {
+        let secret = ground.outside().join("secret");
+        let shadow = Path::new("/etc/shadow");
+        let is_root = geteuid().is_root();
+        assert!(File::open(&secret).is_ok() && (!is_root || File::open(shadow).is_ok()), "before");
+        let folder_before = File::open(ground.outside()).unwrap();
+        let mut file_before = File::open(&secret).unwrap();
+        symlink(&secret, ground.inside().join("link")).unwrap();
+        ground.enter();
+        let thread = thread::spawn({
+            let secret = secret.clone();
+            move || is_denied(File::open(secret))
+        });
+        assert!(thread.join().unwrap(), "a thread that was started later");
+        assert!(is_denied(File::open(&secret)) && is_denied(File::open(shadow)));
+        assert!(is_denied(File::open(ground.inside().join("../outside/secret"))));
+        assert!(is_denied(File::open(ground.inside().join("link"))));
+        assert!(is_denied(fs::read_dir(ground.outside())));
+        let through = format!("/proc/self/root{}", secret.display());
+        assert!(is_denied(File::open(through)));
+        let through = format!("/proc/self/fd/{}/secret", folder_before.as_raw_fd());
+        assert!(is_denied(File::open(through)));
+        let beneath = openat(&folder_before, "secret", OFlags::RDONLY, Mode::empty());
+        assert!(is_denied(beneath.map_err(Into::into)), "by a descriptor of the folder");
+        let again = format!("/proc/self/fd/{}", file_before.as_raw_fd());
+        assert!(is_denied(File::open(again)), "a descriptor opened again");
+        // What is open stays open: it was opened before.
+        file_before.read_exact(&mut [0; 6]).unwrap();
+    });
+}
+
+#[test]
+fn files_outside_cannot_be_made_changed_or_removed() {
+    attack("files_outside_cannot_be_made_changed_or_removed", |ground| {
+        let (inside, outside) = (ground.inside(), ground.outside());
+        ground.enter();
+        assert!(is_denied(File::create(outside.join("new"))));
+        assert!(is_denied(OpenOptions::new().append(true).open(outside.join("secret"))));
+        let unnamed = OFlags::TMPFILE.bits().cast_signed();
+        assert!(is_denied(OpenOptions::new().write(true).custom_flags(unnamed).open(&outside)));
+        assert!(is_denied(OpenOptions::new().write(true).truncate(true).open(outside.join("secret"))));
+        assert!(is_denied(fs::create_dir(outside.join("folder"))));
+        assert!(is_denied(symlink("/", outside.join("link"))));
+        assert!(is_denied(fs::remove_file(outside.join("secret"))));
+        assert!(is_denied(UnixListener::bind(outside.join("socket"))));
+        assert!(is_denied(UnixListener::bind(inside.join("socket"))), "none is granted");
+        // Neither what is outside brought in, nor what is inside put out.
+        let secret = outside.join("secret");
+        let linked = linkat(CWD, &secret, CWD, inside.join("linked"), AtFlags::empty());
+        assert!(is_denied(linked.map_err(Into::into)));
+        assert!(is_denied(renameat(CWD, &secret, CWD, inside.join("moved")).map_err(Into::into)));
+        assert!(is_denied(renameat(CWD, inside.join("own"), CWD, outside.join("put")).map_err(Into::into)));
+        assert_eq!(fs::read_dir(&inside).unwrap().count(), 2);
+    });
+}
+
+#[test]
+fn no_program_is_started() {
+    attack("no_program_is_started", |ground| {
+        let program = ground.inside().join("program");
+        fs::write(&program, "#!/bin/sh\n").unwrap();
+        fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        assert!(Command::new("/bin/true").status().unwrap().success(), "before");
+        ground.enter();
+        for program in [Path::new("/bin/true"), Path::new("/proc/self/exe"), &program] {
+            assert!(Command::new(program).status().is_err(), "{}", program.display());
+            // In this very process, without a fork.
+            let error = std::os::unix::process::CommandExt::exec(&mut Command::new(program));
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{}", program.display());
+        }
+    });
+}
+
+#[test]
+fn other_processes_are_closed_to_it() {
+    attack("other_processes_are_closed_to_it", |ground| {
+        ground.enter();
+        let parent = rustix::process::getppid().unwrap().as_raw_nonzero();
+        for file in ["environ", "mem", "maps", "cwd/x", "root/etc/hostname", "fd/0"] {
+            assert!(is_denied(File::open(format!("/proc/{parent}/{file}"))), "{file}");
+        }
+        assert!(File::open("/proc/self/status").is_ok());
+    });
+}
+
+#[test]
+fn namespaces_devices_and_other_sockets_are_refused() {
+    attack("namespaces_devices_and_other_sockets_are_refused", |ground| {
+        ground.enter();
+        for flags in [CloneFlags::CLONE_NEWUSER, CloneFlags::CLONE_NEWNS, CloneFlags::CLONE_NEWNET] {
+            assert!(unshare(flags).is_err());
+        }
+        for family in
+            [AddressFamily::PACKET, AddressFamily::from_raw(38), AddressFamily::VSOCK, AddressFamily::CAN]
+        {
+            let made = socket_with(family, SocketType::RAW, SocketFlags::empty(), None);
+            assert_eq!(made.unwrap_err(), rustix::io::Errno::NOSYS);
+        }
+        assert!(File::open("/dev/mem").is_err() && File::open("/dev/kmsg").is_err());
+        assert!(File::open("/proc/kcore").is_err());
+        assert!(rustix::process::chroot("/").is_err());
+        assert!(
+            rustix::thread::set_thread_res_uid(
+                rustix::process::getuid(),
+                rustix::process::Uid::from_raw(12_345),
+                geteuid()
+            )
+            .is_err()
+        );
+    });
+}
+
+#[test]
+fn a_server_still_does_its_work() {
+    attack("a_server_still_does_its_work", |ground| {
+        let inside = ground.inside();
+        ground.enter();
+        // Staged and linked, renamed between folders, locked, removed.
+        let unnamed = OpenOptions::new()
+            .write(true)
+            .custom_flags(OFlags::TMPFILE.bits().cast_signed())
+            .open(inside.join("deep"))
+            .unwrap();
+        (&unnamed).write_all(b"text").unwrap();
+        let link = format!("/proc/self/fd/{}", unnamed.as_raw_fd());
+        linkat(CWD, link, CWD, inside.join("deep/new"), AtFlags::SYMLINK_FOLLOW).unwrap();
+        fs::rename(inside.join("deep/new"), inside.join("new")).unwrap();
+        fs::hard_link(inside.join("new"), inside.join("deep/other")).unwrap();
+        fs::create_dir(inside.join("folder")).unwrap();
+        symlink("new", inside.join("link")).unwrap();
+        assert_eq!(fs::read_to_string(inside.join("link")).unwrap(), "text");
+        fs::remove_file(inside.join("new")).unwrap();
+        fs::remove_dir(inside.join("folder")).unwrap();
+        // Threads, connections, names, time zones, the kernel's figures.
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let client = thread::spawn(move || TcpStream::connect(address).unwrap());
+        listener.accept().unwrap();
+        client.join().unwrap();
+        assert!("localhost:80".to_socket_addrs().unwrap().next().is_some());
+        assert!(
+            Path::new("/usr/share/zoneinfo").read_dir().is_ok() || !Path::new("/usr/share/zoneinfo").exists()
+        );
+        assert!(fs::read_to_string("/proc/stat").is_ok());
+        thread::available_parallelism().unwrap();
+        let (mut ours, theirs) = std::io::pipe().unwrap();
+        drop(theirs);
+        assert_eq!(ours.read(&mut [0]).unwrap(), 0);
+    });
+}
+
+#[test]
+fn root_is_given_up_by_all_threads() {
+    attack("root_is_given_up_by_all_threads", |ground| {
+        if !geteuid().is_root() {
+            return eprintln!("not tried: only root can become another user");
+        }
+        // A number that is no user's.
+        let identity = Identity::find("54321:54322").unwrap();
+        rustix::fs::chown(ground.inside(), Some(rustix::fs::Uid::from_raw(54_321)), None).unwrap();
+        fs::write(ground.0.join("key"), "key").unwrap();
+        fs::set_permissions(ground.0.join("key"), std::os::unix::fs::PermissionsExt::from_mode(0o600))
+            .unwrap();
+        identity.assume().unwrap();
+        ground.enter_with_key();
+        let (say, hear) = std::sync::mpsc::channel::<()>();
+        let waiting = thread::spawn(move || {
+            let _ = hear.recv();
+            status("/proc/thread-self/status")
+        });
+        // What root has, before it is given up; and what is made belongs to the user already.
+        fs::read(ground.0.join("key")).unwrap();
+        fs::write(ground.inside().join("made"), "").unwrap();
+        let made = std::os::unix::fs::MetadataExt::uid(&fs::metadata(ground.inside().join("made")).unwrap());
+        assert_eq!(made, 54_321);
+        let _low =
+            (1..1024).find_map(|port| TcpListener::bind(("127.0.0.1", port)).ok()).expect("a low port");
+        identity.drop_privileges().unwrap();
+        drop(say);
+        for status in [waiting.join().unwrap(), status("/proc/thread-self/status")] {
+            assert!(status.contains("Uid: 54321 54321 54321 54321"), "{status}");
+            assert!(status.contains("Gid: 54322 54322 54322 54322"), "{status}");
+            for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+                assert!(status.contains(&format!("{set}: 0000000000000000")), "{status}");
+            }
+            assert!(status.contains("NoNewPrivs: 1"), "{status}");
+        }
+        assert!(is_denied(fs::read(ground.0.join("key"))));
+        assert!(rustix::thread::set_thread_uid(rustix::process::Uid::ROOT).is_err());
+        assert_eq!(getegid().as_raw(), 54_322);
+    });
+}
+
+impl Ground {
+    fn enter_with_key(&self) {
+        enter(&[Grant::new(self.inside(), Access::Write), Grant::new(self.0.join("key"), Access::Read)])
+            .unwrap();
+    }
+}
+
+fn status(file: &str) -> String {
+    let text = fs::read_to_string(file).unwrap();
+    text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ") + "\n").collect()
+}
+
+#[test]
+fn a_user_who_is_not_there_is_an_error_that_says_what_to_do() {
+    let error = |text: &str| Identity::find(text).unwrap_err().to_string();
+    assert_eq!(
+        error("nobody-of-this-name"),
+        "there is no user \"nobody-of-this-name\"; make one, for example by `useradd --system nobody-of-this-name`"
+    );
+    assert!(error("nobody:no-such-group").contains("there is no group \"no-such-group\""));
+    assert_eq!(error("root"), "\"root\" is root");
+    assert_eq!(error("54321"), "54321 is the number of no user: name the group, too, as 54321:GROUP");
+}
