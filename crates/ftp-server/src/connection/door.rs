@@ -77,7 +77,7 @@ impl Ftp {
         listings: BlockingPool,
     ) -> Self {
         let digests = Arc::new(DigestCache::default());
-        let settings = Settings { lore: Arc::clone(&digests) as _, ..settings };
+        let settings = Settings { fact_source: Arc::clone(&digests) as _, ..settings };
         Self {
             config,
             settings: RwLock::new(Arc::new(settings)),

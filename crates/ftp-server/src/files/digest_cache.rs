@@ -65,7 +65,7 @@ impl DigestCache {
     }
 }
 
-impl listing::Lore for DigestCache {
+impl listing::FactSource for DigestCache {
     fn media_type(&self, name: &[u8], out: &mut Vec<u8>) {
         // Without parameters, which a fact has no room for.
         let media_type = millrace_http::media_type::of(name).split(';').next().unwrap_or_default();
@@ -82,7 +82,7 @@ impl listing::Lore for DigestCache {
 
 #[cfg(test)]
 mod tests {
-    use millrace_ftp::listing::Lore as _;
+    use millrace_ftp::listing::FactSource as _;
     use millrace_vfs::{FileKind, Owner};
 
     use super::*;

@@ -11,9 +11,9 @@
 //! [`unix`] and [`facts`] write a line each, and parse what they and others wrote. RFC 959 section 4.1.3,
 //! RFC 3659 section 7.
 
+mod fact_source;
 pub mod facts;
 mod lister;
-mod lore;
 mod names;
 pub mod options;
 mod owners;
@@ -27,9 +27,9 @@ use millrace_vfs::{FileError, Timestamp, VirtualPath};
 
 use self::search::Level;
 pub use self::{
+    fact_source::{FactSource, NoFacts},
     facts::{Facts, Links, Rights},
     lister::Lister,
-    lore::{Lore, NoLore},
     options::{ListOptions, Sort},
     owners::{FixedOwners, NumericOwners, OwnerNames},
 };
@@ -76,7 +76,7 @@ pub struct Listing {
     /// How owners are named.
     pub owners: Arc<dyn OwnerNames>,
     /// The source of further facts for `MLSD`.
-    pub lore: Arc<dyn Lore>,
+    pub fact_source: Arc<dyn FactSource>,
     /// How links are shown by `MLSD`.
     pub links: Links,
     /// How many entries are sorted.
@@ -104,7 +104,7 @@ impl Listing {
             rights: Rights::default(),
             line_end: b"\r\n",
             owners: Arc::new(NumericOwners),
-            lore: Arc::new(NoLore),
+            fact_source: Arc::new(NoFacts),
             links: Links::default(),
             sort_bound: SORT_BOUND,
             budget: BUDGET,

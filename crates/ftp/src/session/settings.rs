@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::listing::{Lore, NoLore};
+use crate::listing::{FactSource, NoFacts};
 
 /// How sessions behave. One value is shared by all.
 #[derive(Debug, Clone)]
@@ -39,7 +39,7 @@ pub struct Settings {
     /// The requirements on TLS; `None` without a certificate, and so without TLS.
     pub tls: Option<TlsPolicy>,
     /// Facts about files beyond the storage's metadata.
-    pub lore: Arc<dyn Lore>,
+    pub fact_source: Arc<dyn FactSource>,
 }
 
 /// What has to be encrypted.
@@ -70,7 +70,7 @@ impl Default for Settings {
             keeps_addresses: false,
             notes: false,
             umask: None,
-            lore: Arc::new(NoLore),
+            fact_source: Arc::new(NoFacts),
         }
     }
 }

@@ -6,7 +6,7 @@ use millrace_vfs::{FileKind, Link, Metadata, Owner, Special, Timestamp};
 use proptest::prelude::*;
 
 use super::*;
-use crate::listing::{Lore, NumericOwners};
+use crate::listing::{FactSource, NumericOwners};
 
 fn metadata(kind: FileKind) -> Metadata {
     Metadata {
@@ -26,7 +26,7 @@ fn metadata(kind: FileKind) -> Metadata {
 #[derive(Debug)]
 struct Scholar;
 
-impl Lore for Scholar {
+impl FactSource for Scholar {
     fn media_type(&self, name: &[u8], out: &mut Vec<u8>) {
         out.extend(name.iter().map(|&byte| if byte == b' ' { b'_' } else { byte }));
     }
@@ -51,7 +51,7 @@ fn every_fact_is_written_that_is_known_and_asked_for() {
     let metadata = metadata(FileKind::File);
     let item = Item::new(b"a b", &metadata);
     let mut all = Vec::new();
-    writer(Facts::ALL, Rights::ALL).with_lore(Arc::new(Scholar)).write(&item, &mut all);
+    writer(Facts::ALL, Rights::ALL).with_fact_source(Arc::new(Scholar)).write(&item, &mut all);
     assert_eq!(
         String::from_utf8(all).unwrap(),
         "type=file;size=42;modify=20240101000000;create=19700101000000;unique=801gffffffffffffffff;perm=adfrw;\
@@ -61,7 +61,7 @@ fn every_fact_is_written_that_is_known_and_asked_for() {
     assert!(!line(Facts::ALL, &item).contains("hash"), "what is not known is not told");
     let mut blind = Vec::new();
     let rights = Rights { read: false, ..Rights::ALL };
-    writer(Facts::HASH, rights).with_lore(Arc::new(Scholar)).write(&item, &mut blind);
+    writer(Facts::HASH, rights).with_fact_source(Arc::new(Scholar)).write(&item, &mut blind);
     assert_eq!(blind, b" a b", "a user without read permission does not see the hash");
     assert_eq!(line(Facts::NONE, &item), " a b");
     assert_eq!(line(Facts::TYPE | Facts::SIZE, &item), "type=file;size=42; a b");

@@ -7,7 +7,7 @@ use millrace_vfs::{DirEntry, FileKind, Link, Metadata, Timestamp};
 use super::{Facts, Links, Place, Rights};
 use crate::decimal::push_decimal;
 use crate::escape::escape_name;
-use crate::listing::{Lore, NoLore, OwnerNames};
+use crate::listing::{FactSource, NoFacts, OwnerNames};
 use crate::time;
 
 /// An entry to write, and facts beyond its metadata.
@@ -42,7 +42,7 @@ pub struct FactWriter {
     facts: Facts,
     links: Links,
     owners: Arc<dyn OwnerNames>,
-    lore: Arc<dyn Lore>,
+    fact_source: Arc<dyn FactSource>,
     file_rights: Vec<u8>,
     directory_rights: Vec<u8>,
     /// Of what can be neither read nor written: a pipe, a link that leads nowhere.
@@ -58,7 +58,7 @@ impl FactWriter {
             links: Links::default(),
             ancestors: Vec::new(),
             owners,
-            lore: Arc::new(NoLore),
+            fact_source: Arc::new(NoFacts),
             file_rights: rights.of_file(),
             directory_rights: rights.of_directory(),
             name_rights: rights.of_name(),
@@ -72,8 +72,8 @@ impl FactWriter {
     }
 
     /// Tells what else is known of files.
-    pub fn with_lore(mut self, lore: Arc<dyn Lore>) -> Self {
-        self.lore = lore;
+    pub fn with_fact_source(mut self, fact_source: Arc<dyn FactSource>) -> Self {
+        self.fact_source = fact_source;
         self
     }
 
@@ -147,11 +147,11 @@ impl FactWriter {
         }
         if has(Facts::MEDIA_TYPE) {
             let name = item.name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-            looked_up(b"media-type=", |out| self.lore.media_type(name, out), out);
+            looked_up(b"media-type=", |out| self.fact_source.media_type(name, out), out);
         }
         // A hash would reveal a file's content, as `HASH` refuses to.
         if has(Facts::HASH) && self.file_rights.contains(&b'r') {
-            looked_up(b"x.hash=", |out| self.lore.hash(item.metadata, out), out);
+            looked_up(b"x.hash=", |out| self.fact_source.hash(item.metadata, out), out);
         }
     }
 

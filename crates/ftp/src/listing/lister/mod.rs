@@ -64,7 +64,7 @@ impl Lister {
             Format::Facts(facts) => Line::Facts(
                 facts::FactWriter::new(facts, listing.rights, Arc::clone(&listing.owners))
                     .with_links(listing.links)
-                    .with_lore(Arc::clone(&listing.lore))
+                    .with_fact_source(Arc::clone(&listing.fact_source))
                     .with_ancestors(listing.ancestors.clone()),
             ),
         };

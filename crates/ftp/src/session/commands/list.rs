@@ -153,9 +153,9 @@ fn mlsd(session: &mut Session, argument: &[u8]) -> Step {
     let rights = session.permissions_at(&path).rights();
     // The entry of the directory itself is part of an MLSD (RFC 3659 section 7.2).
     let line_end = line_end(session.coding);
-    let (links, lore) = (links(session), Arc::clone(&session.settings.lore));
+    let (links, fact_source) = (links(session), Arc::clone(&session.settings.fact_source));
     let format = Format::Facts(session.facts);
-    let listing = Listing { rights, line_end, links, lore, ..Listing::new(format, session.now.wall) };
+    let listing = Listing { rights, line_end, links, fact_source, ..Listing::new(format, session.now.wall) };
     let request = ListRequest { path: path.clone(), listing, files: false, literal: None };
     session.subject = Some(path);
     session.ask_whether(Request::List(Box::new(request)), |session, answer| match answer {
@@ -262,7 +262,7 @@ fn mlst(session: &mut Session, argument: &[u8]) -> Step {
         let rights = session.permissions_at(&path).rights();
         let writer = FactWriter::new(session.facts, rights, Arc::new(NumericOwners))
             .with_links(links(session))
-            .with_lore(Arc::clone(&session.settings.lore));
+            .with_fact_source(Arc::clone(&session.settings.fact_source));
         Reply::lines(code::FILE_ACTION_OK, "Facts:", [fact_line(&writer, &entry, &path)], "End").into()
     })
 }
