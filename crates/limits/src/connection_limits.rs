@@ -152,8 +152,8 @@ mod tests {
 
     #[test]
     fn addresses_of_a_network_share_its_places() {
-        let crowd = ConnectionLimit::new(Timed::new(Limit::of(2), 0), NetworkBits { ipv4: 24, ipv6: 48 });
-        let enter = |address: &str| crowd.enter(address.parse().unwrap()).is_ok();
+        let limit = ConnectionLimit::new(Timed::new(Limit::of(2), 0), NetworkBits { ipv4: 24, ipv6: 48 });
+        let enter = |address: &str| limit.enter(address.parse().unwrap()).is_ok();
         for (address, fits) in [
             ("192.0.2.1", true),
             ("192.0.2.200", true),
@@ -167,42 +167,42 @@ mod tests {
         ] {
             assert_eq!(enter(address), fits, "{address}");
         }
-        crowd.leave("192.0.2.77".parse().unwrap());
+        limit.leave("192.0.2.77".parse().unwrap());
         assert!(enter("192.0.2.3"));
         for address in ["192.0.2.1", "192.0.2.1", "192.0.3.1", "2001:db8:1::", "2001:db8:1::", "2001:db8:2::"]
         {
-            crowd.leave(address.parse().unwrap());
+            limit.leave(address.parse().unwrap());
         }
-        assert!(crowd.counts().is_empty(), "clients that have left are forgotten");
+        assert!(limit.counts().is_empty(), "clients that have left are forgotten");
     }
 
     #[test]
     fn where_nothing_is_set_an_address_has_a_quarter_but_for_this_machine() {
         let address: IpAddr = "192.0.2.1".parse().unwrap();
         for (all, share) in [(400, 100), (10, LEAST_SHARE)] {
-            let crowd = ConnectionLimit::new(Timed::new(Limit::none(), 0), NetworkBits::ADDRESS).sharing(all);
-            assert!((0..share).all(|_| crowd.enter(address).is_ok()));
-            assert_eq!(crowd.enter(address).unwrap_err().1, share);
-            assert!(crowd.enter("192.0.2.2".parse().unwrap()).is_ok());
-            assert!((0..1000).all(|_| crowd.enter("::1".parse().unwrap()).is_ok()));
-            crowd.leave("::1".parse().unwrap());
-            crowd.leave(address);
-            assert!(crowd.enter(address).is_ok());
+            let limit = ConnectionLimit::new(Timed::new(Limit::none(), 0), NetworkBits::ADDRESS).sharing(all);
+            assert!((0..share).all(|_| limit.enter(address).is_ok()));
+            assert_eq!(limit.enter(address).unwrap_err().1, share);
+            assert!(limit.enter("192.0.2.2".parse().unwrap()).is_ok());
+            assert!((0..1000).all(|_| limit.enter("::1".parse().unwrap()).is_ok()));
+            limit.leave("::1".parse().unwrap());
+            limit.leave(address);
+            assert!(limit.enter(address).is_ok());
         }
     }
 
     #[test]
     fn a_limit_of_an_address_follows_the_clock_and_counts_who_came_before_it() {
         let limit = "none; 00:01-00:02 UTC 2; 00:02-00:03 UTC 3".parse().unwrap();
-        let crowd = ConnectionLimit::new(Timed::new(limit, 0), NetworkBits::ADDRESS);
+        let limit = ConnectionLimit::new(Timed::new(limit, 0), NetworkBits::ADDRESS);
         let address = "192.0.2.1".parse().unwrap();
-        assert!((0..2).all(|_| crowd.enter(address).is_ok()));
-        crowd.tick(60);
-        assert_eq!(crowd.enter(address).unwrap_err().1, 2);
-        crowd.tick(120);
-        assert!(crowd.enter(address).is_ok() && crowd.enter(address).is_err());
-        crowd.tick(180);
-        assert!(crowd.enter(address).is_ok());
+        assert!((0..2).all(|_| limit.enter(address).is_ok()));
+        limit.tick(60);
+        assert_eq!(limit.enter(address).unwrap_err().1, 2);
+        limit.tick(120);
+        assert!(limit.enter(address).is_ok() && limit.enter(address).is_err());
+        limit.tick(180);
+        assert!(limit.enter(address).is_ok());
     }
 
     #[test]

@@ -23,7 +23,7 @@ const KEPT: usize = 64 * 1024;
 const REST: Duration = Duration::from_millis(10);
 
 /// With so many bytes waiting it does not.
-const CROWD: usize = WAITING / 4;
+const BURST: usize = WAITING / 4;
 
 /// How long the end of a server waits for its last lines to be taken.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -76,7 +76,7 @@ struct State {
 /// The state of the thread.
 ///
 /// ```text
-///   Idle --a line--> Busy --written--> Resting --a moment, or a crowd--> Busy
+///   Idle --a line--> Busy --written--> Resting --a moment, or a burst--> Busy
 ///    ^                                    |
 ///    +------------- no line --------------+
 /// ```
@@ -103,7 +103,7 @@ impl State {
 
     /// Returns true if what waits is too much to rest.
     fn is_crowd(&self) -> bool {
-        self.waiting.len() >= CROWD || self.dropped > 0
+        self.waiting.len() >= BURST || self.dropped > 0
     }
 }
 
@@ -316,14 +316,14 @@ mod tests {
         reader.read_line(&mut line).unwrap();
         assert_eq!(line, "alone\n");
         // Not the first of them, nor any by itself: the thread rests.
-        let crowd = "one of many\n".repeat(CROWD / 12 + 1);
-        for line in crowd.split_inclusive('\n') {
+        let burst = "one of many\n".repeat(BURST / 12 + 1);
+        for line in burst.split_inclusive('\n') {
             writer.push(line.as_bytes());
         }
         // Later lines wait for the end of the next pause, or for the end.
-        let mut taken = vec![0; crowd.len()];
+        let mut taken = vec![0; burst.len()];
         reader.read_exact(&mut taken).unwrap();
-        assert!(taken == crowd.as_bytes());
+        assert!(taken == burst.as_bytes());
         writer.push(b"last\n");
         writer.close();
         drop(writer);

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_badge_knows_its_own_tickets_and_sessions() {
+    fn a_ticket_id_knows_its_own_tickets_and_sessions() {
         let keys = rustls::crypto::ring::Ticketer::new().unwrap();
         let one = Arc::new(Binding::new(Arc::clone(&keys)));
         let (one, other) = (TicketId(one), TicketId(Arc::new(Binding::new(keys))));

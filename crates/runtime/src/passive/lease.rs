@@ -78,7 +78,7 @@ impl Lease {
     /// Returns true if its connection can only be known by the ticket that it shows.
     pub fn goes_by_ticket(&self) -> bool {
         let Some(Place { port, tenant }) = &self.place else { return false };
-        port.tenants.lock().of(*tenant).is_some_and(|own| own.by_badge)
+        port.tenants.lock().of(*tenant).is_some_and(|own| own.by_ticket)
     }
 
     /// Begins anew for the same session (a second `PASV`): what came until now is closed. Answers whether
@@ -144,7 +144,7 @@ impl Lease {
                     return Ok(socket);
                 }
                 Whose::Of(other) => other.take_in(socket),
-                Whose::ByBadge => reception.demultiplexer.receive(socket, from, &port.tenants),
+                Whose::ByTicket => reception.demultiplexer.receive(socket, from, &port.tenants),
                 Whose::Unclaimed => door.turn_away(TurnedAway::Stranger(SocketAddr::new(from, peer.port()))),
             }
         }

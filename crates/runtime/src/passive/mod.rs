@@ -160,7 +160,7 @@ impl PassivePool {
     pub fn lease(&self, local: IpAddr, guest: Guest, deliver: Deliver) -> Leasing {
         let Guest { client, badge, wake } = guest;
         let number = self.shared.next.fetch_add(1, Ordering::Relaxed);
-        let tenant = Tenant { number, client, badge, by_badge: false, arrived: None, wake };
+        let tenant = Tenant { number, client, badge, by_ticket: false, arrived: None, wake };
         let mut hosts = self.shared.lock();
         let host = hosts.entry(local).or_insert_with(|| Host::new(&self.shared));
         match host.place(local, tenant) {
@@ -311,19 +311,19 @@ impl Host {
     fn share(&mut self, mut tenant: Tenant) -> Result<Place, Tenant> {
         let client = tenant.client;
         let by_address = self.leased.values().find(|port| port.tenants.lock().admits(client));
-        let by_badge = || {
+        let by_ticket = || {
             let mark = tenant.badge.as_ref()?;
             self.leased.values().find(|port| port.tenants.lock().are_apart_from(client, mark))
         };
-        let Some(port) = by_address.or_else(by_badge) else { return Err(tenant) };
+        let Some(port) = by_address.or_else(by_ticket) else { return Err(tenant) };
         let place = Place { port: Arc::clone(port), tenant: tenant.number };
         let mut tenants = port.tenants.lock();
         // Connections that have arrived belong to no tenant, or to the one that was alone until now.
         port.sort_arrivals(&mut tenants, &self.reception);
-        tenant.by_badge = by_address.is_none();
+        tenant.by_ticket = by_address.is_none();
         tenants.list.push(tenant);
         if by_address.is_none() {
-            tenants.go_by_badge(client);
+            tenants.identify_by_ticket(client);
         }
         Ok(place)
     }

@@ -40,7 +40,7 @@ pub(super) struct Tenant {
     /// Identifies its connection, where its client is sure to resume its TLS session.
     pub(super) badge: Option<Mark>,
     /// Another tenant of the same address has, or had, this port: the address alone does not identify the connection.
-    pub(super) by_badge: bool,
+    pub(super) by_ticket: bool,
     /// Its connection, accepted by another tenant.
     pub(super) arrived: Option<OwnedFd>,
     /// How to tell it so.
@@ -52,7 +52,7 @@ pub(super) enum Whose<'a> {
     Unclaimed,
     Of(&'a mut Tenant),
     /// That of one of several, whose ticket tells.
-    ByBadge,
+    ByTicket,
 }
 
 /// What identifies a connection's tenant where its address does not.
@@ -84,7 +84,7 @@ impl Port {
             match tenants.whose(from) {
                 Whose::Unclaimed => {}
                 Whose::Of(tenant) => tenant.take_in(socket),
-                Whose::ByBadge => reception.demultiplexer.receive(socket, from, &self.tenants),
+                Whose::ByTicket => reception.demultiplexer.receive(socket, from, &self.tenants),
             }
         }
     }
@@ -107,7 +107,7 @@ impl Tenants {
     pub(super) fn whose(&mut self, client: IpAddr) -> Whose<'_> {
         match self.list.iter_mut().find(|tenant| tenant.client == client) {
             None => Whose::Unclaimed,
-            Some(tenant) if tenant.by_badge => Whose::ByBadge,
+            Some(tenant) if tenant.by_ticket => Whose::ByTicket,
             Some(tenant) => Whose::Of(tenant),
         }
     }
@@ -125,9 +125,9 @@ impl Tenants {
     }
 
     /// From now on tickets identify the connections of this address.
-    pub(super) fn go_by_badge(&mut self, client: IpAddr) {
+    pub(super) fn identify_by_ticket(&mut self, client: IpAddr) {
         for tenant in self.list.iter_mut().filter(|tenant| tenant.client == client) {
-            tenant.by_badge = true;
+            tenant.by_ticket = true;
         }
     }
 

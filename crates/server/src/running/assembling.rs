@@ -170,12 +170,12 @@ fn sessions(config: &Config, descriptors: Descriptors) -> Sessions {
 
 /// The limits on sessions of one address: the configured one, or a share.
 fn addresses(config: &Config, room: usize) -> ConnectionLimit {
-    let crowd = |limit: &Limit| ConnectionLimit::new(timed(limit), NetworkBits::ADDRESS);
+    let limits = |limit: &Limit| ConnectionLimit::new(timed(limit), NetworkBits::ADDRESS);
     match &config.sessions_per_address {
-        Some(limit) => crowd(limit),
+        Some(limit) => limits(limit),
         None => {
             let all = Some(config.sessions.most()).filter(|&most| most > 0).unwrap_or(u64::MAX);
-            crowd(&Limit::none()).sharing(all.min(room as u64))
+            limits(&Limit::none()).sharing(all.min(room as u64))
         }
     }
 }
