@@ -5,13 +5,13 @@ use std::time::Instant;
 
 use millrace_accounts::Account;
 use millrace_ftp_server as ftp;
-use millrace_limits::{Limits, ScopeReport};
+use millrace_limits::{Limits, Member, ScopeReport};
 use millrace_runtime::report::SessionReport;
 use millrace_runtime::worker;
 use mio::event::Event;
 
 use crate::http;
-use crate::worker::{Core, Door, Message};
+use crate::worker::{ClientMessage, Core, Door};
 
 /// One client of a worker.
 #[derive(Debug)]
@@ -49,12 +49,12 @@ impl worker::Client<Core> for Client {
         }
     }
 
-    fn told(&mut self, core: &mut Core, message: Message) {
+    fn told(&mut self, core: &mut Core, message: ClientMessage) {
         match (self, message) {
-            (Self::Ftp(connection), Message::Ftp(message)) => connection.told(core, message),
-            (Self::Http(connection), Message::Http(message)) => connection.told(core, message),
+            (Self::Ftp(connection), ClientMessage::Ftp(message)) => connection.told(core, message),
+            (Self::Http(connection), ClientMessage::Http(message)) => connection.told(core, message),
             // A key names one connection for ever.
-            (Self::Ftp(_), Message::Http(_)) | (Self::Http(_), Message::Ftp(_)) => {}
+            (Self::Ftp(_), ClientMessage::Http(_)) | (Self::Http(_), ClientMessage::Ftp(_)) => {}
         }
     }
 
@@ -148,15 +148,18 @@ impl Client {
     /// Sets the limits of the one with this number, or with `None` forgets what was set. Returns true if it is this.
     pub(crate) fn set_limits(&mut self, core: &mut Core, number: u64, limits: Option<&Limits>) -> bool {
         match self {
-            Self::Ftp(connection) => connection.set_limits(core, number, limits),
+            Self::Ftp(connection) => set_limits(connection.member(), core, number, limits),
             Self::Http(connection) => connection.set_limits(core, number, limits),
         }
     }
 
     /// Returns the limits that were set for it.
-    pub(crate) fn limits(&self) -> Option<ScopeReport> {
+    pub(crate) fn limits(&mut self) -> Option<ScopeReport> {
         match self {
-            Self::Ftp(connection) => connection.limits(),
+            Self::Ftp(connection) => {
+                let (number, member) = connection.member();
+                member.report(number)
+            }
             Self::Http(connection) => connection.limits(),
         }
     }
@@ -164,7 +167,9 @@ impl Client {
     /// A new minute has begun.
     pub(crate) fn tick(&mut self, core: &mut Core) {
         match self {
-            Self::Ftp(connection) => connection.tick(core),
+            Self::Ftp(connection) => {
+                core.services.limits.tick_member(connection.member().1, core.now.instant)
+            }
             Self::Http(connection) => connection.tick(core),
         }
     }
@@ -176,4 +181,17 @@ impl Client {
             Self::Http(connection) => connection.review(core, concerned),
         }
     }
+}
+
+/// Sets the limits of a session, if it has the number that is meant, or with `None` forgets what was set. Returns whether
+/// it has.
+fn set_limits((own, member): (u64, &mut Member), core: &Core, number: u64, limits: Option<&Limits>) -> bool {
+    let (tree, now) = (&core.services.limits, core.now.instant);
+    if own == number {
+        match limits {
+            Some(limits) => tree.limit_member(member, number, limits, now),
+            None => tree.restore_member(member, now),
+        }
+    }
+    own == number
 }

@@ -44,7 +44,7 @@ pub(crate) enum Door {
 
 /// Something for a connection.
 #[derive(Debug)]
-pub(crate) enum Message {
+pub(crate) enum ClientMessage {
     Ftp(ftp::Message),
     Http(http::Message),
 }
@@ -83,8 +83,9 @@ impl DerefMut for Core {
 pub(crate) fn worker(server: &Arc<Server>, listeners: Vec<Listener>) -> std::io::Result<(Worker, Sender)> {
     Worker::new(Arc::clone(&server.services), listeners, |kernel, sender| {
         let (to_ftp, to_http) = (sender.clone(), sender.clone());
-        let to_ftp = move |key, message| to_ftp.send(WorkerMessage::Client(key, Message::Ftp(message)));
-        let to_http = move |key, message| to_http.send(WorkerMessage::Client(key, Message::Http(message)));
+        let to_ftp = move |key, message| to_ftp.send(WorkerMessage::Client(key, ClientMessage::Ftp(message)));
+        let to_http =
+            move |key, message| to_http.send(WorkerMessage::Client(key, ClientMessage::Http(message)));
         Core {
             http: http::Shared::new(server),
             ftp: ftp::Door::new(Arc::clone(&server.ftp), Post::new(to_ftp)),
@@ -113,7 +114,7 @@ impl Core {
 impl Doors for Core {
     type Door = Door;
     type Client = Client;
-    type Message = Message;
+    type Message = ClientMessage;
 
     fn is_silent(door: Door) -> bool {
         door == Door::Http

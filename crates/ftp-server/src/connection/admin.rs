@@ -5,19 +5,20 @@ use std::time::Instant;
 
 use millrace_accounts::Protocol;
 use millrace_ftp::session::{Answer, Input};
-use millrace_limits::{Limit, Limits, Scope, ScopeReport};
+use millrace_limits::{Limit, Limits, Member, Scope};
 use millrace_log as log;
 use millrace_runtime::report::{SessionReport, TransferReport};
 use millrace_runtime::worker::{Core, Promise};
 
 use super::Connection;
 use super::message::Message;
-use super::question::internal_error;
+use super::question::{Question, internal_error};
+use super::scene::Identity;
 
 impl Connection {
     /// As an administrator sees it.
     pub fn report(&self, now: Instant) -> SessionReport {
-        let transfer = self.running.as_deref().map(|running| {
+        let transfer = self.data.running.as_deref().map(|running| {
             let progress = running.progress(now);
             TransferReport {
                 kind: running.direction.word(),
@@ -44,25 +45,37 @@ impl Connection {
         self.feed(core, Input::Kicked);
     }
 
-    /// Sets the limits of this session, if it has this number, or with `None` forgets what was set; answers whether it has.
-    pub fn set_limits(&mut self, core: &mut Core, number: u64, limits: Option<&Limits>) -> bool {
-        let (tree, now) = (&core.services.limits, core.now.instant);
-        if self.number == number {
-            match limits {
-                Some(limits) => tree.limit_member(&mut self.member, number, limits, now),
-                None => tree.restore_member(&self.member, now),
-            }
+    /// Returns its number in the log, and its part in the tree of limits.
+    pub fn member(&mut self) -> (u64, &mut Member) {
+        (self.number, &mut self.login.member)
+    }
+
+    /// `INTERNALSHUTDOWN`: looks at the password where that may take its time, then stops the server.
+    pub(super) fn ask_shutdown(&mut self, core: &mut Core, password: Vec<u8>) -> Option<Answer> {
+        if self.door.ftp.config.shutdown_password.is_none() {
+            return Some(Answer::Count(0));
         }
-        self.number == number
+        self.log(core, log::Event::Warning { text: "INTERNALSHUTDOWN was asked for" });
+        let ftp = Arc::clone(&self.door.ftp);
+        let question = Question::new(core);
+        let (key, post, serial) = (self.wire.key, self.door.post.clone(), question.serial);
+        self.question = Some(question);
+        core.services.logins.run(move || {
+            let reply = Promise::new(post, key, Message::Answer(serial, internal_error()));
+            let right = ftp.config.shutdown_password.as_ref().is_some_and(|right| right.matches(&password));
+            reply.keep(Message::Answer(serial, Answer::Count(u64::from(right))));
+            if right {
+                // Behind the answer: this session still hears its 221.
+                ftp.shut_down("INTERNALSHUTDOWN");
+            }
+        });
+        None
     }
+}
 
-    /// The limits that were set for it.
-    pub fn limits(&self) -> Option<ScopeReport> {
-        self.member.report(self.number)
-    }
-
+impl Identity<'_> {
     /// `LIMITBANDWIDTH`: of the whole server, from clients and to them; `None` as configured.
-    pub(super) fn limit_bandwidth(&mut self, core: &mut Core, limits: Option<(u64, u64)>) -> Answer {
+    pub(super) fn limit_bandwidth(&self, core: &mut Core, limits: Option<(u64, u64)>) -> Answer {
         let (tree, now) = (&core.services.limits, core.now.instant);
         match limits {
             None => tree.restore(&Scope::Server, now),
@@ -77,30 +90,5 @@ impl Connection {
         };
         self.log(core, log::Event::Warning { text: &text });
         Answer::Done
-    }
-
-    /// `INTERNALSHUTDOWN`: looks at the password where that may take its time, then stops the server.
-    pub(super) fn ask_shutdown(&mut self, core: &mut Core, password: Vec<u8>) -> Option<Answer> {
-        if self.door.ftp.config.shutdown_password.is_none() {
-            return Some(Answer::Count(0));
-        }
-        self.log(core, log::Event::Warning { text: "INTERNALSHUTDOWN was asked for" });
-        let ftp = Arc::clone(&self.door.ftp);
-        let (key, post, serial, _) = self.question(core);
-        core.services.logins.run(move || {
-            let reply = Promise::new(post, key, Message::Answer(serial, internal_error()));
-            let right = ftp.config.shutdown_password.as_ref().is_some_and(|right| right.matches(&password));
-            reply.keep(Message::Answer(serial, Answer::Count(u64::from(right))));
-            if right {
-                // Behind the answer: this session still hears its 221.
-                ftp.shut_down("INTERNALSHUTDOWN");
-            }
-        });
-        None
-    }
-
-    /// A new minute has begun.
-    pub fn tick(&mut self, core: &mut Core) {
-        core.services.limits.tick_member(&self.member, core.now.instant);
     }
 }

@@ -2,37 +2,52 @@
 
 use std::io;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use millrace_ftp::reply::Reply;
-use millrace_ftp::session::{Answer, Input, Outcome, Protection, Transfer, TransferError, Via};
+use millrace_ftp::session::{Outcome, Progress, Protection, Transfer, TransferError, Via};
 use millrace_limits::{Errand, LimitKey, Reached};
 use millrace_log::{self as log, Direction, Transferred};
 use millrace_net::stream;
-use millrace_runtime::transfer::{End, JobDone, JobKind, Link, Running, SMALL, Socket, Turn, Work, describe};
-use millrace_runtime::worker::{Core, Promise, Role};
+use millrace_runtime::transfer::{JobDone, JobKind, Link, Running, Socket, Turn, Work, describe};
+use millrace_runtime::worker::{Promise, Role};
 use millrace_vfs::FileError;
 use mio::Interest;
 use mio::event::Event;
 
-use super::Connection;
+use super::data_end::{end, end_report, part_with, reset_download};
+use super::door::FtpConfig;
 use super::message::Message;
-use super::question::JOB_GRACE;
+use super::passive_port::PassivePort;
+use super::question::{JOB_GRACE, Question};
+use super::scene::Scene;
+use super::secure::{protect, shake_data_hands};
+use super::session_hooks::SessionHooks;
 
 /// Why a transfer has none whose client did not come.
 const NOT_COME: &str = "the client did not connect in time";
 
-/// The same where a connection may have come, and nobody could say for whom.
+/// The same where a connection may have come, and it is not known for whom.
 const NOT_KNOWN: &str = "no connection came in time that resumes the TLS session of its control connection, \
      by which sessions are told apart while all passive ports are in use";
 
-impl Connection {
-    /// Begins a transfer; answers its outcome if it was done in one go.
-    pub(super) fn begin_transfer(&mut self, core: &mut Core, transfer: Transfer) -> Option<Outcome> {
+/// The data connection, and what leads to it.
+#[derive(Debug, Default)]
+pub(super) struct Data {
+    /// The passive port.
+    pub(super) port: PassivePort,
+    pub(super) running: Option<Box<Running>>,
+    /// Whether the transfer is in the worker's line for another turn.
+    in_line: bool,
+}
+
+impl Data {
+    /// Begins a transfer. Returns its outcome if it was done in one go.
+    pub(super) fn begin(&mut self, scene: &mut Scene<'_>, transfer: Transfer) -> Option<Outcome> {
         let link = match transfer.via {
-            Via::Passive => self.passive_link(transfer.protection),
+            Via::Passive => self.port.link(scene, transfer.protection),
             Via::Control(_) => Ok(Link::Control),
-            Via::Active(address) => match stream::begin_connect(self.local(), address) {
+            Via::Active(address) => match stream::begin_connect(scene.me.local(), address) {
                 Ok(socket) => Ok(Link::Connecting(Socket::new(socket))),
                 Err(error) => Err(TransferError::NoConnection(format!("{address}: {}", error.kind()))),
             },
@@ -40,213 +55,255 @@ impl Connection {
         let link = match link {
             Ok(link) => link,
             Err(why) => {
-                core.discard(transfer);
+                scene.core.discard(transfer);
                 return Some(Outcome { bytes: 0, result: Err(why), unread: None });
             }
         };
-        if !self.door.ftp.config.coalesce {
-            self.send(core);
+        if !scene.me.door.ftp.config.coalesce {
+            scene.send();
         }
-        let serial = core.next_serial();
-        let mut running = Running::new(transfer, link, serial, core.now.instant, &self.member);
-        if let (Work::Receive(receiver), Some(tls)) = (&mut running.work, &core.services.tls)
-            && tls.excuses(self.session.client())
+        let serial = scene.core.next_serial();
+        let mut running = Running::new(transfer, link, serial, scene.core.now.instant, scene.member);
+        if let (Work::Receive(receiver), Some(tls)) = (&mut running.work, &scene.core.services.tls)
+            && tls.excuses(scene.me.session.client())
         {
             receiver.excuse();
         }
         if let (Via::Control(code), path) = (running.via, &running.path) {
-            core.out.extend_from_slice(format!("{code}-Status of ").as_bytes());
-            millrace_ftp::escape::quote_path(path.as_bytes(), &mut core.out);
-            core.out.extend_from_slice(b":\r\n");
+            scene.core.out.extend_from_slice(format!("{code}-Status of ").as_bytes());
+            millrace_ftp::escape::quote_path(path.as_bytes(), &mut scene.core.out);
+            scene.core.out.extend_from_slice(b":\r\n");
         }
         self.running = Some(Box::new(running));
-        self.advance(core)
+        self.advance(scene)
     }
 
-    /// The reactor says something of the data connection, or of the listener.
-    pub fn data_event(&mut self, core: &mut Core, event: &Event) {
-        let Some(running) = self.running.as_deref_mut() else { return self.early_event(core, event) };
+    /// Returns how far the transfer has come, else what hooks look at, else the question.
+    pub(super) fn progress(
+        &self,
+        now: Instant,
+        hooks: &SessionHooks,
+        question: Option<&Question>,
+    ) -> Progress {
+        match (&self.running, hooks.looked_at(now), question) {
+            (Some(running), ..) => running.progress(now),
+            (None, Some(looked_at), _) => looked_at,
+            (None, None, Some(question)) => question.progress(now),
+            (None, None, None) => {
+                Progress { bytes: 0, total: None, elapsed: Duration::ZERO, is_checked: false }
+            }
+        }
+    }
+
+    /// Returns true if what the transfer lists goes to the control connection.
+    pub(super) fn is_on_control(&self) -> bool {
+        self.running.as_deref().is_some_and(|running| matches!(running.link, Link::Control))
+    }
+
+    /// The reactor tells of the data connection, or of the listener.
+    pub(super) fn event(&mut self, scene: &mut Scene<'_>, event: &Event) -> Option<Outcome> {
+        let end = end(event);
+        let Some(running) = self.running.as_deref_mut() else {
+            self.port.early_event(scene, end);
+            return None;
+        };
         match &mut running.link {
-            Link::Open(socket) | Link::Securing(socket) => socket.end = socket.end.max(end(event)),
+            Link::Open(socket) | Link::Securing(socket) => socket.end = socket.end.max(end),
             // The reactor tells it once: kept until the job gives the socket back.
-            Link::OnPool => running.end = running.end.max(end(event)),
+            Link::OnPool => running.end = running.end.max(end),
             Link::Connecting(socket) => {
                 // Bytes and their end may come with the connection, in one event.
-                socket.end = socket.end.max(end(event));
+                socket.end = socket.end.max(end);
                 if let Err(error) = stream::connected(&socket.fd) {
                     let why = TransferError::NoConnection(error.kind().to_string());
-                    return self.end_transfer(core, Err(why));
+                    return self.end(scene, Err(why));
                 }
             }
             _ => {}
         }
-        self.continue_transfer(core);
+        self.go_on(scene)
     }
 
-    /// Moves the transfer on, and tells the session if it ended.
-    pub fn continue_transfer(&mut self, core: &mut Core) {
+    /// Moves the transfer on, or what has come to the passive port before it.
+    pub(super) fn go_on(&mut self, scene: &mut Scene<'_>) -> Option<Outcome> {
         if self.running.is_none() {
-            return self.advance_early(core);
+            self.port.advance_early(scene);
+            return None;
         }
-        if let Some(outcome) = self.advance(core)
-            && let Some(outcome) = self.transfer_over(core, outcome)
-        {
-            self.feed(core, Input::TransferEnded(outcome));
-        }
+        self.advance(scene)
     }
 
     /// The next turn of a transfer that used up its share.
-    pub fn next_turn(&mut self, core: &mut Core) {
-        self.state.in_line = false;
-        self.continue_transfer(core);
+    pub(super) fn next_turn(&mut self, scene: &mut Scene<'_>) -> Option<Outcome> {
+        self.in_line = false;
+        self.go_on(scene)
     }
 
-    fn end_transfer(&mut self, core: &mut Core, result: Result<(), TransferError>) {
+    /// Ends the transfer. Returns the outcome unless the file has to be left in order first.
+    fn end(&mut self, scene: &mut Scene<'_>, result: Result<(), TransferError>) -> Option<Outcome> {
         let via = self.running.as_deref().map(|running| running.via);
-        if let Some(outcome) = self.conclude(core, result) {
-            let outcome = end_report(core, via, outcome);
-            if let Some(outcome) = self.transfer_over(core, outcome) {
-                self.feed(core, Input::TransferEnded(outcome));
-            }
-        }
+        let outcome = self.conclude(scene, result)?;
+        Some(end_report(scene.core, via, outcome))
     }
 
-    /// Does what can be done now; answers the outcome at the end.
-    fn advance(&mut self, core: &mut Core) -> Option<Outcome> {
+    /// Does what can be done now. Returns the outcome at the end.
+    fn advance(&mut self, scene: &mut Scene<'_>) -> Option<Outcome> {
         loop {
             let running = self.running.as_deref_mut()?;
             if running.is_lent() {
                 return None;
             }
             match &mut running.link {
-                Link::Accepting(_) => match self.accept(core) {
+                Link::Accepting(_) => match self.accept(scene) {
                     Ok(Some(socket)) => {
-                        if let Err(error) = self.open_link(core, socket) {
-                            return self.conclude(core, Err(error));
+                        if let Err(error) = self.open_link(scene, socket) {
+                            return self.conclude(scene, Err(error));
                         }
                     }
                     Ok(None) => return None,
                     Err(error) => {
-                        return self.conclude(core, Err(TransferError::NoConnection(error.to_string())));
+                        return self.conclude(scene, Err(TransferError::NoConnection(error.to_string())));
                     }
                 },
                 Link::Connecting(socket) => {
                     if !stream::is_connected(&socket.fd) {
                         // Both at once, for good: the socket is registered a single time.
-                        return self.watch(core, Interest::READABLE | Interest::WRITABLE);
+                        return self.watch(scene, Interest::READABLE | Interest::WRITABLE);
                     }
                     let link = std::mem::replace(&mut running.link, Link::OnPool);
                     if let Link::Connecting(socket) = link
-                        && let Err(error) = self.open_link(core, socket)
+                        && let Err(error) = self.open_link(scene, socket)
                     {
-                        return self.conclude(core, Err(error));
+                        return self.conclude(scene, Err(error));
                     }
                 }
-                Link::Securing(_) => match self.advance_handshake(core) {
+                Link::Securing(_) => match self.advance_handshake(scene) {
                     Some(Ok(true)) => {}
-                    Some(Ok(false)) => return self.watch(core, Interest::READABLE | Interest::WRITABLE),
-                    Some(Err(error)) => return self.conclude(core, Err(error)),
+                    Some(Ok(false)) => return self.watch(scene, Interest::READABLE | Interest::WRITABLE),
+                    Some(Err(error)) => return self.conclude(scene, Err(error)),
                     None => {
-                        core.yielded.push_back(self.key);
+                        scene.core.yielded.push_back(scene.me.key);
                         return None;
                     }
                 },
-                Link::Open(_) => return self.take_turn(core),
+                Link::Open(_) => return self.take_turn(scene),
                 Link::LingeringClose(_) => {
-                    let result = running.part(&mut core.scratch, core.now.instant)?;
-                    return self.conclude(core, result);
+                    let result = running.part(&mut scene.core.scratch, scene.core.now.instant)?;
+                    return self.conclude(scene, result);
                 }
-                Link::Control => return self.advance_on_control(core),
+                Link::Control => return self.advance_on_control(scene),
                 Link::OnPool => return None,
             }
         }
     }
 
+    /// Accepts the client's data connection, if it has come.
+    fn accept(&mut self, scene: &mut Scene<'_>) -> io::Result<Option<Socket>> {
+        let accepted = self.port.accept(scene);
+        let Some(running) = self.running.as_deref_mut() else { return Ok(None) };
+        match accepted {
+            Ok(socket) => {
+                if let Link::Accepting(Some(watched)) = std::mem::replace(&mut running.link, Link::OnPool) {
+                    scene.core.forget(&watched);
+                }
+                self.port.lease = None;
+                Ok(Some(Socket::new(socket)))
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if let Link::Accepting(watched @ None) = &mut running.link {
+                    *watched = self.port.watch(scene)?;
+                }
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// Moves bytes for as long as the turn lasts.
-    fn take_turn(&mut self, core: &mut Core) -> Option<Outcome> {
+    fn take_turn(&mut self, scene: &mut Scene<'_>) -> Option<Outcome> {
         let running = self.running.as_deref_mut()?;
-        match running.turn(core.now.instant, &mut core.scratch, &core.services.limits, &self.member) {
+        let core = &mut *scene.core;
+        match running.turn(core.now.instant, &mut core.scratch, &core.services.limits, scene.member) {
             Turn::Done(Ok(())) => match running.part(&mut core.scratch, core.now.instant) {
-                Some(result) => self.conclude(core, result),
-                None => self.watch(core, Interest::READABLE | Interest::WRITABLE),
+                Some(result) => self.conclude(scene, result),
+                None => self.watch(scene, Interest::READABLE | Interest::WRITABLE),
             },
-            Turn::Done(result) => self.conclude(core, result),
+            Turn::Done(result) => self.conclude(scene, result),
             Turn::Pause => None,
-            Turn::Wait => self.watch(core, Interest::READABLE | Interest::WRITABLE),
+            Turn::Wait => self.watch(scene, Interest::READABLE | Interest::WRITABLE),
             Turn::Job(kind) => {
-                self.lend(core, kind);
+                self.lend(scene, kind);
                 None
             }
-            Turn::Commit if self.hears_first() => {
-                self.get_in_line(core);
+            Turn::Commit if self.hears_first(scene) => {
+                self.get_in_line(scene);
                 None
             }
-            Turn::Commit => self.commit(core),
+            Turn::Commit => self.commit(scene),
             Turn::Yield => {
-                self.get_in_line(core);
+                self.get_in_line(scene);
                 None
             }
         }
     }
 
     /// Waits for another turn. An event may come between two turns: it is in line once all the same.
-    fn get_in_line(&mut self, core: &mut Core) {
-        if !std::mem::replace(&mut self.state.in_line, true) {
-            core.yielded.push_back(self.key);
+    fn get_in_line(&mut self, scene: &mut Scene<'_>) {
+        if !std::mem::replace(&mut self.in_line, true) {
+            scene.core.yielded.push_back(scene.me.key);
         }
     }
 
-    /// Claims that the client has said something that is to be heard before its upload is whole. One that has died
+    /// Returns true if the client has said something that is to be heard before its upload is whole. One that has died
     /// has closed both connections, and the end of this one may be heard of first; and `ABOR` comes before the end
     /// of the data that it is about.
-    fn hears_first(&mut self) -> bool {
+    fn hears_first(&mut self, scene: &mut Scene<'_>) -> bool {
         let Some(running) = self.running.as_deref_mut() else { return false };
         if std::mem::replace(&mut running.is_heard_out, true) {
             return false;
         }
-        let Some(unread) = stream::unread(&self.socket) else { return false };
-        self.state.readable = true;
-        self.state.hung_up |= unread.has_ended;
+        let Some(unread) = stream::unread(&scene.wire.socket) else { return false };
+        scene.wire.state.readable = true;
+        scene.wire.state.hung_up |= unread.has_ended;
         true
     }
 
     /// Everything of an upload has come.
-    fn commit(&mut self, core: &mut Core) -> Option<Outcome> {
-        let holds = self.asks_beforehand(core);
+    fn commit(&mut self, scene: &mut Scene<'_>) -> Option<Outcome> {
+        let holds = scene.hooks.asks_beforehand(scene.core);
         let Work::Receive(receiver) = &mut self.running.as_deref_mut()?.work else { return None };
         if holds {
             receiver.hold_back();
         }
         match receiver.commit_at_once() {
-            Some(result) => self.conclude(core, result),
+            Some(result) => self.conclude(scene, result),
             None => {
-                self.lend(core, JobKind::Sink);
+                self.lend(scene, JobKind::Sink);
                 None
             }
         }
     }
 
     /// The data connection is there: TLS begins on it, where it was agreed on, or else bytes can move.
-    fn open_link(&mut self, core: &mut Core, mut socket: Socket) -> Result<(), TransferError> {
-        let Some(running) = self.running.as_deref() else { return Ok(()) };
+    fn open_link(&mut self, scene: &mut Scene<'_>, mut socket: Socket) -> Result<(), TransferError> {
+        let Some(running) = self.running.as_deref_mut() else { return Ok(()) };
         let protection = running.protection;
-        let protected = self.protect(core, &mut socket, protection);
-        if let Some(running) = self.running.as_deref_mut() {
-            running.moved = core.now.instant;
-            running.link = match protection {
-                Protection::Clear => Link::Open(socket),
-                _ => Link::Securing(socket),
-            };
-        }
+        let secure = scene.wire.secure.as_deref();
+        let protected = protect(secure, scene.core, scene.me, &mut socket, protection);
+        running.moved = scene.core.now.instant;
+        running.link = match protection {
+            Protection::Clear => Link::Open(socket),
+            _ => Link::Securing(socket),
+        };
         protected.map_err(|error| TransferError::NotSecured(error.to_string()))
     }
 
-    fn advance_handshake(&mut self, core: &mut Core) -> Option<Result<bool, TransferError>> {
+    fn advance_handshake(&mut self, scene: &mut Scene<'_>) -> Option<Result<bool, TransferError>> {
         let running = self.running.as_deref_mut()?;
         let link = std::mem::replace(&mut running.link, Link::OnPool);
         let Link::Securing(mut socket) = link else { return None };
-        let shaken = self.shake_data_hands(core, &mut socket);
-        let running = self.running.as_deref_mut()?;
+        let secure = scene.wire.secure.as_deref_mut();
+        let shaken = shake_data_hands(secure, scene.core, scene.me, &mut socket);
         running.link = match &shaken {
             Some(Ok(true)) => Link::Open(socket),
             _ => Link::Securing(socket),
@@ -255,9 +312,9 @@ impl Connection {
     }
 
     /// Waits for the data socket; it is made known to the reactor only now.
-    fn watch(&mut self, core: &mut Core, interest: Interest) -> Option<Outcome> {
+    fn watch(&mut self, scene: &mut Scene<'_>, interest: Interest) -> Option<Outcome> {
         // The client may be waiting for the 150 before it sends anything.
-        self.send(core);
+        scene.send();
         let socket = match &mut self.running.as_deref_mut()?.link {
             Link::Open(socket) | Link::Securing(socket) | Link::Connecting(socket) => socket,
             Link::LingeringClose(closing) => &mut closing.socket,
@@ -267,24 +324,24 @@ impl Connection {
             return None;
         }
         socket.registered = true;
-        match core.watch(self.key, Role::Side, &socket.fd, interest) {
+        match scene.core.watch(scene.me.key, Role::Side, &socket.fd, interest) {
             Ok(()) => None,
-            Err(error) => self.conclude(core, Err(TransferError::Broken(error))),
+            Err(error) => self.conclude(scene, Err(TransferError::Broken(error))),
         }
     }
 
-    fn lend(&mut self, core: &mut Core, kind: JobKind) {
+    fn lend(&mut self, scene: &mut Scene<'_>, kind: JobKind) {
         let Some(running) = self.running.as_deref_mut() else { return };
-        let (key, post, serial) = (self.key, self.door.post.clone(), running.serial);
+        let (key, post, serial) = (scene.me.key, scene.me.door.post.clone(), running.serial);
         let mut job = running.lend(kind);
-        job.listen_to(&self.socket);
+        job.listen_to(&scene.wire.socket);
         if let Some(socket) = job.known_socket() {
-            core.forget(&socket.fd);
+            scene.core.forget(&socket.fd);
             socket.registered = false;
         }
         let pool = match running.direction {
-            Direction::Listing => &self.door.ftp.listings,
-            Direction::Download | Direction::Upload => &core.services.pool,
+            Direction::Listing => &scene.me.door.ftp.listings,
+            Direction::Download | Direction::Upload => &scene.core.services.pool,
         };
         pool.run(move || {
             let failed = JobDone {
@@ -300,15 +357,16 @@ impl Connection {
     }
 
     /// The pool has done its part.
-    pub(super) fn job_done(&mut self, core: &mut Core, done: JobDone) {
+    pub(super) fn job_done(&mut self, scene: &mut Scene<'_>, done: JobDone) -> Option<Outcome> {
         let Some(running) = self.running.as_deref_mut().filter(|running| running.serial == done.serial)
         else {
-            return core.discard(done);
+            scene.core.discard(done);
+            return None;
         };
-        let result = running.take_back(done, core.now.instant);
+        let result = running.take_back(done, scene.core.now.instant);
         if let Work::Receive(receiver) = &mut running.work {
             for (marker, position) in receiver.take_markers() {
-                Reply::marker(&marker, position).write(&mut core.out);
+                Reply::marker(&marker, position).write(&mut scene.core.out);
             }
         }
         let result = match (result, running.ending.take()) {
@@ -318,21 +376,21 @@ impl Connection {
             (result, None) => result,
         };
         match result {
-            Some(result) => self.end_transfer(core, result),
-            None => self.continue_transfer(core),
+            Some(result) => self.end(scene, result),
+            None => self.advance(scene),
         }
     }
 
     /// `STAT path`: the listing goes to the control connection, a buffer at a time.
-    fn advance_on_control(&mut self, core: &mut Core) -> Option<Outcome> {
-        if !self.output.is_empty() {
+    fn advance_on_control(&mut self, scene: &mut Scene<'_>) -> Option<Outcome> {
+        if !scene.wire.output.is_empty() {
             return None;
         }
         let running = self.running.as_deref_mut()?;
         let (Work::Send(sender), Via::Control(code)) = (&mut running.work, running.via) else { return None };
         let lines = sender.take_buffer();
         running.shared.add(lines.len() as u64);
-        core.out.extend_from_slice(&lines);
+        scene.core.out.extend_from_slice(&lines);
         if sender.is_drained() {
             let end = match (sender.whole(), sender.take_unread()) {
                 (Err(TransferError::Cut(why)), _) => {
@@ -346,40 +404,44 @@ impl Connection {
                 }
                 _ => format!("{code} End of status.\r\n"),
             };
-            core.out.extend_from_slice(end.as_bytes());
-            return self.conclude(core, Ok(()));
+            scene.core.out.extend_from_slice(end.as_bytes());
+            return self.conclude(scene, Ok(()));
         }
-        self.send(core);
-        if self.output.is_empty() {
-            self.lend(core, JobKind::Fill);
+        scene.send();
+        if scene.wire.output.is_empty() {
+            self.lend(scene, JobKind::Fill);
         }
         None
     }
 
-    /// Ends the running transfer on somebody's word; answers the outcome unless a job has to be waited for.
-    pub(super) fn abort_transfer(&mut self, core: &mut Core, error: TransferError) -> Option<Outcome> {
+    /// Returns true if a transfer runs that `ABOR` would end, and has not yet.
+    pub(super) fn can_be_aborted(&self) -> bool {
+        self.running.as_deref().is_some_and(|running| running.ending.is_none())
+    }
+
+    /// Ends the running transfer early. Returns the outcome unless a job has to be waited for.
+    pub(super) fn abort(&mut self, scene: &mut Scene<'_>, error: TransferError) -> Option<Outcome> {
         let running = self.running.as_deref_mut()?;
         if running.is_lent() {
             running.shared.cancelled.store(true, Ordering::Relaxed);
-            running.ending.get_or_insert((error, core.now.instant + JOB_GRACE));
+            running.ending.get_or_insert((error, scene.core.now.instant + JOB_GRACE));
             return None;
         }
-        let via = running.via;
-        self.conclude(core, Err(error)).map(|outcome| end_report(core, Some(via), outcome))
+        self.end(scene, Err(error))
     }
 
-    /// An upload in place that fails leaves its file in order first: whoever hears 426 may ask for the size at once, and go
-    /// on there. `None`: it ends when that is done, or has taken too long.
+    /// An upload in place that fails leaves its file in order first: a client that hears 426 may ask for the size at
+    /// once, and go on there. `None`: it ends when that is done, or has taken too long.
     fn leave_its_file(
         &mut self,
-        core: &mut Core,
+        scene: &mut Scene<'_>,
         result: Result<(), TransferError>,
     ) -> Option<Result<(), TransferError>> {
         let owes = |work: &Work| matches!(work, Work::Receive(receiver) if receiver.owes_its_file());
         match (result, self.running.as_deref_mut()) {
             (Err(error), Some(running)) if owes(&running.work) => {
-                running.ending = Some((error, core.now.instant + JOB_GRACE));
-                self.lend(core, JobKind::Leave);
+                running.ending = Some((error, scene.core.now.instant + JOB_GRACE));
+                self.lend(scene, JobKind::Leave);
                 None
             }
             (result, _) => Some(result),
@@ -387,93 +449,82 @@ impl Connection {
     }
 
     /// The end of a transfer: closes the data connection, gives up what is not whole, logs.
-    fn conclude(&mut self, core: &mut Core, result: Result<(), TransferError>) -> Option<Outcome> {
-        let result = self.leave_its_file(core, result)?;
-        self.conclude_now(core, result)
+    fn conclude(&mut self, scene: &mut Scene<'_>, result: Result<(), TransferError>) -> Option<Outcome> {
+        let result = self.leave_its_file(scene, result)?;
+        self.conclude_now(scene, result)
     }
 
-    /// The same where nobody is left to hear of it: what is to be done to the file is done when it can be.
-    fn conclude_now(&mut self, core: &mut Core, result: Result<(), TransferError>) -> Option<Outcome> {
+    /// The same where the session does not hear of it: what is to be done to the file is done when it can be.
+    fn conclude_now(&mut self, scene: &mut Scene<'_>, result: Result<(), TransferError>) -> Option<Outcome> {
         let mut running = self.running.take()?;
         let mut bytes = running.shared.bytes();
         if let Work::Receive(receiver) = &running.work {
             bytes += receiver.unwritten();
         }
-        part_with(core, &mut running, bytes, &result);
+        part_with(scene.core, &mut running, bytes, &result);
         if let Work::Receive(receiver) = &running.work
             && receiver.was_excused()
         {
             let text = "an upload without close_notify was taken for whole, as this client is excused";
-            self.log(core, log::Event::Warning { text });
+            scene.log(log::Event::Warning { text });
         }
         let unread = match &mut running.work {
             Work::Send(sender) => sender.take_unread().map(Box::new),
             _ => None,
         };
-        self.drop_lease(core);
-        let guest = self.session.guest().map(<[u8]>::to_vec);
+        self.port.drop_lease(scene);
         let failure = result.as_ref().err().map(describe);
         let transferred = Transferred {
             direction: running.direction,
             path: &running.path,
             bytes,
-            elapsed: core.now.instant.saturating_duration_since(running.started),
+            elapsed: scene.core.now.instant.saturating_duration_since(running.started),
             failure: failure.as_deref(),
             ascii: running.ascii,
-            guest: guest.as_deref(),
+            guest: scene.me.session.guest(),
         };
         let whole = match (&mut running.work, &result) {
             (Work::Receive(receiver), Ok(())) => receiver.take_whole(),
             _ => None,
         };
-        if !self.note_transfer(core, &transferred, whole) {
-            self.log(core, log::Event::Transferred(&transferred));
+        if !scene.hooks.note_transfer(scene.core, scene.me, &transferred, whole) {
+            scene.log(log::Event::Transferred(&transferred));
         }
         if running.work.end_may_wait() {
-            core.discard(std::mem::replace(&mut running.work, Work::OnPool));
+            scene.core.discard(std::mem::replace(&mut running.work, Work::OnPool));
         }
         Some(Outcome { bytes, result, unread })
     }
 
-    /// The client has said its last. What it asked for is done as far as that is possible, but a transfer, or a
-    /// port for one, needs somebody who hears how it ended: that is given up, and said while it can be.
-    /// Answers whether there was such a thing, and what comes after it may go on.
-    pub(super) fn hang_up(&mut self, core: &mut Core) -> bool {
-        if self.port_deadline.take().is_some() {
-            let why = "the control connection was closed before one was free".to_owned();
-            self.feed(core, Input::Answer(Answer::NoPort(why)));
-            return true;
-        }
-        let Some(running) = self.running.as_deref().filter(|running| running.ending.is_none()) else {
-            return false;
-        };
-        // Perhaps nobody hears the 426: what was sent must not look like the whole file.
-        if let (Link::Open(socket), Direction::Download) = (&running.link, running.direction) {
-            stream::reset_on_close(&socket.fd);
-        }
-        if let Some(outcome) = self.abort_transfer(core, TransferError::Aborted)
-            && let Some(outcome) = self.transfer_over(core, outcome)
-        {
-            self.feed(core, Input::TransferEnded(outcome));
-        }
-        true
+    /// The client has hung up: a transfer needs somebody who hears how it ended, and is given up while that can be said.
+    /// Returns whether there was one, with its outcome unless a job has to be waited for.
+    pub(super) fn hang_up(&mut self, scene: &mut Scene<'_>) -> Option<Option<Outcome>> {
+        let running = self.running.as_deref().filter(|running| running.ending.is_none())?;
+        // Perhaps the client does not hear the 426: what was sent must not look like the whole file.
+        reset_download(running);
+        Some(self.abort(scene, TransferError::Aborted))
     }
 
     /// The connection ends, and with it the transfer.
-    pub(super) fn give_up_transfer(&mut self, core: &mut Core) {
+    pub(super) fn give_up(&mut self, scene: &mut Scene<'_>) {
         if let Some(running) = &self.running {
             running.shared.cancelled.store(true, Ordering::Relaxed);
-            // There is nobody left to be told 426: what was sent must not look like the whole file.
-            if let (Link::Open(socket), Direction::Download) = (&running.link, running.direction) {
-                stream::reset_on_close(&socket.fd);
-            }
+            // The client is not told 426: what was sent must not look like the whole file.
+            reset_download(running);
         }
-        let _ = self.conclude_now(core, Err(TransferError::Aborted));
+        let _ = self.conclude_now(scene, Err(TransferError::Aborted));
+        self.port.drop_lease(scene);
+        self.port.deadline = None;
     }
 
-    /// When the transfer has waited long enough for whatever it waits for.
-    pub(super) fn transfer_due(&self, running: &Running) -> Option<Instant> {
-        let config = &self.door.ftp.config;
+    /// Returns when the passive port is given back, as no transfer has begun.
+    pub(super) fn lease_due(&self) -> Option<Instant> {
+        self.port.lease.as_ref().filter(|_| self.running.is_none())?.due
+    }
+
+    /// Returns when the transfer has waited long enough for whatever it waits for.
+    pub(super) fn due(&self, config: &FtpConfig) -> Option<Instant> {
+        let running = self.running.as_deref()?;
         match (&running.ending, &running.link) {
             (Some((_, end)), _) => Some(*end),
             (None, _) if running.is_lent() => None,
@@ -491,34 +542,35 @@ impl Connection {
     }
 
     /// It has.
-    pub(super) fn transfer_overdue(&mut self, core: &mut Core) {
-        let Some(running) = self.running.as_deref_mut() else { return };
+    pub(super) fn overdue(&mut self, scene: &mut Scene<'_>) -> Option<Outcome> {
+        let running = self.running.as_deref_mut()?;
         if running.ending.is_none() && running.pace.paused.take().is_some() {
             // It was a limit that nothing moved for.
-            running.moved = core.now.instant;
-            return self.continue_transfer(core);
+            running.moved = scene.core.now.instant;
+            return self.advance(scene);
         }
         if running.ending.is_none() && matches!(running.link, Link::Accepting(_) | Link::Connecting(_)) {
-            let reached = Reached::new(LimitKey::ConnectTimeout, self.door.ftp.config.connect_timeout);
-            self.log(core, log::Event::Limited { reached: &reached, reason: None });
+            let reached = Reached::new(LimitKey::ConnectTimeout, scene.me.door.ftp.config.connect_timeout);
+            scene.log(log::Event::Limited { reached: &reached, reason: None });
         }
-        let Some(running) = self.running.as_deref_mut() else { return };
         if let (None, Link::LingeringClose(closing)) = (&running.ending, &running.link) {
             let result = closing.give_up();
-            return self.end_transfer(core, result);
+            return self.end(scene, result);
         }
         if let (None, Link::Open(socket), Direction::Download | Direction::Listing) =
             (&running.ending, &running.link, running.direction)
-            && running.taken.look(stream::acknowledged(&socket.fd), &mut running.moved, core.now.instant)
+            && running.taken.look(
+                stream::acknowledged(&socket.fd),
+                &mut running.moved,
+                scene.core.now.instant,
+            )
         {
-            return;
+            return None;
         }
         let error = match (running.ending.take(), &running.link) {
             (Some((error, _)), _) => error,
             (None, Link::Accepting(_)) => {
-                let late = self.lease.as_mut().map_or(Vec::new(), |lease| lease.give_up_unnamed());
-                self.tell_turned_away(core, late);
-                let by_ticket = self.lease.as_ref().is_some_and(|lease| lease.goes_by_ticket());
+                let by_ticket = self.port.give_up_unnamed(scene);
                 TransferError::NoConnection(if by_ticket { NOT_KNOWN } else { NOT_COME }.to_owned())
             }
             (None, Link::Securing(_)) => TransferError::NotSecured("the handshake took too long".to_owned()),
@@ -527,56 +579,6 @@ impl Connection {
             }
             (None, _) => TransferError::Stalled,
         };
-        self.end_transfer(core, Err(error));
-    }
-}
-
-/// What an event says of the peer's side.
-pub(super) fn end(event: &Event) -> End {
-    if event.is_error() {
-        End::Broken
-    } else if event.is_read_closed() {
-        End::Orderly
-    } else {
-        End::NotYet
-    }
-}
-
-/// What becomes of the data connection of a transfer that has ended so, after so many bytes.
-fn part_with(core: &mut Core, running: &mut Running, bytes: u64, result: &Result<(), TransferError>) {
-    if let (Link::Open(socket), Direction::Download, Err(TransferError::File(_))) =
-        (&running.link, running.direction, result)
-    {
-        // An orderly close would make the part that was sent look like the whole file.
-        stream::reset_on_close(&socket.fd);
-    }
-    if let Link::Accepting(watched) = &mut running.link
-        && let Some(watched) = watched.take()
-    {
-        core.forget(&watched);
-        // Before the lease goes: a port that is to be bound anew must be closed by then.
-        drop(watched);
-    }
-    if let (Link::Open(socket), Direction::Upload, Ok(())) = (&mut running.link, running.direction, result) {
-        socket.part(&mut core.scratch);
-    }
-    if let (Link::Open(Socket { end: End::NotYet, .. }), Ok(())) = (&running.link, result)
-        && running.direction != Direction::Upload
-        && bytes > SMALL
-        && let Link::Open(socket) = std::mem::replace(&mut running.link, Link::OnPool)
-    {
-        core.see_off(socket);
-    }
-}
-
-/// The last line of a `STAT path` that failed half-way: behind the first line only the same code ends it, so
-/// the failure is told there, and not in a reply of its own.
-fn end_report(core: &mut Core, via: Option<Via>, outcome: Outcome) -> Outcome {
-    match (via, &outcome.result) {
-        (Some(Via::Control(code)), Err(error)) => {
-            Reply::owned(code, format!("Incomplete: {}.", describe(error))).write(&mut core.out);
-            Outcome { result: Ok(()), ..outcome }
-        }
-        _ => outcome,
+        self.end(scene, Err(error))
     }
 }

@@ -2,28 +2,38 @@
 
 use std::time::Instant;
 
-use millrace_ftp::session::Input;
+use millrace_ftp::session::{Answer, Input};
 use millrace_runtime::worker::Core;
 
 use super::Connection;
 
 impl Connection {
-    /// When something is due, whatever it is.
+    /// Returns when something is due, whatever it is.
     fn due(&self) -> Option<Instant> {
-        let transfer = self.running.as_deref().and_then(|running| self.transfer_due(running));
-        let (question, lease, hook) = (self.question_due(), self.lease_due(), self.hook_due());
-        let closing = self.state.closing.filter(|_| !self.holds_replies());
-        [self.session.deadline(), self.port_deadline, closing, transfer, question, lease, hook]
-            .into_iter()
-            .flatten()
-            .min()
+        let (transfer, question) = (
+            self.data.due(&self.door.ftp.config),
+            self.question.as_ref().and_then(|question| question.due(self.wire.state.hung_up)),
+        );
+        let (lease, hook) = (self.data.lease_due(), self.hooks.due());
+        [
+            self.session.deadline(),
+            self.data.port.deadline,
+            self.wire.closing_due(self.hooks.holds_replies()),
+            transfer,
+            question,
+            lease,
+            hook,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     pub(super) fn set_clock(&mut self, core: &mut Core) {
         if let Some(due) = self.due()
             && self.look_at.is_none_or(|look_at| due < look_at)
         {
-            self.look_at = Some(core.wheel.insert(due, self.key));
+            self.look_at = Some(core.wheel.insert(due, self.wire.key));
         }
     }
 
@@ -35,16 +45,21 @@ impl Connection {
         }
         self.look_at = None;
         let is_due = |moment: Option<Instant>| moment.is_some_and(|moment| moment <= now);
-        if (is_due(self.state.closing) && !self.holds_replies()) || is_due(self.hook_due()) {
-            self.state.broken = true;
-        } else if is_due(self.port_deadline) {
-            self.no_port(core);
-        } else if is_due(self.running.as_deref().and_then(|running| self.transfer_due(running))) {
-            self.transfer_overdue(core);
-        } else if is_due(self.question_due()) {
+        if is_due(self.wire.closing_due(self.hooks.holds_replies())) || is_due(self.hooks.due()) {
+            self.wire.state.broken = true;
+        } else if is_due(self.data.port.deadline) {
+            let (data, mut scene) = self.data_parts(core);
+            let answer: Answer = data.port.wait_overdue(&mut scene);
+            self.feed(core, Input::Answer(answer));
+        } else if is_due(self.data.due(&self.door.ftp.config)) {
+            let (data, mut scene) = self.data_parts(core);
+            let outcome = data.overdue(&mut scene);
+            self.finish(core, outcome);
+        } else if is_due(self.question.as_ref().and_then(|question| question.due(self.wire.state.hung_up))) {
             self.question_overdue(core);
-        } else if is_due(self.lease_due()) {
-            self.lease_overdue(core);
+        } else if is_due(self.data.lease_due()) {
+            let (data, mut scene) = self.data_parts(core);
+            data.port.overdue(&mut scene);
         } else if is_due(self.session.deadline()) {
             self.feed(core, Input::Deadline);
         }

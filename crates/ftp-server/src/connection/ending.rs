@@ -1,64 +1,45 @@
 //! How a connection ends: with the last reply taken, and nothing of it left behind.
 
-use std::io;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
-
 use millrace_ftp::session::{Answer, Input, TransferError};
 use millrace_log as log;
-use millrace_net::stream;
 use millrace_runtime::worker::Core;
 use millrace_vfs::FileError;
 
-use super::{Connection, State};
-
-/// How long the last replies may take to be read by a client that is being closed.
-const FAREWELL: Duration = Duration::from_secs(5);
-
-/// Reads of a client that goes on sending to a session that has ended, until it is cut.
-const DRAIN: usize = 64;
+use super::Connection;
+use super::wire::State;
 
 impl Connection {
     pub(super) fn is_over(&self) -> bool {
-        if self.state.broken || (self.state.closing.is_some() && self.output.is_empty()) {
+        let state = &self.wire.state;
+        if state.broken || (state.closing.is_some() && self.wire.output.is_empty()) {
             return true;
         }
-        self.state.ended
-            && self.held.is_none()
-            && self.pending.is_empty()
-            && self.output.is_empty()
+        state.ended
+            && !self.lines.are_waiting()
+            && self.wire.output.is_empty()
             && !self.session.is_busy()
-            && !self.awaits_hook()
+            && !self.hooks.awaits_hook()
     }
 
     /// Everything of the session ends but its socket, which waits, for a moment, for the client's end.
     pub(super) fn leave(&mut self, core: &mut Core) {
         self.end_session(core);
-        self.state.is_left = true;
-        self.answer_close_notify(core);
-        self.give_time_to_leave(core);
-        if !self.state.broken {
-            self.state.broken = stream::end_writing(&self.socket).is_err();
-        }
-        if self.state.readable {
-            self.drain(core);
-        }
+        self.wire.leave(core, self.hooks.holds_replies());
     }
 
-    /// Reads what nobody wants any more: all that has come, as there is one event for it, but no flood.
-    pub(super) fn drain(&mut self, core: &mut Core) {
-        if self.state.broken {
-            return;
+    /// The client has said its last. What it asked for is done as far as that is possible, but a transfer, or a
+    /// port for one, needs a client that hears how it ended: that is given up, and said while it can be.
+    /// Returns whether there was such a thing, and what comes after it may go on.
+    pub(super) fn hang_up(&mut self, core: &mut Core) -> bool {
+        if self.data.port.deadline.take().is_some() {
+            let why = "the control connection was closed before one was free".to_owned();
+            self.feed(core, Input::Answer(Answer::NoPort(why)));
+            return true;
         }
-        for _ in 0..DRAIN {
-            match stream::read(&self.socket, &mut core.control_buffer) {
-                Ok(0) => break,
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(_) => break,
-            }
-        }
-        self.state.broken = true;
+        let (data, mut scene) = self.data_parts(core);
+        let Some(outcome) = data.hang_up(&mut scene) else { return false };
+        self.finish(core, outcome);
+        true
     }
 
     /// The server is closing.
@@ -69,18 +50,15 @@ impl Connection {
     /// The time of grace is over.
     pub fn end_now(&mut self, core: &mut Core) {
         self.feed(core, Input::Shutdown);
-        if let Some(outcome) = self.abort(core, TransferError::Aborted)
-            && let Some(outcome) = self.transfer_over(core, outcome)
-        {
-            self.feed(core, Input::TransferEnded(outcome));
-        }
-        // Nobody will be there to hear what the pool answers, or what a job brings back.
+        let outcome = self.abort(core, TransferError::Aborted);
+        self.finish(core, outcome);
+        // What the pool answers, or what a job brings back, is not heard any more.
         if self.question.take().is_some() {
             self.feed(core, Input::Answer(Answer::Failed(FileError::Cancelled)));
         }
-        if self.running.is_some() {
-            self.transfer_overdue(core);
-        }
+        let (data, mut scene) = self.data_parts(core);
+        let outcome = data.overdue(&mut scene);
+        self.finish(core, outcome);
         if let Some(input) = self.abort_hook(core) {
             self.feed(core, input);
         }
@@ -88,32 +66,27 @@ impl Connection {
 
     /// Ends the connection and everything that belongs to it.
     pub fn close(mut self: Box<Self>, core: &mut Core) {
-        if !self.state.is_left {
+        if !self.wire.state.is_left {
             self.end_session(core);
         }
     }
 
     fn end_session(&mut self, core: &mut Core) {
         if let Some(question) = self.question.take() {
-            question.shared.cancelled.store(true, Ordering::Relaxed);
+            question.cancel();
         }
-        self.give_up_transfer(core);
-        self.drop_lease(core);
-        self.port_deadline = None;
-        let parting = self.state.parting.take();
-        let reason = match (&parting, &self.state, self.session.is_closed()) {
+        let (data, mut scene) = self.data_parts(core);
+        data.give_up(&mut scene);
+        let parting = self.parting.take();
+        let reason = match (&parting, &self.wire.state, self.session.is_closed()) {
             (Some(parting), ..) => parting,
             (None, _, true) => "closed",
             (None, State { broken: true, .. }, _) => "connection lost",
             _ => "client closed",
         };
         self.log(core, log::Event::Disconnected { reason });
-        self.tell_the_rest(core);
+        let (hooks, me) = self.hook_parts();
+        hooks.close(core, me);
         core.services.sessions.release(self.session.peer().ip());
-    }
-
-    /// What was said last may take so long to be read.
-    pub(super) fn give_time_to_leave(&mut self, core: &Core) {
-        self.state.closing = Some(core.now.instant + FAREWELL);
     }
 }

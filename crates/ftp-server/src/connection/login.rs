@@ -1,150 +1,218 @@
 //! Logging in on a control connection: what is decided before the accounts are asked, what their decision means
 //! here, and looking at an account again while its user is here.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use millrace_accounts::{Account, Attempt, Decision, Protocol};
-use millrace_ftp::session::{Answer, Credentials, Grant, Input, Verdict};
-use millrace_limits::{AccountLimits, LimitKey, Reached, Refused, TooMany};
+use millrace_accounts::{Account, Attempt, Decision, Protocol, plain_host};
+use millrace_ftp::Session;
+use millrace_ftp::session::{Credentials, Grant, Verdict};
+use millrace_limits::{AccountLimits, LimitKey, Member, Reached, Refused, TooMany};
 use millrace_log::{self as log, Proved, Subject};
 use millrace_runtime::slab::Key;
-use millrace_runtime::worker::Post;
 use millrace_runtime::worker::{Core, Promise};
 
-use super::Connection;
+use super::door::Door;
 use super::message::Message;
 use super::question::Question;
+use super::reviews::{Reviewed, Reviews};
+use super::scene::Identity;
+use super::session_hooks::SessionHooks;
+use super::wire::Wire;
 
-impl Connection {
-    pub(super) fn log_in(&mut self, core: &mut Core, credentials: Credentials) -> Option<Answer> {
-        if let Some(verdict) = self.turned_away(core, &credentials.user) {
-            return Some(Answer::Login(verdict));
+/// Who a client is, and what holds for it because of that.
+#[derive(Debug)]
+pub(super) struct Login {
+    pub(super) account: Option<Account>,
+    reviews: Reviews,
+    /// Its part in the tree of limits.
+    pub(super) member: Member,
+    /// What `HOST` said.
+    pub(super) host: Option<Box<str>>,
+}
+
+/// What a login needs of its connection.
+pub(super) struct LoginScene<'a> {
+    pub(super) core: &'a mut Core,
+    pub(super) key: Key,
+    pub(super) number: u64,
+    pub(super) door: &'a Arc<Door>,
+    pub(super) session: &'a mut Session,
+    pub(super) wire: &'a Wire,
+    pub(super) hooks: &'a mut SessionHooks,
+    pub(super) question: &'a mut Option<Box<Question>>,
+    /// The address of this machine that the connection is on.
+    pub(super) local: SocketAddr,
+}
+
+impl LoginScene<'_> {
+    fn from(&self) -> IpAddr {
+        self.session.peer().ip()
+    }
+
+    fn log(&mut self, event: log::Event<'_>) {
+        let subject = Subject { session: self.number, peer: self.session.peer(), user: self.session.user() };
+        self.core.log(&subject, event);
+    }
+
+    /// Writes an event to the log that is about a user who is not logged in yet.
+    fn log_as(&mut self, user: &[u8], event: log::Event<'_>) {
+        let subject = Subject { session: self.number, peer: self.session.peer(), user: Some(user) };
+        self.core.log(&subject, event);
+    }
+
+    /// Opens a question about a login, for this edition of the accounts. Returns the promise of its answer.
+    fn open_question(&mut self, user: &[u8], edition: u64, is_let_in: bool, otherwise: Decision) -> Pending {
+        let mut question = Question::new(self.core);
+        question.user = user.to_vec();
+        question.edition = edition;
+        question.is_let_in = is_let_in;
+        let serial = question.serial;
+        *self.question = Some(question);
+        let promise = Promise::new(self.door.post.clone(), self.key, Message::Login(serial, otherwise));
+        Pending { promise, serial }
+    }
+
+    /// Returns true if the client's certificate has this user's name in it.
+    fn is_certified(&self, user: &[u8]) -> bool {
+        let names = self.wire.secure.as_ref().map_or(&[][..], |secure| &secure.names);
+        self.session.is_encrypted() && names.iter().any(|name| name.as_bytes() == user)
+    }
+}
+
+/// The answer to a question about a login, as the pool gives it.
+struct Pending {
+    promise: Promise<Message>,
+    serial: u64,
+}
+
+impl Pending {
+    fn keep(self, decision: Decision) {
+        self.promise.keep(Message::Login(self.serial, decision));
+    }
+}
+
+/// What comes of an account that was looked at again.
+pub(super) enum Review {
+    /// It holds, as it is now.
+    Granted(Grant),
+    /// The session ends.
+    Expelled,
+}
+
+impl Login {
+    pub(super) fn new(member: Member) -> Self {
+        Self { account: None, reviews: Reviews::default(), member, host: None }
+    }
+
+    /// The user is logged in no longer.
+    pub(super) fn log_out(&mut self) {
+        self.account = None;
+        self.member.log_out();
+    }
+
+    /// Decides a login. Returns nothing where the accounts have to be asked.
+    pub(super) fn log_in(&mut self, scene: &mut LoginScene<'_>, credentials: Credentials) -> Option<Verdict> {
+        if let Some(verdict) = self.turned_away(scene, &credentials.user) {
+            return Some(verdict);
         }
-        let (edition, accounts) = core.services.accounts_for_login();
-        let from = self.session.peer().ip();
-        let encrypted = self.session.is_encrypted();
-        let certified = self.is_certified(&credentials.user);
-        let host = self.asked_host();
-        let asked = attempt(&credentials, from, encrypted, certified, &host);
-        if let Some(decision) = accounts.quick(&asked) {
-            return self.verdict(core, &credentials.user, decision, edition).map(Answer::Login);
+        let (edition, accounts) = scene.core.services.accounts_for_login();
+        let certified = scene.is_certified(&credentials.user);
+        let tried = Tried::new(scene, self.asked_host(scene.wire), certified);
+        if let Some(decision) = accounts.quick(&tried.with(&credentials)) {
+            return self.verdict(scene, &credentials.user, decision, edition);
         }
-        let (key, post, serial) = self.login_question(core, &credentials.user, edition);
-        core.services.logins.run(move || {
-            let unavailable = Decision::Unavailable("The accounts are out of order.".to_owned());
-            let reply = Promise::new(post, key, Message::Login(serial, unavailable));
-            let decision = accounts.authenticate(&attempt(&credentials, from, encrypted, certified, &host));
-            reply.keep(Message::Login(serial, decision));
+        let unavailable = Decision::Unavailable("The accounts are out of order.".to_owned());
+        let pending = scene.open_question(&credentials.user, edition, false, unavailable);
+        scene.core.services.logins.run(move || {
+            pending.keep(accounts.authenticate(&tried.with(&credentials)));
         });
         None
     }
 
     /// Asks the accounts whether a user who has shown a certificate needs no password.
-    pub(super) fn recognize(&mut self, core: &mut Core, user: Vec<u8>) -> Option<Answer> {
-        if !self.is_certified(&user) {
-            return Some(Answer::Login(Verdict::NeedsPassword));
+    pub(super) fn recognize(&mut self, scene: &mut LoginScene<'_>, user: Vec<u8>) -> Option<Verdict> {
+        if !scene.is_certified(&user) {
+            return Some(Verdict::NeedsPassword);
         }
-        if let Some(verdict) = self.turned_away(core, &user) {
-            return Some(Answer::Login(verdict));
+        if let Some(verdict) = self.turned_away(scene, &user) {
+            return Some(verdict);
         }
-        let (edition, accounts) = core.services.accounts_for_login();
-        let (from, encrypted) = (self.session.peer().ip(), self.session.is_encrypted());
-        let host = self.asked_host();
-        let (key, post, serial) = self.login_question(core, &user, edition);
-        core.services.logins.run(move || {
-            let reply = Promise::new(post, key, Message::Login(serial, Decision::NeedsPassword));
+        let (edition, accounts) = scene.core.services.accounts_for_login();
+        let tried = Tried::new(scene, self.asked_host(scene.wire), true);
+        let pending = scene.open_question(&user, edition, false, Decision::NeedsPassword);
+        scene.core.services.logins.run(move || {
             let credentials = Credentials { user, password: Vec::new() };
             // Whatever else they say is said to the password.
-            if let Some(Decision::Granted(account)) =
-                accounts.current(&attempt(&credentials, from, encrypted, true, &host))
+            if let Some(Decision::Granted(account)) = accounts.current(&tried.with(&credentials))
                 && account.certificate_suffices
             {
-                reply.keep(Message::Login(serial, Decision::Granted(account)));
+                pending.keep(Decision::Granted(account));
             }
         });
         None
     }
 
-    /// Opens a question about somebody who logs in, for this edition of the accounts.
-    fn login_question(&mut self, core: &mut Core, user: &[u8], edition: u64) -> (Key, Post<Message>, u64) {
-        let (key, post, serial, _) = self.question(core);
-        if let Some(question) = &mut self.question {
-            question.user = user.to_vec();
-            question.edition = edition;
-        }
-        (key, post, serial)
-    }
-
-    /// Claims that the client's certificate has this user's name in it.
-    fn is_certified(&self, user: &[u8]) -> bool {
-        let names = self.secure.as_ref().map_or(&[][..], |secure| &secure.names);
-        self.session.is_encrypted() && names.iter().any(|name| name.as_bytes() == user)
-    }
-
-    /// What is decided without asking the accounts.
-    fn turned_away(&mut self, core: &mut Core, user: &[u8]) -> Option<Verdict> {
-        let most = core.services.cpu_limit.value();
-        if most > 0 && u64::from(core.services.load.percent()) > most {
+    /// Returns what is decided without asking the accounts.
+    fn turned_away(&self, scene: &mut LoginScene<'_>, user: &[u8]) -> Option<Verdict> {
+        let (services, now) = (Arc::clone(&scene.core.services), scene.core.now.instant);
+        let most = services.cpu_limit.value();
+        if most > 0 && u64::from(services.load.percent()) > most {
             let reached = Reached::new(LimitKey::CpuLimit, most);
-            self.log(core, log::Event::Limited { reached: &reached, reason: None });
+            scene.log(log::Event::Limited { reached: &reached, reason: None });
             return Some(Verdict::Unavailable("The server is too busy; try again later.".to_owned()));
         }
-        if core.services.bans.is_banned(self.session.peer().ip(), user, core.now.instant) {
-            self.log(core, log::Event::LoginRefused { user, reason: "banned at this address for a while" });
+        if services.bans.is_banned(scene.from(), user, now) {
+            scene.log(log::Event::LoginRefused { user, reason: "banned at this address for a while" });
             return Some(Verdict::Denied);
         }
-        let (from, wall) = (self.session.peer().ip(), core.services.limits.wall());
-        let attempt = core.services.logins_rated.attempt(from, core.now.instant, wall);
-        attempt.err().map(|too_many| self.too_often(core, &too_many))
+        let attempt = services.logins_rated.attempt(scene.from(), now, services.limits.wall());
+        attempt.err().map(|too_many| too_often(scene, &too_many))
     }
 
-    fn too_often(&self, core: &mut Core, too_many: &TooMany) -> Verdict {
-        self.log(core, log::Event::Limited { reached: &too_many.reached(), reason: None });
-        Verdict::Unavailable(too_many.for_the_client().to_owned())
-    }
-
-    /// The accounts have decided.
-    pub(super) fn login_decided(&mut self, core: &mut Core, serial: u64, decision: Decision) {
-        let Some(question) = self.question.take_if(|question| question.serial == serial) else { return };
-        let Question { user, edition, is_let_in, .. } = *question;
+    /// The accounts have decided. Returns what the session hears, unless hooks or the accounts are asked first.
+    pub(super) fn decided(
+        &mut self,
+        scene: &mut LoginScene<'_>,
+        question: Question,
+        decision: Decision,
+    ) -> Option<Verdict> {
+        let Question { user, edition, is_let_in, .. } = question;
         match decision {
-            Decision::Granted(account) if is_let_in => self.let_in(core, user, account, edition),
-            decision => {
-                if let Some(verdict) = self.verdict(core, &user, decision, edition) {
-                    self.feed(core, Input::Answer(Answer::Login(verdict)));
-                }
-            }
+            Decision::Granted(account) if is_let_in => self.let_in(scene, &user, account, edition),
+            decision => self.verdict(scene, &user, decision, edition),
         }
     }
 
-    /// Hooks have let somebody in whom this edition of the accounts has granted a login.
-    pub(super) fn let_in(&mut self, core: &mut Core, user: Vec<u8>, account: Account, edition: u64) {
-        if edition != core.services.edition() {
-            return self.ask_again(core, user, account, true);
+    /// Hooks have permitted the login that this edition of the accounts has granted.
+    pub(super) fn let_in(
+        &mut self,
+        scene: &mut LoginScene<'_>,
+        user: &[u8],
+        account: Account,
+        edition: u64,
+    ) -> Option<Verdict> {
+        if edition != scene.core.services.edition() {
+            self.ask_again(scene, user, account, true);
+            return None;
         }
-        let verdict = self.admit(core, &user, account);
-        self.feed(core, Input::Answer(Answer::Login(verdict)));
+        Some(self.admit(scene, user, account))
     }
 
-    /// The accounts were changed while they let somebody in: asks those that hold now, as of a session that runs. The
+    /// The accounts were changed while they granted a login: asks those that hold now, as of a session that runs. The
     /// password was right.
-    fn ask_again(&mut self, core: &mut Core, user: Vec<u8>, account: Account, is_let_in: bool) {
-        let (edition, accounts) = core.services.accounts_for_login();
-        let (certified, host) = (self.is_certified(&user), self.asked_host());
-        let (from, encrypted) = (self.session.peer().ip(), self.session.is_encrypted());
-        let (key, post, serial) = self.login_question(core, &user, edition);
-        if let Some(question) = &mut self.question {
-            question.is_let_in = is_let_in;
-        }
-        core.services.logins.run(move || {
-            let unavailable = Decision::Unavailable("The accounts are out of order.".to_owned());
-            let reply = Promise::new(post, key, Message::Login(serial, unavailable));
+    fn ask_again(&mut self, scene: &mut LoginScene<'_>, user: &[u8], account: Account, is_let_in: bool) {
+        let (edition, accounts) = scene.core.services.accounts_for_login();
+        let certified = scene.is_certified(user);
+        let tried = Tried::new(scene, self.asked_host(scene.wire), certified);
+        let unavailable = Decision::Unavailable("The accounts are out of order.".to_owned());
+        let pending = scene.open_question(user, edition, is_let_in, unavailable);
+        let user = user.to_vec();
+        scene.core.services.logins.run(move || {
             let credentials = Credentials { user, password: Vec::new() };
-            let attempt = attempt(&credentials, from, encrypted, certified, &host);
             let was_enough = certified && account.certificate_suffices;
-            let decision = match accounts.look_again(&account, &attempt) {
+            pending.keep(match accounts.look_again(&account, &tried.with(&credentials)) {
                 Some(Decision::Granted(now)) if was_enough && !now.certificate_suffices => {
                     Decision::Refused("the certificate is no longer enough".to_owned())
                 }
@@ -152,112 +220,109 @@ impl Connection {
                     Decision::Refused("the account is no longer there".to_owned())
                 }
                 decision => decision.unwrap_or(Decision::Granted(account)),
-            };
-            reply.keep(Message::Login(serial, decision));
+            });
         });
     }
 
-    /// What the session has to know of what an edition of the accounts has decided; nothing yet where somebody else is
+    /// Returns what the session has to know of what an edition of the accounts has decided; nothing yet where hooks are
     /// asked first.
-    fn verdict(&mut self, core: &mut Core, user: &[u8], decision: Decision, edition: u64) -> Option<Verdict> {
+    fn verdict(
+        &mut self,
+        scene: &mut LoginScene<'_>,
+        user: &[u8],
+        decision: Decision,
+        edition: u64,
+    ) -> Option<Verdict> {
         Some(match decision {
-            Decision::Granted(account) if edition != core.services.edition() => {
-                self.ask_again(core, user.to_vec(), account, false);
+            Decision::Granted(account) if edition != scene.core.services.edition() => {
+                self.ask_again(scene, user, account, false);
                 return None;
             }
-            Decision::Granted(account) if self.asks_about_login(core, user, &account, edition) => {
-                return None;
+            Decision::Granted(account) => {
+                let me = Identity {
+                    key: scene.key,
+                    number: scene.number,
+                    door: scene.door,
+                    session: scene.session,
+                    account: self.account.as_ref(),
+                    way: None,
+                };
+                if scene.hooks.ask_about_login(scene.core, me, user, &account, edition) {
+                    return None;
+                }
+                self.admit(scene, user, account)
             }
-            Decision::Granted(account) => self.admit(core, user, account),
             Decision::NeedsCode => Verdict::NeedsCode,
             Decision::NeedsPassword => Verdict::NeedsPassword,
             Decision::Denied => {
-                self.log(core, log::Event::LoginFailed { user });
-                self.count_failure(core, user);
+                scene.log(log::Event::LoginFailed { user });
+                count_failure(scene, user);
                 Verdict::Denied
             }
             Decision::Refused(reason) => {
-                self.log(core, log::Event::LoginRefused { user, reason: &reason });
+                scene.log(log::Event::LoginRefused { user, reason: &reason });
                 Verdict::Denied
             }
             Decision::Unavailable(reason) => {
-                self.log(core, log::Event::LoginRefused { user, reason: &reason });
+                scene.log(log::Event::LoginRefused { user, reason: &reason });
                 Verdict::Unavailable("Nobody can be let in at the moment; try again later.".to_owned())
             }
         })
     }
 
-    /// Keeps the account of a login that succeeded, and says what the session has to know of it.
-    pub(super) fn admit(&mut self, core: &mut Core, user: &[u8], account: Account) -> Verdict {
-        let wall = core.services.limits.wall();
-        if let Err(too_many) = core.services.logins_rated.log_in(user, core.now.instant, wall) {
-            return self.too_often(core, &too_many);
+    /// Keeps the account of a login that succeeded. Returns what the session has to know of it.
+    fn admit(&mut self, scene: &mut LoginScene<'_>, user: &[u8], account: Account) -> Verdict {
+        let (services, now) = (Arc::clone(&scene.core.services), scene.core.now.instant);
+        if let Err(too_many) = services.logins_rated.log_in(user, now, services.limits.wall()) {
+            return too_often(scene, &too_many);
         }
-        if let Err(refused) = self.enter(core, user, &account) {
+        if let Err(refused) = self.enter(scene, user, &account) {
             return Verdict::Unavailable(refused.for_the_client().to_owned());
         }
-        core.services.bans.succeeded(self.session.peer().ip(), user, core.now.instant);
+        services.bans.succeeded(scene.from(), user, now);
         let grant = grant(&account);
         // The session learns of it only now.
-        let subject = Subject { session: self.number, peer: self.session.peer(), user: Some(user) };
         let by = match &account.told {
             None if matches!(user, b"anonymous" | b"ftp") => Proved::Nothing,
-            _ if account.certificate_suffices && self.is_certified(user) => Proved::Certificate,
+            _ if account.certificate_suffices && scene.is_certified(user) => Proved::Certificate,
             _ => Proved::Password,
         };
         let source = account.told.as_ref().map(|told| &*told.source);
-        let (protocol, tls) = (Protocol::Ftp, self.tls_version());
-        core.log(&subject, log::Event::LoggedIn { protocol, tls, by, source });
+        let tls = scene.wire.tls_version();
+        scene.log_as(user, log::Event::LoggedIn { protocol: Protocol::Ftp, tls, by, source });
         self.account = Some(account);
         self.reviews.overtake();
-        self.note_login(user);
+        scene.hooks.note_login(user);
         Verdict::Granted(grant)
     }
 
     /// Takes its place among its user's and groups' sessions, if there is one.
-    fn enter(&mut self, core: &mut Core, user: &[u8], account: &Account) -> Result<(), Refused> {
+    fn enter(&mut self, scene: &mut LoginScene<'_>, user: &[u8], account: &Account) -> Result<(), Refused> {
         let nothing = AccountLimits::default();
         let limits = account.limits.as_deref().unwrap_or(&nothing);
-        let services = Arc::clone(&core.services);
-        services.limits.log_in(&mut self.member, user, limits, core.now.instant).inspect_err(|refused| {
-            let subject = Subject { session: self.number, peer: self.session.peer(), user: Some(user) };
-            core.log(&subject, log::Event::Limited { reached: &refused.reached(), reason: None });
+        let now = scene.core.now.instant;
+        let entered = scene.core.services.limits.log_in(&mut self.member, user, limits, now);
+        entered.inspect_err(|refused| {
+            scene.log_as(user, log::Event::Limited { reached: &refused.reached(), reason: None });
         })
-    }
-
-    /// A wrong password, or a name that is not there: the address is held to it, on other connections too.
-    fn count_failure(&mut self, core: &mut Core, user: &[u8]) {
-        let failed = core.services.bans.failed(self.session.peer().ip(), user, core.now.instant);
-        self.session.has_failed_before(failed.count.saturating_sub(1));
-        if failed.user_banned {
-            self.log(core, log::Event::Banned { user: Some(user) });
-            self.note_ban(core, Some(user));
-        }
-        if failed.address_banned {
-            self.log(core, log::Event::Banned { user: None });
-            self.note_ban(core, None);
-        }
     }
 
     /// Accounts were changed, or time has passed: has the user's account looked at again, where it is one of
     /// those. Commands go on meanwhile.
-    pub fn review(&mut self, core: &mut Core, concerned: impl Fn(&[u8], &Account) -> bool) {
-        self.session.adopt(self.door.ftp.settings());
-        let (Some(user), Some(account)) = (self.session.user(), &self.account) else { return };
-        if self.state.closing.is_some() || !concerned(user, account) {
+    pub(super) fn review(&mut self, scene: &mut LoginScene<'_>, concerned: impl Fn(&[u8], &Account) -> bool) {
+        scene.session.adopt(scene.door.ftp.settings());
+        let (Some(user), Some(account)) = (scene.session.user(), &self.account) else { return };
+        if scene.wire.state.closing.is_some() || !concerned(user, account) {
             return;
         }
-        let (certified, host) = (self.is_certified(user), self.asked_host());
+        let tried = Tried::new(scene, self.asked_host(scene.wire), scene.is_certified(user));
         let credentials = Credentials { user: user.to_vec(), password: Vec::new() };
-        let from = self.session.peer().ip();
-        let encrypted = self.session.is_encrypted();
-        let accounts = core.services.accounts();
-        let (key, post) = (self.key, self.door.post.clone());
+        let accounts = scene.core.services.accounts();
+        let (key, post) = (scene.key, scene.door.post.clone());
         let account = account.clone();
         let number = self.reviews.begin();
-        core.services.logins.run(move || {
-            let attempt = attempt(&credentials, from, encrypted, certified, &host);
-            if let Some(decision) = accounts.look_again(&account, &attempt) {
+        scene.core.services.logins.run(move || {
+            if let Some(decision) = accounts.look_again(&account, &tried.with(&credentials)) {
                 let reviewed = Reviewed { user: credentials.user, decision, number };
                 post.send(key, Message::Reviewed(Box::new(reviewed)));
             }
@@ -265,65 +330,85 @@ impl Connection {
     }
 
     /// The user's account was looked at again.
-    pub(super) fn reviewed(&mut self, core: &mut Core, reviewed: Reviewed) {
-        // Somebody else may have logged in meanwhile.
-        if self.session.user() != Some(&reviewed.user) || !self.reviews.is_news(reviewed.number) {
-            return;
+    pub(super) fn reviewed(&mut self, scene: &mut LoginScene<'_>, reviewed: Reviewed) -> Option<Review> {
+        // Another user may have logged in meanwhile.
+        if scene.session.user() != Some(&reviewed.user) || !self.reviews.is_news(reviewed.number) {
+            return None;
         }
         let reason = match reviewed.decision {
-            Decision::Granted(account) => match self.enter(core, &reviewed.user, &account) {
+            Decision::Granted(account) => match self.enter(scene, &reviewed.user, &account) {
                 Ok(()) => {
                     let grant = grant(&account);
                     self.account = Some(account);
-                    return self.feed(core, Input::Regranted(grant));
+                    return Some(Review::Granted(grant));
                 }
                 Err(refused) => refused.for_the_client().to_owned(),
             },
-            // Who is in stays in while the accounts are out of reach.
-            Decision::Unavailable(_) => return,
+            // A session stays while the accounts are out of reach.
+            Decision::Unavailable(_) => return None,
             Decision::Denied | Decision::NeedsCode | Decision::NeedsPassword => {
                 "the account is no longer there".to_owned()
             }
             Decision::Refused(reason) => reason,
         };
-        self.log(core, log::Event::Expelled { reason: &reason });
-        self.feed(core, Input::Expelled);
+        scene.log(log::Event::Expelled { reason: &reason });
+        Some(Review::Expelled)
+    }
+
+    /// Returns the name that the client came by: that of `HOST`, else of SNI.
+    fn asked_host(&self, wire: &Wire) -> String {
+        // `HOST` may have been said in clear, by anybody; behind the handshake it can say nothing else.
+        let by_sni = wire.secure.as_ref().and_then(|secure| secure.server_name.as_deref());
+        by_sni.or(self.host.as_deref()).map(|name| plain_host(name.as_bytes())).unwrap_or_default()
+    }
+
+    /// Returns whether a name may be served: one for which there is a certificate or a tree, and the one given by SNI if
+    /// there was one. Where nothing tells names apart there is one host, which all of them mean.
+    pub(super) fn serves_host(&mut self, scene: &LoginScene<'_>, name: String) -> bool {
+        let hosts = scene.door.ftp.hosts();
+        let named = scene.wire.secure.as_ref().and_then(|secure| secure.server_name.as_deref());
+        let is_served = match (named, &scene.core.services.tls) {
+            (Some(named), _) => named.eq_ignore_ascii_case(&name),
+            (None, _) if hosts.iter().any(|host| host.covers(&plain_host(name.as_bytes()))) => true,
+            (None, Some(security)) => security.acceptor.serves(&name),
+            (None, None) => hosts.is_empty() || is_own_address(scene, &name),
+        };
+        if is_served {
+            self.host = Some(name.into());
+        }
+        is_served
     }
 }
 
-/// What accounts say of somebody who is logged in.
-#[derive(Debug)]
-pub struct Reviewed {
-    user: Vec<u8>,
-    decision: Decision,
-    number: u32,
+/// Returns true if it is an address of this server, as far as it knows them.
+fn is_own_address(scene: &LoginScene<'_>, name: &str) -> bool {
+    name.parse::<IpAddr>().is_ok_and(|address| {
+        let public = scene.door.ftp.config.public_ip.map(IpAddr::V4);
+        public == Some(address) || [scene.session.local().ip(), scene.local.ip()].contains(&address)
+    })
 }
 
-/// Numbers the looks at an account. They are had on several threads, and one may take longer than the next: what it
-/// comes to is then no longer so.
-#[derive(Debug, Default)]
-pub(super) struct Reviews {
-    begun: u32,
-    /// The last one that counted.
-    heard: u32,
+fn too_often(scene: &mut LoginScene<'_>, too_many: &TooMany) -> Verdict {
+    scene.log(log::Event::Limited { reached: &too_many.reached(), reason: None });
+    Verdict::Unavailable(too_many.for_the_client().to_owned())
 }
 
-impl Reviews {
-    fn begin(&mut self) -> u32 {
-        self.begun += 1;
-        self.begun
-    }
-
-    /// Claims that no later one was heard of.
-    fn is_news(&mut self, number: u32) -> bool {
-        let is_news = number > self.heard;
-        self.heard = self.heard.max(number);
-        is_news
-    }
-
-    /// What is known now is newer than all that was begun.
-    fn overtake(&mut self) {
-        self.heard = self.begun;
+/// A wrong password, or a name that is not there: the address is held to it, on other connections too.
+fn count_failure(scene: &mut LoginScene<'_>, user: &[u8]) {
+    let failed = scene.core.services.bans.failed(scene.from(), user, scene.core.now.instant);
+    scene.session.has_failed_before(failed.count.saturating_sub(1));
+    let bans = [failed.user_banned.then_some(Some(user)), failed.address_banned.then_some(None)];
+    for user in bans.into_iter().flatten() {
+        scene.log(log::Event::Banned { user });
+        let me = Identity {
+            key: scene.key,
+            number: scene.number,
+            door: scene.door,
+            session: scene.session,
+            account: None,
+            way: None,
+        };
+        scene.hooks.note_ban(scene.core, me, user);
     }
 }
 
@@ -337,22 +422,29 @@ fn grant(account: &Account) -> Grant {
     }
 }
 
-/// A login as the accounts are asked about it.
-fn attempt<'a>(
-    credentials: &'a Credentials,
+/// What the accounts are told of a login besides its credentials.
+struct Tried {
     from: IpAddr,
     encrypted: bool,
     certified: bool,
-    host: &'a str,
-) -> Attempt<'a> {
-    Attempt {
-        user: &credentials.user,
-        password: &credentials.password,
-        from,
-        protocol: Protocol::Ftp,
-        encrypted,
-        certified,
-        host,
-        now: SystemTime::now(),
+    host: String,
+}
+
+impl Tried {
+    fn new(scene: &LoginScene<'_>, host: String, certified: bool) -> Self {
+        Self { from: scene.from(), encrypted: scene.session.is_encrypted(), certified, host }
+    }
+
+    fn with<'a>(&'a self, credentials: &'a Credentials) -> Attempt<'a> {
+        Attempt {
+            user: &credentials.user,
+            password: &credentials.password,
+            from: self.from,
+            protocol: Protocol::Ftp,
+            encrypted: self.encrypted,
+            certified: self.certified,
+            host: &self.host,
+            now: SystemTime::now(),
+        }
     }
 }

@@ -6,7 +6,7 @@ use millrace_hooks::Ruling;
 use millrace_runtime::passive::Lease;
 use millrace_runtime::transfer::JobDone;
 
-use super::login::Reviewed;
+use super::reviews::Reviewed;
 
 /// What a connection is told; numbers are those of the questions that it has asked.
 #[derive(Debug)]

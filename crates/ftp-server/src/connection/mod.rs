@@ -6,189 +6,155 @@
 //!
 //! Replies are collected and sent together when the connection has no more to do for now, or before it
 //! waits. A client that does not take its replies is not read from, so it costs one buffer.
+//!
+//! Its parts own their state: [`Wire`] the socket and TLS, [`Lines`] what the session does not take yet, [`Login`] the
+//! account, [`Data`] the data connection and its transfer, [`SessionHooks`] what hooks are asked and told, [`Question`] what
+//! a pool was asked. What a part needs of the others it is given as a `Scene`; inputs for the session go back to here.
 
 mod admin;
+mod asking;
 mod data;
+mod data_end;
 mod deadlines;
 pub(crate) mod door;
 mod early;
 mod ending;
-mod hook_wait;
+mod hook_queue;
 mod hooking;
-mod lease;
+mod lines;
 mod login;
 pub(crate) mod message;
+mod passive_port;
 mod question;
 mod reading;
 mod refusals;
+mod reviews;
+mod scene;
 mod secure;
-mod sending;
+mod session_hooks;
+mod wire;
 
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use millrace_accounts::Account;
+use millrace_accounts::{Account, Resumption};
 use millrace_ftp::Session;
-use millrace_ftp::line::LineReader;
-use millrace_ftp::session::{Act, Answer, Input, TransferError};
-use millrace_limits::Member;
-use millrace_log::{self as log, Subject};
-use millrace_net::{listener, stream};
-use millrace_runtime::passive::Lease;
+use millrace_ftp::session::{Act, Answer, Input, Outcome, TransferError};
+use millrace_log as log;
+use millrace_net::listener;
+use millrace_runtime::passive::ticket_isolation::Companion;
 use millrace_runtime::slab::Key;
-use millrace_runtime::transfer::{Link, Running};
-use millrace_runtime::worker::{Core, Newcomer, Role, Way};
-use mio::Interest;
+use millrace_runtime::worker::{Core, Newcomer, Way};
 use mio::event::Event;
 
+use self::data::Data;
 use self::door::Door;
-use self::hooking::Hooked;
-use self::login::Reviews;
+use self::lines::Lines;
+use self::login::{Login, LoginScene, Review};
 use self::message::Message;
 use self::question::Question;
-use self::reading::Held;
 use self::refusals::About;
+use self::reviews::Reviewed;
+use self::scene::{Identity, Scene};
 use self::secure::Secure;
-
-/// What the reactor tells of a control connection. Urgent data is told of by itself, because a read stops short of it.
-const CONTROL: Interest = Interest::READABLE.add(Interest::PRIORITY);
+use self::session_hooks::SessionHooks;
+use self::wire::Wire;
 
 /// One client. Everything that only some moments need is behind an `Option` or an empty `Vec`, so that
 /// an idle one is small.
 #[derive(Debug)]
 pub struct Connection {
-    key: Key,
     /// What connections of the worker share.
     door: Arc<Door>,
-    socket: OwnedFd,
     number: u64,
     session: Session,
-    account: Option<Account>,
-    reviews: Reviews,
-    /// Its part in the tree of limits.
-    member: Member,
-    /// What there is of TLS, once it has begun.
-    secure: Option<Box<Secure>>,
-    /// What `HOST` said.
-    host: Option<Box<str>>,
     /// The proxy that it came by, and where that connected to.
     way: Option<Box<(Way, SocketAddr)>>,
-    /// Its part in the hooks, where there are any.
-    hooked: Option<Box<Hooked>>,
-    reader: LineReader,
-    /// A line that the session does not take yet.
-    held: Option<Held>,
-    /// What came behind the held line.
-    pending: Vec<u8>,
-    /// Replies that the client has not taken.
-    output: Vec<u8>,
-    state: State,
-    /// The leased passive port.
-    lease: Option<Box<Lease>>,
-    running: Option<Box<Running>>,
+    wire: Wire,
+    lines: Lines,
+    login: Login,
+    data: Data,
+    hooks: SessionHooks,
     /// The question that the blocking pool answers.
     question: Option<Box<Question>>,
-    /// Until when the session waits for a passive port.
-    port_deadline: Option<Instant>,
+    /// Why the server ends the session.
+    parting: Option<Box<str>>,
     /// When the wheel will have this connection looked at.
     look_at: Option<Instant>,
 }
 
-/// What is known of the control socket.
-#[derive(Debug, Default)]
-struct State {
-    /// There may be more to read.
-    readable: bool,
-    /// There is urgent data, at which a read stops short: only an empty socket says that all was read.
-    urgent: bool,
-    /// The reactor tells when the socket takes bytes.
-    watches_writable: bool,
-    /// The client will send no more.
-    ended: bool,
-    /// As `ended`, heard of while there may still be lines to read.
-    hung_up: bool,
-    /// The connection is gone, or cannot be used.
-    broken: bool,
-    /// It is closed when the replies are sent, or at this time.
-    closing: Option<Instant>,
-    /// All has been said and done; what the client still sends is read, and means nothing. Closing a socket
-    /// with something unread resets it, and a reset can overtake the last reply.
-    is_left: bool,
-    /// Its transfer is in the worker's line for another turn.
-    in_line: bool,
-    /// Why the server ends the session.
-    parting: Option<Box<str>>,
-}
-
 impl Connection {
-    /// The close that follows is a reset.
-    pub fn reset(&self) {
-        stream::reset_on_close(&self.socket);
-    }
-
-    /// A client that was admitted.
+    /// The connection of a client that was admitted.
     pub fn new<D>(key: Key, door: &Arc<Door>, newcomer: Newcomer<D>, core: &mut Core) -> Self {
         let Newcomer { socket, peer, bound, way, member, admission, .. } = newcomer;
+        // Counted out when the session ends.
+        admission.keep();
         let local = match bound.ip().is_unspecified() {
             false => bound,
             true => listener::local_address(&socket).unwrap_or(bound),
         };
-        // Counted out when the session ends.
-        admission.keep();
         let way = way.map(|way| Box::new((way, local)));
         // To its client the server is where the client connected to.
         let facing = way.as_ref().and_then(|way| way.0.facing).unwrap_or(local);
         let session = Session::new(door.ftp.settings(), peer, facing, core.now);
-        let broken = core.watch(key, Role::Client, &socket, CONTROL).is_err();
         Self {
-            key,
             door: Arc::clone(door),
-            socket,
             number: core.services.next_session.fetch_add(1, Ordering::Relaxed),
             session,
-            account: None,
-            reviews: Reviews::default(),
-            member,
-            secure: None,
-            host: None,
             way,
-            hooked: Self::hooked(core),
-            reader: LineReader::default(),
-            held: None,
-            pending: Vec::new(),
-            output: Vec::new(),
-            state: State { broken, ..State::default() },
-            lease: None,
-            running: None,
+            wire: Wire::new(key, socket, core),
+            lines: Lines::default(),
+            login: Login::new(member),
+            data: Data::default(),
+            hooks: SessionHooks::new(core),
             question: None,
-            port_deadline: None,
+            parting: None,
             look_at: None,
         }
     }
 
-    /// The first thing on a connection: the greeting, or where TLS is `implicit` the handshake.
+    /// The close that follows is a reset.
+    pub fn reset(&self) {
+        self.wire.reset();
+    }
+
+    /// The first thing on a connection: the greeting, or where TLS is `implicit` the handshake, unless a hook objects.
     pub fn greet(&mut self, core: &mut Core, implicit: bool) {
         let proxy = self.way.as_ref().map(|way| way.0.proxy);
         self.log(core, log::Event::Connected { proxy });
-        self.greet_or_ask(core, implicit);
-    }
-
-    /// The address of this machine's that its connections are on.
-    fn local(&self) -> SocketAddr {
-        self.way.as_ref().map_or(self.session.local(), |way| way.1)
+        let (hooks, me) = self.hook_parts();
+        if !hooks.ask_about_connection(core, me, implicit) {
+            self.begin(core, implicit);
+        }
     }
 
     /// Another thread has something for it.
     pub fn told(&mut self, core: &mut Core, message: Message) {
         match message {
             Message::Answer(serial, answer) => self.answered(core, serial, answer),
-            Message::Login(serial, decision) => self.login_decided(core, serial, decision),
+            Message::Login(serial, decision) => {
+                let Some(question) = self.question.take_if(|question| question.serial == serial) else {
+                    return;
+                };
+                let (login, mut scene) = self.login_parts(core);
+                if let Some(verdict) = login.decided(&mut scene, *question, decision) {
+                    self.feed(core, Input::Answer(Answer::Login(verdict)));
+                }
+            }
             Message::Reviewed(reviewed) => self.reviewed(core, *reviewed),
-            Message::Job(done) => self.job_done(core, done),
-            Message::Port(lease) => self.port_granted(core, lease),
+            Message::Job(done) => {
+                let (data, mut scene) = self.data_parts(core);
+                let outcome = data.job_done(&mut scene, done);
+                self.finish(core, outcome);
+            }
+            Message::Port(lease) => {
+                let (data, mut scene) = self.data_parts(core);
+                if let Some(listening) = data.port.granted(&mut scene, lease) {
+                    self.feed(core, Input::Answer(listening));
+                }
+            }
             Message::Ruled(serial, ruling) => self.ruled(core, serial, ruling),
             Message::Wake => self.continue_transfer(core),
         }
@@ -196,38 +162,60 @@ impl Connection {
 
     /// The reactor says something of the control socket.
     pub fn control_event(&mut self, core: &mut Core, event: &Event) {
-        if event.is_error() || (event.is_write_closed() && event.is_read_closed()) {
-            self.state.broken = true;
-            return;
-        }
-        self.state.readable |= event.is_readable();
-        self.state.urgent |= event.is_priority();
-        self.state.hung_up |= event.is_read_closed();
-        if event.is_writable() {
+        if self.wire.take_event(event) {
             self.send(core);
-            if self.running.as_deref().is_some_and(|running| matches!(running.link, Link::Control)) {
+            if self.data.is_on_control() {
                 self.continue_transfer(core);
             }
         }
     }
 
-    /// Reads on where reading is possible, sends what there is to say, sets the clock. Answers whether the
+    /// The reactor says something of the data connection, or of the listener.
+    pub fn data_event(&mut self, core: &mut Core, event: &Event) {
+        let (data, mut scene) = self.data_parts(core);
+        let outcome = data.event(&mut scene, event);
+        self.finish(core, outcome);
+    }
+
+    /// Moves the transfer on, and tells the session if it ended.
+    pub fn continue_transfer(&mut self, core: &mut Core) {
+        let (data, mut scene) = self.data_parts(core);
+        let outcome = data.go_on(&mut scene);
+        self.finish(core, outcome);
+    }
+
+    /// The next turn of a transfer that used up its share.
+    pub fn next_turn(&mut self, core: &mut Core) {
+        let (data, mut scene) = self.data_parts(core);
+        let outcome = data.next_turn(&mut scene);
+        self.finish(core, outcome);
+    }
+
+    /// The share of the next turn that handshakes have has come.
+    pub fn shake_hands(&mut self, _: &mut Core) {
+        self.wire.shake_hands();
+    }
+
+    /// Reads on where reading is possible, sends what there is to say, sets the clock. Returns whether the
     /// connection goes on.
     pub fn settle(&mut self, core: &mut Core) -> bool {
-        if self.state.is_left {
-            self.drain(core);
+        if self.wire.state.is_left {
+            self.wire.drain(core);
         } else {
             self.read_on(core);
-            while self.state.hung_up && !self.state.broken && self.hang_up(core) {
+            while self.wire.state.hung_up && !self.wire.state.broken && self.hang_up(core) {
                 self.read_on(core);
             }
-            self.note_hang_up(core);
+            if self.wire.state.hung_up {
+                self.hooks.note_hang_up(core.now.instant);
+            }
             self.send(core);
             if self.is_over() {
                 self.leave(core);
             }
         }
-        if self.state.is_left && (self.state.broken || self.state.hung_up || core.ending) {
+        let state = &self.wire.state;
+        if state.is_left && (state.broken || state.hung_up || core.ending) {
             return false;
         }
         self.set_clock(core);
@@ -255,75 +243,189 @@ impl Connection {
     }
 
     fn step(&mut self, core: &mut Core, input: Input<'_>, about: About<'_>) -> Option<Input<'static>> {
-        self.note_limit(core, &input);
-        self.tell_failure(core, about, &input);
+        let (hooks, me) = self.hook_parts();
+        hooks.note_limit(core, me, &input);
+        self.me().tell_failure(core, about, &input);
         let step = self.session.handle(core.now, input);
         step.replies.write(&mut core.out);
-        self.tell_refusals(core, about, &step.replies);
+        self.me().tell_refusals(core, about, &step.replies);
         if let Some(bound) = step.bound {
             self.log(core, log::Event::Limited { reached: &bound.into(), reason: None });
         }
         if matches!(step.act, Some(Act::Close)) {
-            self.state.parting = refusals::parting(&step.replies);
+            self.parting = refusals::parting(&step.replies);
         }
-        if self.hooked.is_some() {
-            self.note_replies(core, &step.replies);
-        }
+        let (hooks, me) = self.hook_parts();
+        hooks.note_replies(core, me, &step.replies);
         step.act.and_then(|act| self.perform(core, act))
     }
 
-    /// Does what the session asked for; answers what came of it, if that is known already.
+    /// Does what the session asked for. Returns what came of it, if that is known already.
     fn perform(&mut self, core: &mut Core, act: Act) -> Option<Input<'static>> {
         match act {
             Act::Ask(request) => self.ask(core, request).map(Input::Answer),
             Act::Transfer(transfer) => {
-                let outcome = self.begin_transfer(core, *transfer)?;
-                self.transfer_over(core, outcome).map(Input::TransferEnded)
+                let (data, mut scene) = self.data_parts(core);
+                let outcome = data.begin(&mut scene, *transfer)?;
+                self.transfer_over(core, outcome)
             }
-            Act::Abort if self.port_deadline.take().is_some() => {
+            Act::Abort if self.data.port.deadline.take().is_some() => {
                 Some(Input::Answer(Answer::NoPort("the wait for one was aborted".to_owned())))
             }
-            Act::Abort if self.awaits_word() => self.abort_hook(core),
+            Act::Abort if self.hooks.awaits_word() => self.abort_hook(core),
             Act::Abort => {
                 let outcome = self.abort(core, TransferError::Aborted)?;
-                self.transfer_over(core, outcome).map(Input::TransferEnded)
+                self.transfer_over(core, outcome)
             }
             Act::DropPassive => {
-                self.drop_lease(core);
+                let (data, mut scene) = self.data_parts(core);
+                data.port.drop_lease(&mut scene);
                 None
             }
             Act::LogOut => {
-                self.note_logout(core);
-                self.account = None;
-                self.member.log_out();
-                self.drop_lease(core);
+                self.log_out(core);
                 None
             }
             Act::StartTls => {
-                let companion = self.companion();
+                let companion = self.wire.join_companions(self.me());
                 // The 234, in clear.
                 self.send(core);
-                self.note_logout(core);
-                self.account = None;
-                self.member.log_out();
-                self.drop_lease(core);
+                self.log_out(core);
                 self.begin_tls(core, false, companion);
                 None
             }
             Act::StopTls => {
-                self.end_tls(core);
+                self.wire.end_tls(core, self.hooks.holds_replies());
                 None
             }
             Act::Close => {
-                self.give_time_to_leave(core);
+                self.wire.give_time_to_leave(core);
                 None
             }
         }
     }
 
+    /// Tells the session how a transfer has ended, if it has.
+    fn finish(&mut self, core: &mut Core, outcome: Option<Outcome>) {
+        if let Some(outcome) = outcome
+            && let Some(input) = self.transfer_over(core, outcome)
+        {
+            self.feed(core, input);
+        }
+    }
+
+    /// How a transfer ended, for the session, unless a hook is asked first.
+    fn transfer_over(&mut self, core: &mut Core, outcome: Outcome) -> Option<Input<'static>> {
+        let (hooks, me) = self.hook_parts();
+        hooks.transfer_over(core, me, outcome).map(Input::TransferEnded)
+    }
+
+    fn log_out(&mut self, core: &mut Core) {
+        let (hooks, me) = self.hook_parts();
+        hooks.note_logout(core, me);
+        self.login.log_out();
+        let (data, mut scene) = self.data_parts(core);
+        data.port.drop_lease(&mut scene);
+    }
+
+    /// Accounts were changed, or time has passed: has the user's account looked at again, where it is one of
+    /// those. Commands go on meanwhile.
+    pub fn review(&mut self, core: &mut Core, concerned: impl Fn(&[u8], &Account) -> bool) {
+        let (login, mut scene) = self.login_parts(core);
+        login.review(&mut scene, concerned);
+    }
+
+    /// The user's account was looked at again.
+    fn reviewed(&mut self, core: &mut Core, reviewed: Reviewed) {
+        let (login, mut scene) = self.login_parts(core);
+        match login.reviewed(&mut scene, reviewed) {
+            Some(Review::Granted(grant)) => self.feed(core, Input::Regranted(grant)),
+            Some(Review::Expelled) => self.feed(core, Input::Expelled),
+            None => {}
+        }
+    }
+
+    /// The handshake is about to begin. `implicit`: it is the first thing on the connection.
+    fn begin_tls(&mut self, core: &mut Core, implicit: bool, companion: Companion) {
+        let Some(security) = &core.services.tls else { return };
+        let mut host = security.acceptor.host();
+        if security.policy().resumption == Resumption::Require {
+            host = host.requiring_resumption();
+        }
+        match Secure::begin(host, self.login.host.as_deref(), companion) {
+            Ok(secure) => self.wire.secure = Some(Box::new(secure)),
+            Err(fault) => {
+                self.log(core, log::Event::TlsFailed { on: "control", reason: &fault.to_string() });
+                self.wire.state.broken = true;
+            }
+        }
+        if implicit {
+            self.session.begin_with_tls();
+        }
+    }
+
+    /// Sends what there is to say, as far as the client takes it.
+    fn send(&mut self, core: &mut Core) {
+        self.wire.send(core, self.hooks.holds_replies());
+    }
+
     fn log(&self, core: &mut Core, event: log::Event<'_>) {
-        let subject = Subject { session: self.number, peer: self.session.peer(), user: self.session.user() };
-        core.log(&subject, event);
+        self.me().log(core, event);
+    }
+
+    fn me(&self) -> Identity<'_> {
+        Identity {
+            key: self.wire.key,
+            number: self.number,
+            door: &self.door,
+            session: &self.session,
+            account: self.login.account.as_ref(),
+            way: self.way.as_deref(),
+        }
+    }
+
+    /// The part that asks hooks, and what that needs of the others.
+    fn hook_parts(&mut self) -> (&mut SessionHooks, Identity<'_>) {
+        let me = Identity {
+            key: self.wire.key,
+            number: self.number,
+            door: &self.door,
+            session: &self.session,
+            account: self.login.account.as_ref(),
+            way: self.way.as_deref(),
+        };
+        (&mut self.hooks, me)
+    }
+
+    /// The part that transfers, and what that needs of the others.
+    fn data_parts<'a>(&'a mut self, core: &'a mut Core) -> (&'a mut Data, Scene<'a>) {
+        let me = Identity {
+            key: self.wire.key,
+            number: self.number,
+            door: &self.door,
+            session: &self.session,
+            account: self.login.account.as_ref(),
+            way: self.way.as_deref(),
+        };
+        let (wire, hooks) = (&mut self.wire, &mut self.hooks);
+        (&mut self.data, Scene { core, me, member: &self.login.member, wire, hooks })
+    }
+
+    /// The part that logs in, and what that needs of the others.
+    fn login_parts<'a>(&'a mut self, core: &'a mut Core) -> (&'a mut Login, LoginScene<'a>) {
+        let local = self.way.as_ref().map_or(self.session.local(), |way| way.1);
+        let scene = LoginScene {
+            core,
+            key: self.wire.key,
+            number: self.number,
+            door: &self.door,
+            session: &mut self.session,
+            wire: &self.wire,
+            hooks: &mut self.hooks,
+            question: &mut self.question,
+            local,
+        };
+        (&mut self.login, scene)
     }
 }
 
@@ -334,6 +436,6 @@ mod tests {
     /// A thousand idle sessions are a megabyte at most: this, the allocator's share, a user's name.
     #[test]
     fn an_idle_connection_is_small() {
-        assert!(size_of::<Connection>() <= 784, "{}", size_of::<Connection>());
+        assert!(size_of::<Connection>() <= 792, "{}", size_of::<Connection>());
     }
 }

@@ -9,8 +9,10 @@ use millrace_log as log;
 use millrace_runtime::worker::Core;
 use millrace_vfs::FileError;
 
-use super::Connection;
-use super::hooking::SECRET;
+use super::scene::Identity;
+
+/// Commands whose arguments are not shown.
+pub(super) const SECRET: [&str; 4] = ["PASS", "ACCT", "INTERNALSHUTDOWN", "SITE GPASS"];
 
 /// So much of a command is worth a line.
 const SHOWN: usize = 256;
@@ -64,7 +66,7 @@ impl<'a> About<'a> {
     }
 }
 
-impl Connection {
+impl Identity<'_> {
     /// Tells in the system's own words what went wrong with a file: the client is told only that it did.
     pub(super) fn tell_failure(&self, core: &mut Core, about: About<'_>, input: &Input<'_>) {
         if let Input::Answer(
