@@ -31,11 +31,11 @@ pub fn to_location(head: &Head, path: &[u8], persistence: Persistence) -> Result
     }
     let connection: &[u8] = match persistence {
         Persistence::Close => b"close",
-        Persistence::Implied | Persistence::Told => b"keep-alive",
+        Persistence::Implied | Persistence::Told | Persistence::Stream => b"keep-alive",
     };
     push_field("Connection", connection, &mut text);
     text.extend_from_slice(b"\r\n");
-    read(&text)
+    read(&text, head.version)
 }
 
 /// The same request for another path, with its body: `target` is the path and the query as they are written in a
@@ -52,12 +52,12 @@ pub fn to_index(head: &Head, target: &[u8], authority: Option<&[u8]>) -> Result<
         }
     }
     text.extend_from_slice(b"\r\n");
-    read(&text)
+    read(&text, head.version)
 }
 
 fn request_line(method: &str, target: &[u8], version: Version) -> Vec<u8> {
     let version: &[u8] = match version {
-        Version::Http11 => b"HTTP/1.1",
+        Version::Http11 | Version::Http2 => b"HTTP/1.1",
         Version::Http10 => b"HTTP/1.0",
     };
     [method.as_bytes(), b" ", target, b" ", version, b"\r\n"].concat()
@@ -69,9 +69,13 @@ fn push_field(name: &str, value: &[u8], text: &mut Vec<u8>) {
     }
 }
 
-fn read(text: &[u8]) -> Result<Head, Refusal> {
+/// Reads a head that was written here for a client of this version.
+fn read(text: &[u8], version: Version) -> Result<Head, Refusal> {
     match request::parse(text)? {
-        Some((head, _)) => Ok(head),
+        Some((mut head, _)) => {
+            head.version = version;
+            Ok(head)
+        }
         None => Err(Refusal { status: Status::BAD_GATEWAY, reason: "The request leads to none." }),
     }
 }

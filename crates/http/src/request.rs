@@ -90,12 +90,24 @@ pub enum Method {
     Other,
 }
 
-/// A minor version of HTTP/1.
+/// The version that a message came by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Version {
     Http10,
     Http11,
+    Http2,
+}
+
+impl Version {
+    /// The name, as logs and programs are told it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Http10 => "HTTP/1.0",
+            Self::Http11 => "HTTP/1.1",
+            Self::Http2 => "HTTP/2.0",
+        }
+    }
 }
 
 /// Where a request's body ends.
@@ -263,7 +275,7 @@ impl Head {
         self.bytes.clear();
         self.lines.clear();
         self.known = [0; Field::COUNT];
-        (self.method, self.version) = (Method::from_text(method), Version::Http11);
+        (self.method, self.version) = (Method::from_text(method), Version::Http2);
         self.method_text = self.append(method.as_bytes());
         self.target = self.append(target);
     }
@@ -322,7 +334,7 @@ impl Head {
     fn frame(&mut self) -> Result<(), Refusal> {
         self.authority = None;
         match self.get(Field::Host) {
-            None if self.version == Version::Http11 => return bad("There is no Host field."),
+            None if self.version != Version::Http10 => return bad("There is no Host field."),
             Some(host) if !target::is_host(host) => return bad("The Host field is malformed."),
             _ => {}
         }
@@ -354,6 +366,7 @@ impl Head {
             (None, None) => Framing::None,
         };
         self.persistent = match self.version {
+            Version::Http2 => true,
             Version::Http11 => !self.lists(Field::Connection, b"close"),
             Version::Http10 => {
                 self.lists(Field::Connection, b"keep-alive") && !self.lists(Field::Connection, b"close")

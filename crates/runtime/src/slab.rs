@@ -44,6 +44,18 @@ impl<T> Slab<T> {
         }
     }
 
+    /// Two connections, if both are still there.
+    pub fn get_pair(&mut self, first: Key, second: Key) -> Option<(&mut T, &mut T)> {
+        let indices = [first.index as usize, second.index as usize];
+        let [one, two] = self.places.get_disjoint_mut(indices).ok()?;
+        match (one, two) {
+            ((a, Some(one)), (b, Some(two))) if *a == first.generation && *b == second.generation => {
+                Some((one, two))
+            }
+            _ => None,
+        }
+    }
+
     /// Takes the connection out.
     pub fn remove(&mut self, key: Key) -> Option<T> {
         let (generation, place) = self.places.get_mut(key.index as usize)?;
@@ -88,5 +100,16 @@ mod tests {
         assert_eq!(slab.keys(), [second]);
         slab.remove(second);
         assert!(slab.is_empty());
+    }
+
+    #[test]
+    fn a_pair_is_two_that_are_there() {
+        let mut slab = Slab::default();
+        let (one, two) = (slab.insert_with(|_| 1), slab.insert_with(|_| 2));
+        let (first, second) = slab.get_pair(two, one).unwrap();
+        std::mem::swap(first, second);
+        assert_eq!((slab.get_mut(one), slab.get_pair(one, one)), (Some(&mut 2), None));
+        slab.remove(two);
+        assert_eq!(slab.get_pair(one, two), None);
     }
 }

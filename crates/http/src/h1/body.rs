@@ -10,6 +10,8 @@ pub enum BodyDecoder {
     Length(u64),
     /// Chunks.
     Chunked(ChunkDecoder),
+    /// All that comes on a stream; whether its end was told.
+    Stream(bool),
 }
 
 impl BodyDecoder {
@@ -33,6 +35,10 @@ impl BodyDecoder {
                 Ok(())
             }
             Self::Chunked(decoder) => decoder.decode(wire, body),
+            Self::Stream(_) => {
+                body.extend_from_slice(std::mem::take(wire));
+                Ok(())
+            }
         }
     }
 
@@ -41,6 +47,7 @@ impl BodyDecoder {
         match self {
             Self::Length(left) => *left == 0,
             Self::Chunked(decoder) => decoder.has_ended(),
+            Self::Stream(has_ended) => *has_ended,
         }
     }
 }

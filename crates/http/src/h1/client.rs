@@ -86,7 +86,7 @@ impl PreparedRequest {
         };
         let version = match version {
             Version::Http10 => " HTTP/1.0\r\n",
-            Version::Http11 => " HTTP/1.1\r\n",
+            Version::Http11 | Version::Http2 => " HTTP/1.1\r\n",
         };
         let mut bytes = [method, " ", target, version].concat().into_bytes();
         for (name, value) in fields {
@@ -429,7 +429,7 @@ mod tests {
     use crate::Field;
     use crate::h1::{Framing, LAST_CHUNK, write_chunk};
     use crate::request;
-    use crate::response::{Persistence, Writer};
+    use crate::response::{Persistence, PreparedFields, Writer};
 
     fn get() -> PreparedRequest {
         PreparedRequest::new("GET", "/a", Version::Http11, &[("Host", "h")])
@@ -571,7 +571,7 @@ mod tests {
         ) {
             let (mut wire, mut connection, mut found) = (Vec::new(), ClientConnection::default(), Seen::default());
             for (is_chunked, body) in &bodies {
-                let mut head = Writer::begin(&mut wire, Status::OK, b"", Persistence::Implied);
+                let mut head = Writer::begin(&mut wire, Status::OK, &PreparedFields::default(), Persistence::Implied);
                 if *is_chunked {
                     head.bytes("Transfer-Encoding", b"chunked");
                     head.end();

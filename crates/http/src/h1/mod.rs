@@ -14,10 +14,12 @@ mod heads;
 mod server;
 #[cfg(test)]
 mod server_tests;
+mod step;
 
 pub use crate::request::{Framing, Version};
 pub use body::BodyDecoder;
 pub use chunked::{ChunkDecoder, ChunkError, LAST_CHUNK, write_chunk};
 pub use client::ClientConnection;
 pub use heads::Heads;
-pub use server::{Act, AnswerFraming, Input, LINGER, MAX_LINGER, ServerConnection, Step, Timeouts, Unread};
+pub use server::{LINGER, MAX_LINGER, ServerConnection};
+pub use step::{Act, AnswerFraming, Input, Step, Timeouts, Unread};

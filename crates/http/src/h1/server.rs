@@ -27,7 +27,8 @@ use std::time::{Duration, Instant};
 use super::body::BodyDecoder;
 use super::chunked::ChunkError;
 use super::heads::Heads;
-use crate::request::{self, Head, Refusal, Version};
+use super::step::{Act, Input, Step, Timeouts, Unread};
+use crate::request::{self, Framing, Head, Refusal};
 use crate::response::CONTINUE;
 use crate::status::Status;
 
@@ -38,66 +39,6 @@ pub const LINGER: Duration = Duration::from_secs(5);
 
 /// For how long such a client may go on sending.
 pub const MAX_LINGER: Duration = Duration::from_secs(30);
-
-/// An input of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Input<'a> {
-    /// The client sent these bytes.
-    Received(&'a [u8]),
-    /// The client ended its side: no more bytes come.
-    PeerClosed,
-    /// The driver can answer the next request, of which bytes may be here.
-    Ready,
-    /// The body of the open request is about to be taken.
-    BodyWanted,
-    /// The answer to the open request is complete, and with the driver.
-    Answered,
-    /// The driver has sent everything; whether there may be input that it has not read.
-    Sent(Unread),
-    /// The moment of [`ServerConnection::deadline`] has come.
-    Deadline,
-}
-
-/// Whether the driver may find more input.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unread {
-    /// It has read all that came.
-    Nothing,
-    /// It has not looked, or not to the end.
-    Possible,
-}
-
-/// The result of an input: bytes first, then at most one act.
-#[derive(Debug, Default)]
-pub struct Step {
-    /// The bytes to send before anything else.
-    pub send: &'static [u8],
-    /// The act after that.
-    pub act: Option<Act>,
-}
-
-/// An act that the driver performs.
-#[derive(Debug)]
-pub enum Act {
-    /// Answer this request, however long that takes, and then report [`Input::Answered`].
-    Answer(Arc<Head>),
-    /// Answer a malformed request with this refusal, and then report [`Input::Answered`]; the bytes are its beginning,
-    /// for the log.
-    Refuse(Refusal, Vec<u8>),
-    /// End our side of the stream, and go on giving what comes: it is thrown away.
-    EndOutput,
-    /// Close the connection.
-    Close,
-}
-
-/// How long a client may take.
-#[derive(Debug, Clone, Copy)]
-pub struct Timeouts {
-    /// For a head, from its first byte; and for the first byte of a new connection.
-    pub head: Duration,
-    /// For the next request.
-    pub idle: Duration,
-}
 
 /// The server's side of one connection.
 #[derive(Debug)]
@@ -220,12 +161,6 @@ impl Pending {
     }
 }
 
-impl Step {
-    fn act(act: Act) -> Self {
-        Self { act: Some(act), ..Self::default() }
-    }
-}
-
 impl ServerConnection {
     /// A connection that has just been accepted.
     pub fn new(now: Instant) -> Self {
@@ -236,6 +171,39 @@ impl ServerConnection {
             scan: Scan::Due,
             peer: Peer::Silent,
             future: Future::Open,
+        }
+    }
+
+    /// One request on a stream of HTTP/2, whose head was read there: it is answered as if it had come on a connection of
+    /// its own, which ends behind the answer.
+    pub fn of_stream(head: Arc<Head>, now: Instant) -> Self {
+        let body = Body::Framed(BodyDecoder::Stream(head.framing == Framing::None));
+        let (expectation, after) = (Expectation::None, After::Close);
+        Self {
+            phase: Phase::Exchange(Exchange { head: Some(head), body, expectation, after }),
+            peer: Peer::Spoke,
+            future: Future::Last,
+            ..Self::new(now)
+        }
+    }
+
+    /// The same of a request that was refused when its head was read.
+    pub fn of_refused_stream(now: Instant) -> Self {
+        let exchange = Exchange {
+            head: None,
+            body: Body::Unframed,
+            expectation: Expectation::None,
+            after: After::Close,
+        };
+        Self { phase: Phase::Exchange(exchange), peer: Peer::Spoke, future: Future::Last, ..Self::new(now) }
+    }
+
+    /// Notes that the body of a stream's request came whole.
+    pub fn end_stream_body(&mut self) {
+        if let Phase::Exchange(Exchange { body: Body::Framed(BodyDecoder::Stream(has_ended)), .. }) =
+            &mut self.phase
+        {
+            *has_ended = true;
         }
     }
 
@@ -470,6 +438,10 @@ impl ServerConnection {
     /// Returns whether the body of the open request was taken whole.
     pub fn has_whole_body(&self) -> bool {
         match &self.phase {
+            // What was told of the end of a stream may be known before all of it is taken.
+            Phase::Exchange(Exchange { body: Body::Framed(decoder @ BodyDecoder::Stream(_)), .. }) => {
+                decoder.has_ended() && !self.has_input()
+            }
             Phase::Exchange(Exchange { body: Body::Framed(decoder), .. }) => decoder.has_ended(),
             Phase::Exchange(_) => false,
             _ => true,
@@ -479,6 +451,11 @@ impl ServerConnection {
     /// Returns whether bytes wait that the driver has given.
     pub fn has_input(&self) -> bool {
         !self.pending().is_empty()
+    }
+
+    /// How many bytes wait that the driver has given.
+    pub fn buffered(&self) -> usize {
+        self.pending().len()
     }
 
     /// Returns whether the next request may be taken.
@@ -600,30 +577,5 @@ impl ServerConnection {
     /// Returns whether a closing client may be sending more that is to be read first.
     pub fn expects_rest(&self) -> bool {
         matches!(self.phase, Phase::Flushing(_, Rest::Expected))
-    }
-}
-
-/// How the body of an answer is framed (RFC 9112 section 6.3).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AnswerFraming {
-    /// There is no body: the request was `HEAD`, or the status has none.
-    Bodiless,
-    /// By `Content-Length`.
-    Length(u64),
-    /// In chunks.
-    Chunked,
-    /// The body ends where the connection does: HTTP/1.0 knows nothing else.
-    UntilClose,
-}
-
-impl AnswerFraming {
-    /// The framing of an answer to a request of this version, whose body has this length, where that is known.
-    pub fn of(version: Version, is_head: bool, status: Status, length: Option<u64>) -> Self {
-        match length {
-            _ if is_head || status.is_bodiless() => Self::Bodiless,
-            Some(length) => Self::Length(length),
-            None if version == Version::Http11 => Self::Chunked,
-            None => Self::UntilClose,
-        }
     }
 }

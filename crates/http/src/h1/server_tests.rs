@@ -317,3 +317,26 @@ proptest! {
         }
     }
 }
+
+/// A stream of HTTP/2 has one request, whose body comes without any framing of its own.
+#[test]
+fn a_stream_is_a_connection_with_one_request() {
+    let (now, mut heads) = (Instant::now(), Heads::default());
+    let text = b"PUT /a HTTP/1.1\r\nHost: h\r\nContent-Length: 6\r\n\r\n";
+    let head = crate::request::parse(text).unwrap().unwrap().0;
+    let mut stream = ServerConnection::of_stream(Arc::new(head), now);
+    assert!(stream.is_answering() && !stream.has_whole_body() && !stream.keeps_alive());
+    stream.handle(now, Input::Received(b"one"), &mut heads);
+    let mut body = Vec::new();
+    stream.take_body(&[], &mut body).unwrap();
+    assert_eq!((&body[..], stream.has_whole_body()), (&b"one"[..], false));
+    stream.handle(now, Input::Received(b"two"), &mut heads);
+    stream.end_stream_body();
+    assert_eq!((stream.has_whole_body(), stream.buffered()), (false, 3), "it is not taken yet");
+    stream.take_body(&[], &mut body).unwrap();
+    assert_eq!((&body[..], stream.has_whole_body()), (&b"onetwo"[..], true));
+    stream.handle(now, Input::Answered, &mut heads);
+    assert!(stream.is_closing() && !stream.takes_requests());
+    // Nothing more is a request.
+    assert!(stream.handle(now, Input::Received(text), &mut heads).act.is_none());
+}

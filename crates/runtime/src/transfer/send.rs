@@ -149,6 +149,81 @@ impl Sender {
         }
     }
 
+    /// Puts its share into memory that has room for so many bytes; waits where there is none left.
+    pub fn turn_to_memory(
+        &mut self,
+        (out, mut room): (&mut Vec<u8>, usize),
+        shared: &Shared,
+        share: &mut Share,
+    ) -> Turn {
+        loop {
+            if self.is_at_end() {
+                return Turn::Done(self.whole());
+            }
+            if room == 0 {
+                return Turn::Wait;
+            }
+            if share.is_used_up() {
+                return Turn::Yield;
+            }
+            let most = room.min(share.left());
+            let moved = match (&self.source, &self.encoder) {
+                (Source::File(range), None) if range.readiness == Readiness::Cached && !self.by_hand => {
+                    let end = self.end.unwrap_or(u64::MAX);
+                    let most = (end - self.offset).min(most as u64) as usize;
+                    match self.read_to_memory(out, most) {
+                        Ok(0) => return Turn::Done(Err(TransferError::File(shrunk()))),
+                        Ok(count) => {
+                            self.offset += count as u64;
+                            count
+                        }
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                            return Turn::Job(JobKind::Fill);
+                        }
+                        Err(error) => return Turn::Done(Err(TransferError::File(error.into()))),
+                    }
+                }
+                _ if self.sent < self.buffer.len() => {
+                    let count = most.min(self.buffer.len() - self.sent);
+                    out.extend_from_slice(&self.buffer[self.sent..self.sent + count]);
+                    self.sent += count;
+                    count
+                }
+                _ if !self.fills_at_once() => return Turn::Job(JobKind::Fill),
+                _ => match self.fill() {
+                    Ok(()) => continue,
+                    Err(error) => return Turn::Done(Err(TransferError::File(error))),
+                },
+            };
+            room -= moved;
+            share.take(moved);
+            shared.add(moved as u64);
+        }
+    }
+
+    /// Appends bytes of a file to memory: those that the page cache has, unless the pool has read them.
+    fn read_to_memory(&self, out: &mut Vec<u8>, most: usize) -> io::Result<usize> {
+        let Source::File(FileRange { file, .. }) = &self.source else { return Ok(0) };
+        let start = out.len();
+        out.resize(start + most, 0);
+        let read = match self.offset + most as u64 <= self.warmed {
+            true => file.read_at(&mut out[start..], self.offset),
+            false => copy::read_cached(file, &mut out[start..], self.offset),
+        };
+        out.truncate(start + read.as_ref().map_or(0, |count| *count));
+        read
+    }
+
+    /// Returns whether nothing is left to be moved.
+    fn is_at_end(&self) -> bool {
+        match (&self.source, &self.encoder) {
+            (Source::File(range), None) if range.readiness == Readiness::Cached && !self.by_hand => {
+                self.end.is_some_and(|end| self.offset >= end)
+            }
+            _ => self.drained && self.sent == self.buffer.len(),
+        }
+    }
+
     /// A file that is encrypted on its way: read from the page cache into the records, several at a time.
     fn turn_by_records(
         &mut self,
