@@ -44,9 +44,9 @@ impl Measure {
 /// Crates that pass a limit, and by how much at most.
 const OPEN: &[(&str, Measure, usize)] = &[
     ("http", NamesTwice, 2),
-    ("server", Lines, 18_800),
-    ("server", FileCycle, 50),
-    ("server", TopCycle, 4),
+    ("server", Lines, 19_000),
+    ("server", FileCycle, 53),
+    ("server", TopCycle, 5),
     ("server", NamesTwice, 3),
 ];
 

@@ -7,6 +7,7 @@ use millrace_accounts::Account;
 use millrace_ftp_server as ftp;
 use millrace_limits::{Limits, Member, ScopeReport};
 use millrace_runtime::report::SessionReport;
+use millrace_runtime::slab::Key;
 use millrace_runtime::worker;
 use mio::event::Event;
 
@@ -18,6 +19,8 @@ use crate::worker::{ClientMessage, Core, Door};
 pub(crate) enum Client {
     Ftp(Box<ftp::Connection>),
     Http(Box<http::Connection>),
+    /// A connection of HTTP/2, whose streams are an `Http` each.
+    Http2(Box<http::Http2Connection>),
 }
 
 impl worker::Client<Core> for Client {
@@ -25,6 +28,8 @@ impl worker::Client<Core> for Client {
         match self {
             Self::Ftp(connection) => connection.greet(core, door == Door::Ftps),
             Self::Http(connection) => connection.greet(core, (door == Door::Https).then_some(bound)),
+            // It begins as a connection of HTTP, and becomes this by ALPN.
+            Self::Http2(_) => {}
         }
     }
 
@@ -32,6 +37,7 @@ impl worker::Client<Core> for Client {
         match self {
             Self::Ftp(connection) => connection.control_event(core, event),
             Self::Http(connection) => connection.event(core, event),
+            Self::Http2(connection) => connection.event(event),
         }
     }
 
@@ -39,6 +45,7 @@ impl worker::Client<Core> for Client {
         match self {
             Self::Ftp(connection) => connection.data_event(core, event),
             Self::Http(connection) => connection.side_event(core, event.is_read_closed()),
+            Self::Http2(_) => {}
         }
     }
 
@@ -46,6 +53,7 @@ impl worker::Client<Core> for Client {
         match self {
             Self::Ftp(connection) => connection.continue_transfer(core),
             Self::Http(connection) => connection.go_on(core),
+            Self::Http2(_) => {}
         }
     }
 
@@ -53,8 +61,10 @@ impl worker::Client<Core> for Client {
         match (self, message) {
             (Self::Ftp(connection), ClientMessage::Ftp(message)) => connection.told(core, message),
             (Self::Http(connection), ClientMessage::Http(message)) => connection.told(core, message),
+            (Self::Http2(connection), ClientMessage::Http(message)) => connection.told(core, message),
             // A key names one connection for ever.
-            (Self::Ftp(_), ClientMessage::Http(_)) | (Self::Http(_), ClientMessage::Ftp(_)) => {}
+            (Self::Ftp(_), ClientMessage::Http(_))
+            | (Self::Http(_) | Self::Http2(_), ClientMessage::Ftp(_)) => {}
         }
     }
 
@@ -62,6 +72,7 @@ impl worker::Client<Core> for Client {
         match self {
             Self::Ftp(connection) => connection.look_at_clock(core),
             Self::Http(connection) => connection.look_at_clock(core),
+            Self::Http2(connection) => connection.look_at_clock(core),
         }
     }
 
@@ -69,6 +80,7 @@ impl worker::Client<Core> for Client {
         match self {
             Self::Ftp(connection) => connection.shake_hands(core),
             Self::Http(connection) => connection.shake_hands(core),
+            Self::Http2(_) => {}
         }
     }
 
@@ -76,13 +88,24 @@ impl worker::Client<Core> for Client {
         match self {
             Self::Ftp(connection) => connection.next_turn(core),
             Self::Http(connection) => connection.go_on(core),
+            Self::Http2(_) => {}
         }
     }
 
     fn settle(&mut self, core: &mut Core) -> bool {
         match self {
             Self::Ftp(connection) => connection.settle(core),
-            Self::Http(connection) => connection.settle(core),
+            Self::Http(connection) => {
+                let goes_on = connection.settle(core);
+                match connection.take_http2(core) {
+                    Some(connection) => {
+                        *self = Self::Http2(connection);
+                        self.settle(core)
+                    }
+                    None => goes_on,
+                }
+            }
+            Self::Http2(connection) => connection.settle(core),
         }
     }
 
@@ -96,6 +119,7 @@ impl worker::Client<Core> for Client {
         match self {
             Self::Ftp(connection) => connection.shut_down(core),
             Self::Http(connection) => connection.shut_down(),
+            Self::Http2(connection) => connection.shut_down(),
         }
     }
 
@@ -103,6 +127,7 @@ impl worker::Client<Core> for Client {
         match self {
             Self::Ftp(connection) => connection.end_now(core),
             Self::Http(connection) => connection.end_now(),
+            Self::Http2(connection) => connection.end_now(),
         }
     }
 
@@ -110,6 +135,7 @@ impl worker::Client<Core> for Client {
         match self {
             Self::Ftp(connection) => connection.close(core),
             Self::Http(connection) => connection.close(core),
+            Self::Http2(connection) => connection.close(core),
         }
     }
 
@@ -117,6 +143,7 @@ impl worker::Client<Core> for Client {
         match self {
             Self::Ftp(connection) => connection.reset(),
             Self::Http(connection) => connection.reset(),
+            Self::Http2(connection) => connection.reset(),
         }
     }
 
@@ -125,13 +152,29 @@ impl worker::Client<Core> for Client {
         match self {
             Self::Ftp(_) => true,
             Self::Http(connection) => connection.is_of_note(),
+            Self::Http2(connection) => connection.is_of_note(),
         }
     }
 
-    fn report(&self, now: Instant) -> SessionReport {
+    fn parent(&self) -> Option<Key> {
         match self {
-            Self::Ftp(connection) => connection.report(now),
-            Self::Http(connection) => connection.report(now),
+            Self::Http(connection) => connection.parent(),
+            Self::Ftp(_) | Self::Http2(_) => None,
+        }
+    }
+
+    fn children(&self) -> Vec<Key> {
+        match self {
+            Self::Http2(connection) => connection.streams(),
+            Self::Ftp(_) | Self::Http(_) => Vec::new(),
+        }
+    }
+
+    fn report(&self, now: Instant) -> Option<SessionReport> {
+        match self {
+            Self::Ftp(connection) => Some(connection.report(now)),
+            Self::Http(connection) => Some(connection.report(now)),
+            Self::Http2(connection) => connection.report(now),
         }
     }
 }
@@ -142,6 +185,7 @@ impl Client {
         match self {
             Self::Ftp(connection) => connection.kick(core),
             Self::Http(connection) => connection.kick(core),
+            Self::Http2(connection) => connection.kick(core),
         }
     }
 
@@ -150,6 +194,7 @@ impl Client {
         match self {
             Self::Ftp(connection) => set_limits(connection.member(), core, number, limits),
             Self::Http(connection) => connection.set_limits(core, number, limits),
+            Self::Http2(connection) => connection.set_limits(core, number, limits),
         }
     }
 
@@ -161,6 +206,7 @@ impl Client {
                 member.report(number)
             }
             Self::Http(connection) => connection.limits(),
+            Self::Http2(connection) => connection.limits(),
         }
     }
 
@@ -171,6 +217,7 @@ impl Client {
                 core.services.limits.tick_member(connection.member().1, core.now.instant)
             }
             Self::Http(connection) => connection.tick(core),
+            Self::Http2(connection) => connection.tick(core),
         }
     }
 
@@ -179,6 +226,7 @@ impl Client {
         match self {
             Self::Ftp(connection) => connection.review(core, concerned),
             Self::Http(connection) => connection.review(core, concerned),
+            Self::Http2(connection) => connection.review(core, concerned),
         }
     }
 }

@@ -28,6 +28,7 @@ mod http;
 mod kept_bans;
 mod running;
 mod state;
+mod streams;
 mod upgrade;
 pub mod web;
 mod worker;

@@ -14,8 +14,8 @@ use millrace_runtime::worker::{self, Doors, Newcomer, Post};
 use serde::{Deserialize, Serialize};
 
 use crate::client::Client;
-use crate::http;
 use crate::state::Server;
+use crate::{http, streams};
 
 pub(crate) use millrace_runtime::worker::AS_LONG_AS_IT_TAKES;
 
@@ -61,8 +61,6 @@ pub(crate) struct Core {
     pub(crate) http: http::Shared,
     /// The way from other threads to connections of HTTP.
     pub(crate) post: Post<http::Message>,
-    /// The way to the worker.
-    pub(crate) sender: Sender,
 }
 
 impl Deref for Core {
@@ -92,7 +90,6 @@ pub(crate) fn worker(server: &Arc<Server>, listeners: Vec<Listener>) -> std::io:
             server: Arc::clone(server),
             kernel,
             post: Post::new(to_http),
-            sender: sender.clone(),
         }
     })
 }
@@ -167,7 +164,28 @@ impl Doors for Core {
         of_http.chain(self.http.passing.iter().filter_map(http::Passing::due)).min()
     }
 
-    fn begin_shutdown(&mut self) {
-        self.server.side.begin_shutdown();
+    fn begin_shutdown(worker: &mut Worker) {
+        worker.doors().server.side.begin_shutdown();
+        streams::drain_http2(worker);
+    }
+
+    fn hand_on(worker: &mut Worker) {
+        streams::hand_on(worker);
+    }
+
+    fn is_busy(&self) -> bool {
+        !self.http.multiplexed.is_empty()
+    }
+
+    fn before_clock(worker: &mut Worker, key: Key) {
+        streams::note_acknowledged(worker, key);
+    }
+
+    fn after_child(worker: &mut Worker, child: Key, parent: Key, is_sound: bool) {
+        streams::after_stream(worker, child, parent, is_sound);
+    }
+
+    fn end_children(worker: &mut Worker, children: Vec<Key>) {
+        streams::end_streams(worker, children);
     }
 }

@@ -205,6 +205,8 @@ impl Sender {
     fn read_to_memory(&self, out: &mut Vec<u8>, most: usize) -> io::Result<usize> {
         let Source::File(FileRange { file, .. }) = &self.source else { return Ok(0) };
         let start = out.len();
+        // What is asked for is what there is room for: the memory grows no further.
+        out.reserve_exact(most);
         out.resize(start + most, 0);
         let read = match self.offset + most as u64 <= self.warmed {
             true => file.read_at(&mut out[start..], self.offset),

@@ -9,7 +9,7 @@ use std::time::Instant;
 use millrace_limits::Member;
 use mio::event::Event;
 
-use super::{Core, Way};
+use super::{Core, Way, Worker};
 use crate::report::SessionReport;
 use crate::sessions::Admission;
 use crate::slab::Key;
@@ -43,8 +43,26 @@ pub trait Doors: DerefMut<Target = Core> + Sized + Send + 'static {
         None
     }
 
-    /// The server is closing, or another one has accepted for long enough: what does not run on the worker ends, too.
-    fn begin_shutdown(&mut self) {}
+    /// Another server has accepted for long enough: what does not run on the worker ends, and clients are told to begin
+    /// nothing new.
+    fn begin_shutdown(_: &mut Worker<Self>) {}
+
+    /// Hands on between connections and those within them. Called between the parts of a turn.
+    fn hand_on(_: &mut Worker<Self>) {}
+
+    /// Returns true if something is left to be handed on at once.
+    fn is_busy(&self) -> bool {
+        false
+    }
+
+    /// The clock of a connection is about to be looked at.
+    fn before_clock(_: &mut Worker<Self>, _: Key) {}
+
+    /// A connection within another one has done something; `is_sound`: without a panic.
+    fn after_child(_: &mut Worker<Self>, _child: Key, _parent: Key, _is_sound: bool) {}
+
+    /// A connection is gone, and these within it have to end.
+    fn end_children(_: &mut Worker<Self>, _: Vec<Key>) {}
 }
 
 /// A client that was admitted.
@@ -96,10 +114,18 @@ pub trait Client<D: Doors>: Send {
     fn end_now(&mut self, doors: &mut D);
     /// Ends it and everything that belongs to it.
     fn close(self, doors: &mut D);
+    /// Returns the connection that it is a part of: a stream of HTTP/2.
+    fn parent(&self) -> Option<Key> {
+        None
+    }
+    /// Returns the connections that are parts of it.
+    fn children(&self) -> Vec<Key> {
+        Vec::new()
+    }
     /// Has its socket closed with a reset.
     fn reset(&self);
     /// Returns true if it has a user, or something under way.
     fn is_of_note(&self) -> bool;
     /// Returns what an administrator sees of it.
-    fn report(&self, now: Instant) -> SessionReport;
+    fn report(&self, now: Instant) -> Option<SessionReport>;
 }

@@ -151,22 +151,25 @@ impl<D: Doors> Worker<D> {
                 self.receive(message);
             }
             self.accept();
+            D::hand_on(&mut self);
             let now = self.doors.now.instant;
             self.doors.wheel.expire(now, &mut due);
             for key in due.drain(..) {
+                D::before_clock(&mut self, key);
                 self.serve_place(key, Place::look_at_clock);
             }
             self.run_transfers();
+            D::hand_on(&mut self);
             let core: &mut Core = &mut self.doors;
             core.end_turn();
             self.doors.end_turn();
             self.doors.hand_over_log();
             let now = self.doors.now.instant;
             if self.settling.take_if(|end| now >= *end).is_some() {
-                self.doors.begin_shutdown();
+                D::begin_shutdown(&mut self);
             }
             if self.retiring.take_if(|end| now >= *end).is_some() {
-                self.doors.begin_shutdown();
+                D::begin_shutdown(&mut self);
                 self.shut_down(now + AS_LONG_AS_IT_TAKES);
             }
             if let Some(end) = self.stopping
@@ -184,7 +187,8 @@ impl<D: Doors> Worker<D> {
             (false, None) => Some(ACCEPT_RETRY),
             (false, Some(_)) => Some(Duration::ZERO),
         };
-        if !self.doors.yielded.is_empty() || self.doors.handshakes.is_waiting() {
+        let is_busy = !self.doors.yielded.is_empty() || self.doors.is_busy();
+        if is_busy || self.doors.handshakes.is_waiting() {
             return Some(Duration::ZERO);
         }
         let ends = self.stopping.into_iter().chain(self.retiring).chain(self.settling);
@@ -239,7 +243,7 @@ impl<D: Doors> Worker<D> {
     }
 
     /// Lets a connection do something; see [`Worker::serve_place`].
-    fn serve(&mut self, key: Key, work: impl FnOnce(&mut D::Client, &mut D)) {
+    pub fn serve(&mut self, key: Key, work: impl FnOnce(&mut D::Client, &mut D)) {
         self.serve_place(key, |place, doors| {
             if let Place::Client(client) = place {
                 work(client, doors);
@@ -251,36 +255,84 @@ impl<D: Doors> Worker<D> {
     fn serve_place(&mut self, key: Key, work: impl FnOnce(&mut Place<D>, &mut D)) {
         // Gone already: what was meant for it, a lease perhaps, is dropped with `work`.
         let Some(place) = self.connections.get_mut(key) else { return };
+        let parent = place.client().and_then(|client| client.parent());
         let doors = &mut self.doors;
         let goes_on = catch_unwind(AssertUnwindSafe(|| {
             work(place, doors);
             place.settle(doors)
         }));
-        match goes_on {
-            Ok(true) => return,
-            Ok(false) => {}
-            Err(_) => return self.lose(key),
+        match (goes_on, parent) {
+            (worked, Some(parent)) => D::after_child(self, key, parent, worked.is_ok()),
+            (Ok(true), None) => {}
+            (Ok(false), None) => self.end_one(key),
+            (Err(_), None) => self.lose(key),
         }
+    }
+
+    /// Lets a connection do something, and settles it, without what else follows. Returns false if that panicked.
+    pub fn try_work(&mut self, key: Key, work: impl FnOnce(&mut D::Client, &mut D)) -> bool {
+        let Some((client, doors)) = self.client(key) else { return true };
+        catch_unwind(AssertUnwindSafe(|| {
+            work(client, doors);
+            client.settle(doors)
+        }))
+        .is_ok()
+    }
+
+    /// Returns a connection, and what connections share.
+    pub fn client(&mut self, key: Key) -> Option<(&mut D::Client, &mut D)> {
+        let client = self.connections.get_mut(key)?.client()?;
+        Some((client, &mut self.doors))
+    }
+
+    /// Returns two connections, and what connections share.
+    pub fn clients(&mut self, one: Key, other: Key) -> Option<(&mut D::Client, &mut D::Client, &mut D)> {
+        let (one, other) = self.connections.get_pair(one, other)?;
+        Some((one.client()?, other.client()?, &mut self.doors))
+    }
+
+    /// Adds a connection that is part of another.
+    pub fn insert(&mut self, make: impl FnOnce(Key) -> D::Client) -> Key {
+        self.connections.insert_with(|key| Place::Client(make(key)))
+    }
+
+    /// Takes a connection out.
+    pub fn remove(&mut self, key: Key) -> Option<D::Client> {
+        match self.connections.remove(key)? {
+            Place::Client(client) => Some(client),
+            Place::Arriving(_) => None,
+        }
+    }
+
+    /// Returns the keys of all connections.
+    pub fn keys(&self) -> Vec<Key> {
+        self.connections.keys()
+    }
+
+    /// Closes a connection that has ended.
+    pub fn end_one(&mut self, key: Key) {
         match self.connections.remove(key) {
             Some(Place::Arriving(arrival)) => {
                 let arrived = arrival.into_arrived(&self.doors);
                 self.arrived(arrived);
             }
             Some(Place::Client(client)) => {
-                let doors = &mut self.doors;
+                let (children, doors) = (client.children(), &mut self.doors);
                 if catch_unwind(AssertUnwindSafe(|| client.close(doors))).is_err() {
                     self.doors.recover();
                 }
+                D::end_children(self, children);
             }
             None => {}
         }
     }
 
     /// A mistake of ours has left a connection in the middle of something: it ends, at no cost for others.
-    fn lose(&mut self, key: Key) {
+    pub fn lose(&mut self, key: Key) {
         self.doors.recover();
         if let Some(Place::Client(client)) = self.connections.remove(key) {
             client.reset();
+            D::end_children(self, client.children());
             self.doors.discard(client);
         }
     }
@@ -310,17 +362,6 @@ impl<D: Doors> Worker<D> {
     /// What the connections share.
     pub fn doors(&mut self) -> &mut D {
         &mut self.doors
-    }
-
-    /// Serves a connection that did not come by a listener.
-    pub fn adopt(&mut self, make: impl FnOnce(Key, &mut D) -> D::Client) {
-        if self.doors.ending {
-            return;
-        }
-        self.doors.turn += 1;
-        let doors = &mut self.doors;
-        let key = self.connections.insert_with(|key| Place::Client(make(key, doors)));
-        self.serve(key, |_, _| {});
     }
 
     /// Accepts nothing more, or accepts again. Clients that come meanwhile wait in the kernel.

@@ -59,11 +59,11 @@ impl Connection {
         self.send_away();
     }
 
-    /// Ends what is under way, and the connection; of one that carries another's request, that other, too.
+    /// Ends what is under way, and the connection; of a stream, the one that it belongs to.
     fn send_away(&mut self) {
         self.link.cut();
-        if let Some(carried) = &self.carries {
-            carried.dismiss();
+        if let Some(stream) = &mut self.stream {
+            stream.dismiss();
         }
     }
 

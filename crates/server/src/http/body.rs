@@ -36,6 +36,13 @@ impl Part {
     }
 }
 
+/// Where the bytes of a body go.
+pub(super) enum Sink<'a> {
+    Socket(&'a mut Socket),
+    /// Memory, with room for so many more.
+    Memory(&'a mut Vec<u8>, usize),
+}
+
 /// A body on its way out.
 #[derive(Debug)]
 pub(super) struct Body {
@@ -133,7 +140,7 @@ impl Body {
     /// Moves what can be moved now.
     pub(super) fn advance(
         &mut self,
-        socket: &mut Socket,
+        sink: &mut Sink<'_>,
         scratch: &mut [u8],
         now: Instant,
         limits: (&Tree, &Member),
@@ -162,10 +169,21 @@ impl Body {
                         };
                     };
                     let mut share = Share::new(allowed.min(left));
-                    if let Some(flow) = self.pace.flow() {
-                        socket.keep_to(flow);
-                    }
-                    let turn = sender.turn(socket, &self.shared, scratch, &mut share);
+                    let turn = match sink {
+                        Sink::Socket(socket) => {
+                            if let Some(flow) = self.pace.flow() {
+                                socket.keep_to(flow);
+                            }
+                            sender.turn(socket, &self.shared, scratch, &mut share)
+                        }
+                        Sink::Memory(memory, room) => {
+                            let before = memory.len();
+                            let turn =
+                                sender.turn_to_memory((&mut **memory, *room), &self.shared, &mut share);
+                            *room -= (memory.len() - before).min(*room);
+                            turn
+                        }
+                    };
                     self.pace.spend(share.moved());
                     left = left.saturating_sub(share.moved());
                     if self.shared.bytes() != before {
@@ -291,7 +309,7 @@ mod tests {
         let mut body = Body::new(VecDeque::from([Part::Stream(Box::new(Slow(9)), 0, Some(9))]), now);
         let mut was_given_back = false;
         loop {
-            match body.advance(&mut socket, &mut scratch, now, (&tree, &member)) {
+            match body.advance(&mut Sink::Socket(&mut socket), &mut scratch, now, (&tree, &member)) {
                 Progress::Fill(mut sender) => {
                     sender.fill().unwrap();
                     body.take_back(*sender, now);
@@ -326,7 +344,7 @@ mod tests {
         let mut body = Body::new(VecDeque::from([part]), now);
         loop {
             let before = body.bytes();
-            let progress = body.advance(&mut socket, &mut scratch, now, (&tree, &member));
+            let progress = body.advance(&mut Sink::Socket(&mut socket), &mut scratch, now, (&tree, &member));
             assert!(body.bytes() - before <= TURN as u64, "{} bytes", body.bytes() - before);
             match progress {
                 Progress::Wait | Progress::Yield => std::thread::yield_now(),
@@ -355,7 +373,7 @@ mod tests {
         let (mut socket, mut scratch) = (Socket::new(socket.into()), vec![0; 64 * 1024]);
         let mut told = Vec::new();
         loop {
-            match body.advance(&mut socket, &mut scratch, now, (&tree, &member)) {
+            match body.advance(&mut Sink::Socket(&mut socket), &mut scratch, now, (&tree, &member)) {
                 Progress::Pause => now = body.paused().unwrap(),
                 Progress::Fill(mut sender) => {
                     sender.fill().unwrap();

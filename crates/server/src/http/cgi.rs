@@ -63,7 +63,7 @@ pub(super) fn run(exchange: &mut Exchange<'_>, target: &Target<'_>, who: &Who) {
         peer: exchange.connection.peer.ip(),
         local,
         encrypted: exchange.connection.is_encrypted(),
-        protocol: exchange.connection.protocol(head.version),
+        protocol: head.version.name(),
         errors,
     };
     exchange.ask_pool(move || wanted.start());

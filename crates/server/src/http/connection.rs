@@ -17,6 +17,7 @@ use mio::event::Event;
 use super::Message;
 use super::dav::Collecting;
 use super::exchange::Exchange;
+use super::h2::StreamContext;
 use super::hooking::{HookState, Then};
 use super::link::ClientLink;
 use super::programs::{Line, Slot};
@@ -24,7 +25,6 @@ use super::receive::Receiving;
 use super::running::Running;
 use super::secure::Securing;
 use super::sending::Sending;
-use super::side::Carried;
 use super::who::Who;
 use crate::auth::Decision;
 use crate::http::deadlines::Clock;
@@ -71,8 +71,8 @@ pub(crate) struct Connection {
     pub(super) beside: Option<Box<Beside>>,
     /// Its place among the sessions.
     pub(super) admission: Option<Admission>,
-    /// What it carries, where that is another connection's.
-    pub(super) carries: Option<Box<Carried>>,
+    /// What it is to the connection of HTTP/2 that it is a stream of.
+    pub(super) stream: Option<Box<StreamContext>>,
     /// Its part in the hooks, where there are any.
     pub(super) hooked: HookState,
 }
@@ -84,6 +84,8 @@ pub(super) enum Work {
     Idle,
     /// TLS begins; the reactor may have it in line for the time that handshakes get.
     Securing(Box<Securing>),
+    /// HTTP/2 is spoken: it goes on as a connection of that. It came to this address of a listener.
+    Multiplexed(SocketAddr),
     /// The pool has been asked something that the answer depends on.
     Asked(Box<Asked>),
     /// As many programs run as may: there may be room for one until then.
@@ -174,9 +176,21 @@ impl Connection {
         admission: Option<Admission>,
         core: &Core,
     ) -> Self {
+        Self::by(key, ClientLink::new(socket), peer, member, admission, core)
+    }
+
+    /// One that what is sent goes by this link.
+    pub(super) fn by(
+        key: Key,
+        link: ClientLink,
+        peer: SocketAddr,
+        member: Member,
+        admission: Option<Admission>,
+        core: &Core,
+    ) -> Self {
         Self {
             key,
-            link: ClientLink::new(socket),
+            link,
             http: ServerConnection::new(core.now.instant),
             peer,
             member,
@@ -191,7 +205,7 @@ impl Connection {
             redirected: None,
             beside: None,
             admission,
-            carries: None,
+            stream: None,
             hooked: HookState::default(),
         }
     }
@@ -273,6 +287,11 @@ impl Connection {
     pub(crate) fn settle(&mut self, core: &mut Core) -> bool {
         self.carry_on(core);
         self.note_answered(core);
+        if self.stream.is_some() {
+            // The connection of HTTP/2 sees to the rest.
+            self.flush(core, false);
+            return true;
+        }
         Reader::new(self, core).read_on();
         // The end shares a packet with the last answer, where it comes at once.
         self.flush(core, self.ends_behind_output());
@@ -288,14 +307,12 @@ impl Connection {
     /// A first answer acknowledges what it answers. Where there is none yet, and the client has more to send, it may
     /// wait to hear that its beginning has come.
     fn acknowledge(&mut self) {
-        // Within the process there are no segments.
-        let is_tcp = self.carries.is_none();
         let waits_for_client = match &self.work {
             Work::Idle | Work::Collecting(_) | Work::Receiving(_) | Work::Securing(_) => true,
             Work::Running(running) => running.takes_input(),
             _ => false,
         };
-        if is_tcp && self.http.has_spoken() && waits_for_client {
+        if self.http.has_spoken() && waits_for_client {
             self.link.acknowledge();
         }
     }

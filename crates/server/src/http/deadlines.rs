@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use millrace_http::Version;
 use millrace_http::h1::{Input, Timeouts};
 use millrace_http::response::CONTINUE;
-use millrace_net::stream;
 
 use super::connection::{Connection, Work};
 use super::running::{DOUBTED, HEARD_OUT};
@@ -36,14 +35,16 @@ impl Connection {
     fn due(&self, core: &Core) -> Option<Instant> {
         let config = &core.server.config;
         match &self.work {
-            Work::Idle if !self.http.is_closing() && !self.link.is_flushed() => {
+            Work::Idle if (!self.http.is_closing() || self.stream.is_some()) && !self.link.is_flushed() => {
                 Some(self.http.since() + config.stall_timeout)
             }
+            Work::Idle if self.stream.is_some() => None,
             // It is the hooks that are waited for.
             Work::Idle if !self.http.is_closing() && self.hooked.waits_to_be_heard() => None,
             Work::Idle => self
                 .http
                 .deadline(&Timeouts { head: config.http_head_timeout, idle: config.http_idle_timeout }),
+            Work::Multiplexed(_) => None,
             Work::Securing(_) => Some(self.http.since() + config.http_head_timeout),
             Work::Asked(asked) => asked.patience.as_ref().and_then(|patience| patience.doubted_at),
             Work::Ruled(..) if self.link.has_hung_up() && !self.link.is_broken() => {
@@ -116,6 +117,9 @@ impl Connection {
                 self.work = work;
                 if !self.is_read_slowly(now) {
                     self.link.break_off();
+                    if let Some(stream) = &mut self.stream {
+                        stream.note_stall();
+                    }
                 }
             }
         }
@@ -123,10 +127,9 @@ impl Connection {
 
     /// Returns whether the client takes of a body that it is sent, though it is slow.
     fn is_read_slowly(&mut self, now: Instant) -> bool {
-        // What is carried within the process is taken by others, who have a client of their own.
-        let taken = || match &self.carries {
-            Some(carried) => carried.taken(),
-            None => stream::acknowledged(&self.link.socket.fd),
+        let taken = || match &self.stream {
+            Some(stream) => stream.acknowledged(),
+            None => self.link.acknowledged(),
         };
         match &mut self.work {
             Work::Sending(sending) => sending.body.still_takes(taken(), now),

@@ -25,6 +25,9 @@ impl Connection {
             return !self.owes_an_end();
         }
         let is_at_rest = matches!(self.work, Work::Idle) && self.link.is_flushed();
+        if self.stream.is_some() {
+            return is_at_rest && self.http.is_closing();
+        }
         is_at_rest
             && match self.http.is_closing() {
                 true => self.http.is_closed(),
@@ -54,7 +57,7 @@ impl Connection {
         self.http.is_closing()
             && !self.http.expects_rest()
             && !self.link.may_read()
-            && self.link.socket.tls.is_none()
+            && self.link.channel().is_none()
     }
 
     /// Nothing more is taken; what is answered is still sent.
@@ -111,7 +114,7 @@ impl Connection {
 
     /// Another server accepts: the next answer is the last, and who asks nothing is not cut off from an answer.
     pub(crate) fn retire(&mut self) {
-        if self.carries.is_none() {
+        if self.stream.is_none() {
             self.http.retire();
         }
     }
@@ -129,9 +132,7 @@ impl Connection {
     /// Ends the connection and everything that belongs to it.
     pub(crate) fn close(mut self: Box<Self>, core: &mut Core) {
         self.end_work(core);
-        if !self.is_handed_over() {
-            self.note_end(core);
-        }
+        self.note_end(core);
     }
 
     fn end_work(&mut self, core: &mut Core) {

@@ -96,7 +96,7 @@ impl Connection {
         self.redirected = None;
         self.hooked.forget_ruling();
         // The pace was that of the last answer.
-        self.link.socket.keep_to(Flow::FREE);
+        self.link.keep_to(Flow::FREE);
     }
 
     /// What is told of a job that panics, unless that is kept: who waits for one waits without end.

@@ -78,7 +78,7 @@ fn answer_not_modified(exchange: &mut Exchange<'_>, entry: &Entry) {
         head.version,
         goes_on,
     );
-    writer.lines(&entry.lines);
+    writer.prepared(&entry.lines);
     writer.end();
     exchange.log_answer(Status::NOT_MODIFIED, 0);
 }
@@ -95,7 +95,7 @@ fn answer_part(
     let status = if range.is_some() { Status::PARTIAL_CONTENT } else { Status::OK };
     let mut writer =
         AnswerHeads::of(exchange.connection).begin_file_head(exchange.core, status, head.version, goes_on);
-    writer.bytes("Content-Type", entry.media_type.as_bytes()).lines(&entry.lines);
+    writer.bytes("Content-Type", entry.media_type.as_bytes()).prepared(&entry.lines);
     if let Some(coding) = entry.coding {
         writer.field("Content-Encoding", coding);
     }
@@ -169,7 +169,7 @@ fn answer_parts(exchange: &mut Exchange<'_>, entry: &Arc<Entry>, ranges: &[Range
     );
     writer
         .field("Content-Type", format_args!("multipart/byteranges; boundary={boundary}"))
-        .lines(&entry.lines);
+        .prepared(&entry.lines);
     if let Some(line) = digest_line(head, entry) {
         writer.lines(line.as_bytes());
     }

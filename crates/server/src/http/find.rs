@@ -10,6 +10,7 @@ use millrace_http::conditional::Validators;
 use millrace_http::date;
 use millrace_http::digest::Algorithm;
 use millrace_http::negotiate::Coding;
+use millrace_http::response::PreparedFields;
 use millrace_net::copy;
 use millrace_vfs::{
     FileError, FileRange, Metadata, ReadHandle, ReadStream, Readiness, Storage, Timestamp, VirtualPath, Wait,
@@ -92,7 +93,7 @@ pub(crate) struct Entry {
     /// `Content-Encoding`, of a file that is another one's neighbour.
     pub(super) coding: Option<&'static str>,
     /// The lines that tell of the file, but for its length, type and coding.
-    pub(super) lines: Vec<u8>,
+    pub(super) lines: PreparedFields,
     pub(super) content: Content,
     /// What its bytes were found to hash to, in the order of the algorithms.
     digests: [OnceLock<Vec<u8>>; 2],
@@ -361,8 +362,8 @@ impl Entry {
     /// The bytes that it holds in memory.
     pub(super) fn memory(&self) -> usize {
         match &self.content {
-            Content::Memory(bytes) => bytes.len() + self.lines.len(),
-            _ => self.lines.len(),
+            Content::Memory(bytes) => bytes.len() + self.lines.lines().len() * 2,
+            _ => self.lines.lines().len() * 2,
         }
     }
 
@@ -392,7 +393,7 @@ fn now_in_seconds() -> i64 {
 }
 
 /// The lines that tell of a file, with what was configured for its path and type.
-fn lines(web: &InForce, path: &VirtualPath, media_type: &str, validators: &Validators) -> Vec<u8> {
+fn lines(web: &InForce, path: &VirtualPath, media_type: &str, validators: &Validators) -> PreparedFields {
     let mut lines = b"Last-Modified: ".to_vec();
     date::write(validators.modified, &mut lines);
     let rest = format!("\r\nETag: {}\r\nAccept-Ranges: bytes\r\n", validators.etag);
@@ -401,7 +402,7 @@ fn lines(web: &InForce, path: &VirtualPath, media_type: &str, validators: &Valid
         lines.extend_from_slice(b"Vary: Accept-Encoding\r\n");
     }
     lines.extend_from_slice(&web.fields.of_file(path, media_type));
-    lines
+    lines.into()
 }
 
 fn by_name(algorithm: Algorithm) -> &'static ring::digest::Algorithm {

@@ -166,11 +166,11 @@ impl Connection {
         }
     }
 
-    /// The connection ends: who was let in by hooks is no longer here, and they hear of that. Of those that another
-    /// connection carries the end is not the client's.
+    /// The connection ends: who was let in by hooks is no longer here, and they hear of that. The end of a
+    /// stream is not the client's.
     pub(super) fn note_end(&mut self, core: &mut Core) {
         HookGate::new(self, core).note_logout();
-        if self.carries.is_none() {
+        if self.stream.is_none() {
             drop(Notices::of(self).parting(core));
         }
     }

@@ -1,4 +1,5 @@
-//! A connection's socket, with TLS or without: what was not sent yet, and what is known of its state.
+//! A connection's socket, with TLS or without: what was not sent yet, and what is known of its state. A stream of HTTP/2
+//! has no socket: the connection that it belongs to takes its output from here.
 //!
 //! The invariant: bytes go through the TLS channel or not at all; where a socket has one, `output` is plain, and what is
 //! encrypted waits in the channel. A link that has nothing to send keeps no buffer.
@@ -6,20 +7,28 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use millrace_net::tls::Heard;
+use millrace_net::tls::{Channel, Heard};
 use millrace_net::{listener, stream};
 use millrace_runtime::worker::Role;
 use mio::Interest;
 use mio::event::Event;
 
+use super::body::Sink;
+use crate::limits::Flow;
 use crate::slab::Key;
 use crate::transfer::Socket;
 use crate::worker::Core;
 
+/// Bytes of an answer that a stream of HTTP/2 makes ahead of what its client takes.
+const AHEAD: usize = 64 * 1024;
+
+/// Bytes of output for which the memory is kept.
+const SPARE: usize = 32 * 1024;
+
 /// A connection's socket and what waits to be sent by it.
 #[derive(Debug)]
 pub(super) struct ClientLink {
-    pub(super) socket: Socket,
+    carrier: Carrier,
     /// What the client has not taken.
     output: Vec<u8>,
     arrivals: Arrivals,
@@ -29,6 +38,14 @@ pub(super) struct ClientLink {
     first_answer: FirstAnswer,
     /// The turn of the reactor in which something was last sent.
     sent_in: u64,
+}
+
+/// What carries the bytes of a link.
+#[derive(Debug)]
+enum Carrier {
+    Socket(Socket),
+    /// A stream of HTTP/2, whose connection has taken so many bytes of the output.
+    Stream(usize),
 }
 
 /// Whether the socket may have more to read.
@@ -76,15 +93,131 @@ enum FirstAnswer {
 impl ClientLink {
     /// A client sends its request at once: more often than not it has come already.
     pub(super) fn new(socket: OwnedFd) -> Self {
+        Self::by(Carrier::Socket(Socket::new(socket)), Vec::new())
+    }
+
+    /// The same of a stream of HTTP/2.
+    pub(super) fn of_stream() -> Self {
+        Self::by(Carrier::Stream(0), Vec::new())
+    }
+
+    /// The same of another stream, in the memory of this one.
+    pub(super) fn reuse(&mut self) {
+        let mut output = std::mem::take(&mut self.output);
+        output.clear();
+        *self = Self::by(Carrier::Stream(0), output);
+    }
+
+    fn by(carrier: Carrier, output: Vec<u8>) -> Self {
         Self {
-            socket: Socket::new(socket),
-            output: Vec::new(),
+            carrier,
+            output,
             arrivals: Arrivals::Possible,
             end: ReadEnd::Untold,
             writable: WriteWatch::Off,
             health: Health::Sound,
             first_answer: FirstAnswer::Awaited,
             sent_in: 0,
+        }
+    }
+
+    /// The socket, where there is one.
+    pub(super) fn socket(&self) -> Option<&Socket> {
+        match &self.carrier {
+            Carrier::Socket(socket) => Some(socket),
+            Carrier::Stream(_) => None,
+        }
+    }
+
+    fn socket_mut(&mut self) -> Option<&mut Socket> {
+        match &mut self.carrier {
+            Carrier::Socket(socket) => Some(socket),
+            Carrier::Stream(_) => None,
+        }
+    }
+
+    /// The TLS channel, where there is one.
+    pub(super) fn channel(&self) -> Option<&Channel> {
+        self.socket()?.tls.as_deref()
+    }
+
+    /// The same, and the socket below it.
+    pub(super) fn channel_mut(&mut self) -> Option<(&mut Channel, &OwnedFd)> {
+        let Socket { tls, fd, .. } = self.socket_mut()?;
+        Some((tls.as_deref_mut()?, fd))
+    }
+
+    /// Has what is sent from now on go through TLS.
+    pub(super) fn secure(&mut self, channel: Channel) {
+        if let Some(socket) = self.socket_mut() {
+            socket.tls = Some(Box::new(channel));
+        }
+    }
+
+    /// Has the kernel send no faster than this.
+    pub(super) fn keep_to(&mut self, flow: Flow) {
+        if let Some(socket) = self.socket_mut() {
+            socket.keep_to(flow);
+        }
+    }
+
+    /// How much the client has taken of all that it was sent, in whatever unit; a stream does not know.
+    pub(super) fn acknowledged(&self) -> io::Result<u64> {
+        let socket = self.socket().ok_or(io::ErrorKind::NotConnected)?;
+        stream::acknowledged(&socket.fd)
+    }
+
+    /// Where the bytes of a body go.
+    pub(super) fn sink(&mut self) -> Sink<'_> {
+        self.compact();
+        match &mut self.carrier {
+            Carrier::Socket(socket) => Sink::Socket(socket),
+            Carrier::Stream(_) => {
+                let room = AHEAD.saturating_sub(self.output.len());
+                Sink::Memory(&mut self.output, room)
+            }
+        }
+    }
+
+    /// Gives up the part of a stream's output that was taken.
+    fn compact(&mut self) {
+        if let Carrier::Stream(taken) = &mut self.carrier
+            && *taken > 0
+        {
+            self.output.drain(..std::mem::take(taken));
+        }
+    }
+
+    /// What waits to be taken of a stream's output.
+    pub(super) fn waiting(&self) -> &[u8] {
+        match self.carrier {
+            Carrier::Stream(taken) => &self.output[taken..],
+            Carrier::Socket(_) => &self.output,
+        }
+    }
+
+    /// So much of a stream's output was taken.
+    pub(super) fn take(&mut self, count: usize) {
+        if let Carrier::Stream(taken) = &mut self.carrier {
+            *taken += count;
+            if *taken == self.output.len() {
+                (*taken, self.output) = (0, spare(std::mem::take(&mut self.output)));
+            }
+        }
+    }
+
+    /// Gives back the memory of the output, where none waits.
+    pub(super) fn shrink(&mut self) {
+        if self.output.is_empty() {
+            self.output = Vec::new();
+        }
+    }
+
+    /// Returns whether more may be made to be sent.
+    pub(super) fn has_room(&self) -> bool {
+        match self.carrier {
+            Carrier::Socket(_) => self.is_flushed(),
+            Carrier::Stream(_) => self.waiting().len() < AHEAD,
         }
     }
 
@@ -141,7 +274,9 @@ impl ClientLink {
 
     /// Has the close that follows be a reset.
     pub(super) fn reset_on_close(&self) {
-        stream::reset_on_close(&self.socket.fd);
+        if let Some(socket) = self.socket() {
+            stream::reset_on_close(&socket.fd);
+        }
     }
 
     /// Ends the connection so that the client cannot take the part of an answer for the whole.
@@ -152,7 +287,7 @@ impl ClientLink {
 
     /// Reads once, where there is no TLS; `None` where nothing came.
     pub(super) fn receive(&mut self, buffer: &mut [u8]) -> Option<usize> {
-        match stream::read(&self.socket.fd, buffer) {
+        match stream::read(&self.socket()?.fd, buffer) {
             Ok(0) => self.read_ended(),
             Ok(count) => {
                 // A short read means that there is no more, and the next arrival is a new event; but for an end
@@ -169,8 +304,8 @@ impl ClientLink {
     /// came.
     pub(super) fn receive_secure(&mut self, wire: &mut [u8], wanted: usize, plain: &mut Vec<u8>) -> bool {
         let before = plain.len();
-        let Some(channel) = &mut self.socket.tls else { return false };
-        let read = channel.read_some(&self.socket.fd, wire, wanted, &mut |bytes| {
+        let Some((channel, fd)) = self.channel_mut() else { return false };
+        let read = channel.read_some(fd, wire, wanted, &mut |bytes| {
             plain.extend_from_slice(bytes);
         });
         match read {
@@ -198,48 +333,57 @@ impl ClientLink {
         }
     }
 
-    /// Sends what waits and what is in `core.out`, as far as the client takes it; more `follows` at once. Returns whether
-    /// anything was sent.
-    pub(super) fn flush(&mut self, core: &mut Core, key: Key, follows: bool) -> bool {
+    /// Sends what waits and what is in `core.out`, as far as the client takes it; more `follows` at once. Returns how many
+    /// bytes were sent.
+    pub(super) fn flush(&mut self, core: &mut Core, key: Key, follows: bool) -> usize {
         if self.is_broken() {
             core.out.clear();
-            return false;
+            return 0;
         }
+        if !core.out.is_empty() {
+            self.compact();
+        }
+        let Carrier::Socket(socket) = &mut self.carrier else {
+            self.output.append(&mut core.out);
+            return 0;
+        };
         if !self.output.is_empty() {
             self.output.append(&mut core.out);
             std::mem::swap(&mut self.output, &mut core.out);
         }
-        let mut sent = 0;
+        let (mut sent, mut failure) = (0, None);
         while sent < core.out.len() {
-            match self.socket.write_or_wait(&core.out[sent..], follows) {
+            match socket.write_or_wait(&core.out[sent..], follows) {
                 Ok(count) => sent += count,
                 Err(error) => {
                     // What is never sent is kept, too: it is known by this how much was.
                     self.output = core.out[sent..].to_vec();
-                    match error.kind() {
-                        io::ErrorKind::WouldBlock => self.watch_writable(core, key),
-                        _ => self.break_off(),
-                    }
+                    failure = Some(error.kind());
                     break;
                 }
             }
+        }
+        match failure {
+            None => {}
+            Some(io::ErrorKind::WouldBlock) => self.watch_writable(core, key),
+            Some(_) => self.break_off(),
         }
         if sent > 0 {
             self.sent_in = core.turn;
         }
         core.out.clear();
         self.flush_secure(core, key, follows);
-        sent > 0
+        sent
     }
 
     /// Sends what is encrypted and waits, as far as the client takes it; where more `follows`, what is held goes with
     /// that.
     fn flush_secure(&mut self, core: &Core, key: Key, follows: bool) {
-        let Some(channel) = &mut self.socket.tls else { return };
+        let Some((channel, fd)) = self.channel_mut() else { return };
         if follows && channel.is_holding() {
             return;
         }
-        match channel.flush(&self.socket.fd) {
+        match channel.flush(fd) {
             Ok(()) if follows => {}
             Ok(()) => channel.release(),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.watch_writable(core, key),
@@ -249,44 +393,43 @@ impl ClientLink {
 
     /// Sends what is held, as nothing follows for now.
     pub(super) fn flush_held(&mut self, core: &Core, key: Key) {
-        if self.socket.tls.as_ref().is_some_and(|channel| channel.is_holding()) {
+        if self.channel().is_some_and(Channel::is_holding) {
             self.flush_secure(core, key, false);
         }
     }
 
     /// Has the reactor tell when the socket takes bytes again.
     pub(super) fn watch_writable(&mut self, core: &Core, key: Key) {
+        let Carrier::Socket(socket) = &mut self.carrier else { return };
         if self.writable == WriteWatch::Off {
             self.writable = WriteWatch::On;
-            let (file, interest) = (&self.socket.fd, Interest::READABLE | Interest::WRITABLE);
-            let watched = match self.socket.registered {
-                true => core.watch_again(key, Role::Client, file, interest),
-                false => core.watch(key, Role::Client, file, interest),
+            let interest = Interest::READABLE | Interest::WRITABLE;
+            let watched = match socket.registered {
+                true => core.watch_again(key, Role::Client, &socket.fd, interest),
+                false => core.watch(key, Role::Client, &socket.fd, interest),
             };
+            socket.registered = true;
             if watched.is_err() {
                 self.break_off();
             }
-            self.socket.registered = true;
         }
     }
 
     /// Has the reactor tell what happens to the socket. Returns whether it will.
     pub(super) fn register(&mut self, core: &Core, key: Key) -> bool {
-        if self.socket.registered {
-            return true;
-        }
-        self.socket.registered = true;
-        core.watch(key, Role::Client, &self.socket.fd, Interest::READABLE).is_ok()
+        let Some(socket) = self.socket_mut().filter(|socket| !socket.registered) else { return true };
+        socket.registered = true;
+        core.watch(key, Role::Client, &socket.fd, Interest::READABLE).is_ok()
     }
 
     /// Returns whether all was sent.
     pub(super) fn is_flushed(&self) -> bool {
-        self.output.is_empty() && self.socket.tls.as_ref().is_none_or(|channel| channel.is_flushed())
+        self.output.is_empty() && self.channel().is_none_or(Channel::is_flushed)
     }
 
     /// Bytes that were never sent.
     pub(super) fn unsent(&self) -> u64 {
-        self.output.len() as u64
+        self.waiting().len() as u64
     }
 
     /// Returns whether anything was sent in this turn of the reactor.
@@ -297,31 +440,42 @@ impl ClientLink {
     /// Acknowledges what came, unless that was done or something was sent: a client that has more to send may wait to
     /// hear that its beginning has come.
     pub(super) fn acknowledge(&mut self) {
+        let Carrier::Socket(socket) = &self.carrier else { return };
         if self.sent_in == 0 && self.first_answer == FirstAnswer::Awaited {
-            self.first_answer = FirstAnswer::Acknowledged;
             // A client that cannot be told sooner is told with the answer.
-            let _ = listener::acknowledge(&self.socket.fd);
+            let _ = listener::acknowledge(&socket.fd);
+            self.first_answer = FirstAnswer::Acknowledged;
         }
     }
 
     /// Ends our side of the stream.
     pub(super) fn end_writing(&mut self) {
-        if stream::end_writing(&self.socket.fd).is_err() {
+        if self.socket().is_some_and(|socket| stream::end_writing(&socket.fd).is_err()) {
             self.break_off();
         }
     }
 
     /// Tells the client by TLS that this was all.
     pub(super) fn end_tls(&mut self) {
-        if let Some(channel) = &mut self.socket.tls {
-            let _ = channel.close(&self.socket.fd);
+        if let Some((channel, fd)) = self.channel_mut() {
+            let _ = channel.close(fd);
         }
     }
 
     /// Goes on from the handshake to records, of which nothing more is to be asked.
     pub(super) fn settle_tls(&mut self) -> io::Result<()> {
-        let Some(channel) = self.socket.tls.take() else { return Ok(()) };
-        self.socket.tls = Some(Box::new(channel.settle()?));
+        let Some(socket) = self.socket_mut() else { return Ok(()) };
+        let Some(channel) = socket.tls.take() else { return Ok(()) };
+        socket.tls = Some(Box::new(channel.settle()?));
         Ok(())
     }
+}
+
+/// The memory of output that was taken, where it is worth keeping.
+fn spare(mut output: Vec<u8>) -> Vec<u8> {
+    if output.capacity() > SPARE {
+        return Vec::new();
+    }
+    output.clear();
+    output
 }

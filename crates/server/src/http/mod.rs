@@ -11,7 +11,7 @@
 //! - `connection.rs` has one client, and drives `millrace_http::h1::ServerConnection`; `reading.rs` what it sends, `sending.rs` what it is sent, `deadlines.rs` how long
 //!   either may take, `ending.rs` how it ends.
 //! - `link.rs` has its socket, with TLS or without; `secure.rs` the handshake.
-//! - `side/` has HTTP/2: such connections leave the reactors, and come back as HTTP/1.1 within the process.
+//! - `h2/` has connections of HTTP/2: each of their streams is a `Connection` without a socket.
 //! - `exchange.rs` has one request on a connection (`Exchange`): what it is for, and who answers; `who.rs` has who asks; `get.rs` answers `GET`.
 //! - `to_https.rs` sends requests on that came in clear.
 //! - `file.rs` answers with a file, `answer.rs` with anything else, and `record.rs` tells the log.
@@ -44,6 +44,7 @@ mod exchange;
 mod file;
 mod find;
 mod get;
+mod h2;
 mod hooking;
 mod index;
 mod link;
@@ -67,16 +68,19 @@ mod writing;
 use std::sync::Arc;
 
 use millrace_http::h1::Heads;
+use millrace_http::response::PreparedFields;
 use millrace_vfs::FileError;
 
 pub(crate) use cache::Cache;
 pub(crate) use connection::Connection;
 pub(crate) use dav::Dav;
+pub(crate) use h2::{Http2Connection, StreamDriver};
 pub(crate) use passing::Passing;
 pub(crate) use side::{Kept, Side};
 pub(crate) use tus::Tus;
 
 use crate::auth::Decision;
+use crate::slab::Key;
 use crate::state::Server;
 use crate::transfer::Sender;
 use crate::web::{InForce, Web};
@@ -115,6 +119,10 @@ pub(crate) struct Shared {
     /// What is added to files.
     pub(crate) web: Arc<InForce>,
     openings: Openings,
+    /// Connections of HTTP/2 with something to hand on between them and their streams.
+    pub(crate) multiplexed: Vec<Key>,
+    /// Memory for frames, which they share.
+    frames: Vec<u8>,
 }
 
 /// The lines that answers begin with; made once a second.
@@ -123,7 +131,7 @@ struct Openings {
     /// The second that they were made for.
     second: i64,
     /// For those that add their own fields, and for others; each also for encrypted connections.
-    lines: [[Vec<u8>; 2]; 2],
+    lines: [[PreparedFields; 2]; 2],
     /// Fields that are configured for answers without a file.
     of_others: Vec<u8>,
     /// That browsers are to come by HTTPS, where they did.
@@ -147,7 +155,16 @@ impl Shared {
         let programs = Programs::new(config.programs.most.div_ceil(config.workers.max(1)).max(1));
         let passing = config.passes.iter().map(|pass| Passing::new(pass, config.workers)).collect();
         let openings = Openings::new(&web);
-        Self { cache: Cache::new(open_files), heads: Heads::default(), programs, passing, openings, web }
+        Self {
+            cache: Cache::new(open_files),
+            heads: Heads::default(),
+            programs,
+            passing,
+            openings,
+            multiplexed: Vec::new(),
+            frames: Vec::new(),
+            web,
+        }
     }
 
     fn lane(&mut self, line: Line) -> &mut Lane {
@@ -176,17 +193,17 @@ impl Openings {
     }
 
     /// The lines of an answer in this second.
-    fn lines(&mut self, second: i64, opening: Opening, encrypted: bool) -> &[u8] {
+    fn lines(&mut self, second: i64, opening: Opening, encrypted: bool) -> &PreparedFields {
         if self.second != second {
             self.second = second;
             for (whole, both) in self.lines.iter_mut().enumerate() {
                 for (encrypted, lines) in both.iter_mut().enumerate() {
-                    lines.clear();
-                    lines.extend_from_slice(b"Server: Millrace\r\nDate: ");
-                    millrace_http::date::write(second, lines);
-                    lines.extend_from_slice(b"\r\n");
-                    lines.extend_from_slice(if whole > 0 { &self.of_others } else { &[] });
-                    lines.extend_from_slice(if encrypted > 0 { &self.of_encrypted } else { &[] });
+                    let mut text = b"Server: Millrace\r\nDate: ".to_vec();
+                    millrace_http::date::write(second, &mut text);
+                    text.extend_from_slice(b"\r\n");
+                    text.extend_from_slice(if whole > 0 { &self.of_others } else { &[] });
+                    text.extend_from_slice(if encrypted > 0 { &self.of_encrypted } else { &[] });
+                    *lines = text.into();
                 }
             }
         }

@@ -210,7 +210,7 @@ fn pass_to_application(
         peer: exchange.connection.peer.ip(),
         local,
         encrypted: exchange.connection.is_encrypted(),
-        protocol: exchange.connection.protocol(head.version),
+        protocol: head.version.name(),
     };
     exchange.ask_pool(move || passed.ask().map(Found::Asking));
     if let Work::Asked(asked) = &mut exchange.connection.work {

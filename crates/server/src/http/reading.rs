@@ -3,8 +3,8 @@
 //! Bytes are given to the protocol where they were read, in the buffer that all connections of a worker share; only what
 //! is not whole, or what was sent ahead of its turn, is kept with the connection.
 
-use millrace_http::Refusal;
 use millrace_http::h1::{Act, ChunkError, Input};
+use millrace_http::{Refusal, Version};
 
 use super::connection::{Connection, Work};
 use super::record::Record;
@@ -47,7 +47,7 @@ impl Reader<'_> {
         }
         let (mut buffer, mut plain) =
             (std::mem::take(&mut self.core.control_buffer), std::mem::take(&mut self.core.plain));
-        let received = match self.connection.link.socket.tls {
+        let received = match self.connection.link.channel() {
             None => self.receive(&mut buffer).map(|count| &buffer[..count]),
             Some(_) => {
                 let came =
@@ -108,10 +108,11 @@ impl Reader<'_> {
     }
 
     /// Answers what could not be understood, and closes.
-    fn refuse(&mut self, bytes: &[u8], refusal: Refusal) {
+    pub(super) fn refuse(&mut self, bytes: &[u8], refusal: Refusal) {
         self.connection.beside = None;
         self.connection.forget_request();
-        let record = Record::of_malformed(bytes, self.core.now.instant);
+        let version = if self.connection.stream.is_some() { Version::Http2 } else { Version::Http11 };
+        let record = Record::of_malformed(bytes, version, self.core.now.instant);
         Answers::new(self.connection, self.core).answer_page(record, refusal.status, refusal.reason, &[]);
     }
 
@@ -133,7 +134,12 @@ impl Reader<'_> {
     /// Reads a piece of a request's body, of about as much as is wanted.
     fn read_body(&mut self, body: &mut Vec<u8>, most: usize) -> Result<(), ChunkError> {
         let wanted = most - body.len();
-        if self.connection.link.socket.tls.is_some() {
+        if self.connection.stream.is_some() {
+            // What has come is with the protocol.
+            self.connection.link.expect_silence();
+            return Ok(());
+        }
+        if self.connection.link.channel().is_some() {
             let mut plain = std::mem::take(&mut self.core.plain);
             self.connection.link.receive_secure(&mut self.core.scratch, wanted, &mut plain);
             self.note_end_of_input();

@@ -46,13 +46,13 @@ const LINE: usize = 200;
 
 impl Record {
     /// Of a request that could not be understood, with the line that it begins with.
-    pub(super) fn of_malformed(bytes: &[u8], now: Instant) -> Self {
+    pub(super) fn of_malformed(bytes: &[u8], version: Version, now: Instant) -> Self {
         let line = bytes.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
         Self {
             method: String::new(),
             target: line[..line.len().min(LINE)].to_vec(),
             host: None,
-            version: Version::Http11,
+            version,
             referer: None,
             agent: None,
             status: Status::BAD_REQUEST,
@@ -122,7 +122,7 @@ impl Answers<'_> {
         let request = log::Request {
             method,
             target: &target,
-            protocol: self.connection.protocol(record.version),
+            protocol: record.version.name(),
             host: record.host.as_deref(),
             status: record.status.0,
             bytes: record.bytes,
@@ -160,7 +160,7 @@ impl Exchange<'_> {
         let request = log::Request {
             method,
             target: &target,
-            protocol: self.connection.protocol(head.version),
+            protocol: head.version.name(),
             host: head.get(Field::Host),
             status: status.0,
             bytes,

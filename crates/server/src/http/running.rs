@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use millrace_http::cgi::{self, Answer};
 use millrace_http::h1::{AnswerFraming, LAST_CHUNK, write_chunk};
-use millrace_http::response::{CONTINUE, Persistence, Writer};
+use millrace_http::response::{CONTINUE, Persistence, PreparedFields, Writer};
 use millrace_http::{Head, Status, Version};
 use millrace_runtime::worker::Role;
 use mio::Interest;
@@ -334,8 +334,17 @@ impl Running {
     fn send_raw(&mut self, core: &mut Core, status: Option<Status>, length: usize) {
         let said = std::mem::take(&mut self.head);
         let (head, body) = said.split_at(length);
-        core.out.extend_from_slice(head);
         self.record.status = status.unwrap_or(self.record.status);
+        match self.version {
+            Version::Http2 => {
+                let none = PreparedFields::default();
+                let mut writer = Writer::begin(&mut core.out, self.record.status, &none, Persistence::Stream);
+                let fields = head.iter().position(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+                writer.lines(&head[fields..]);
+                writer.end();
+            }
+            _ => core.out.extend_from_slice(head),
+        }
         self.stage = if self.record.head_only { Stage::Unsent } else { Stage::UntilClose };
         self.send(core, body);
     }

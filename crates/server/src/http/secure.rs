@@ -1,15 +1,12 @@
-//! TLS on an HTTP connection: the same certificates as FTP's, and HTTP/1.1 within, or HTTP/2 on the side.
+//! TLS on an HTTP connection: the same certificates as FTP's, and HTTP/1.1 within, or HTTP/2.
 
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use millrace_net::listener;
 use millrace_net::tls::{ACME_TLS, Channel};
 
 use super::connection::{Connection, Work};
-use super::side::{self, Handed, Patience};
 use super::who::names_of;
-use crate::http::hooking::Notices;
 use crate::log::{self, Subject};
 use crate::worker::Core;
 
@@ -42,7 +39,7 @@ impl<'a> Handshake<'a> {
 impl Connection {
     /// Returns whether nobody on the way can read what is said here.
     pub(super) fn is_encrypted(&self) -> bool {
-        self.link.socket.tls.is_some() || self.carries.is_some()
+        self.link.channel().is_some() || self.stream.is_some()
     }
 
     /// A new turn has time for handshakes.
@@ -52,11 +49,6 @@ impl Connection {
             securing.in_line = false;
         }
     }
-
-    /// Returns whether the client has gone on elsewhere.
-    pub(super) fn is_handed_over(&self) -> bool {
-        self.admission.is_none() && self.carries.is_none()
-    }
 }
 
 impl Handshake<'_> {
@@ -65,7 +57,7 @@ impl Handshake<'_> {
         let Some(security) = &self.core.server.tls else { return };
         match security.acceptor.accept(&PROTOCOLS) {
             Ok(tls) => {
-                self.connection.link.socket.tls = Some(Box::new(Channel::new(tls)));
+                self.connection.link.secure(Channel::new(tls));
                 self.connection.work = Work::Securing(Box::new(Securing { in_line: false, bound }));
             }
             Err(fault) => self.tls_failed(&fault.to_string()),
@@ -74,8 +66,8 @@ impl Handshake<'_> {
 
     /// Moves the handshake on.
     pub(super) fn secure_on(&mut self) {
-        let (Some(channel), Work::Securing(securing)) =
-            (&mut self.connection.link.socket.tls, &mut self.connection.work)
+        let (Some((channel, socket)), Work::Securing(securing)) =
+            (self.connection.link.channel_mut(), &mut self.connection.work)
         else {
             return;
         };
@@ -85,7 +77,7 @@ impl Handshake<'_> {
             return;
         }
         let began = Instant::now();
-        let done = channel.handshake(&self.connection.link.socket.fd, &mut self.core.scratch);
+        let done = channel.handshake(socket, &mut self.core.scratch);
         self.core.handshakes.spend(began);
         match done {
             Ok(true) => {
@@ -111,7 +103,7 @@ impl Handshake<'_> {
                 self.connection.work = Work::Idle;
                 self.connection.link.expect_bytes();
                 if is_http_2 {
-                    self.hand_over(bound);
+                    self.connection.work = Work::Multiplexed(bound);
                 }
             }
             Ok(false) if !channel.is_flushed() => {
@@ -122,37 +114,6 @@ impl Handshake<'_> {
                 let offered = channel.tls().hello().map(|hello| format!("; the client offered {hello}"));
                 self.tls_failed(&format!("{error}{}", offered.unwrap_or_default()));
             }
-        }
-    }
-
-    /// The client speaks HTTP/2: the connection leaves this reactor.
-    fn hand_over(&mut self, bound: SocketAddr) {
-        self.connection.link.break_off();
-        if self.connection.link.socket.registered {
-            self.core.forget(&self.connection.link.socket.fd);
-        }
-        let (Some(channel), Some(admission)) =
-            (self.connection.link.socket.tls.take(), self.connection.admission.take())
-        else {
-            return;
-        };
-        let parting = Notices::of(self.connection).parting(self.core);
-        if let (Ok(socket), Ok(local)) = (
-            self.connection.link.socket.fd.try_clone(),
-            listener::local_address(&self.connection.link.socket.fd),
-        ) {
-            let (peer, inbox) = (self.connection.peer, self.core.sender.clone());
-            // What is left here ends with this turn, and keeps no place.
-            let other = self.core.server.limits.accompany(bound, self.core.now.instant);
-            let member = std::mem::replace(&mut self.connection.member, other);
-            let handed = Handed { socket, channel, peer, local, bound, inbox, admission, member, parting };
-            let config = &self.core.server.config;
-            let patience = Patience {
-                idle: config.http_idle_timeout,
-                stall: config.stall_timeout,
-                ping: config.http2_ping,
-            };
-            self.core.server.side.spawn(side::serve(handed, patience));
         }
     }
 

@@ -44,17 +44,15 @@ impl Connection {
         (self.as_sent(record), body)
     }
 
-    /// Of an answer that ends here: what waits to be sent never is, and what came no further than to who relays it
-    /// was not, either.
+    /// Of an answer that ends here: what waits to be sent never is.
     pub(super) fn as_sent(&self, record: Record) -> Record {
         let bytes = record.bytes.saturating_sub(self.link.unsent());
-        let relayed = self.carries.as_ref().map_or(u64::MAX, |carried| carried.relayed());
-        Record { bytes: bytes.min(relayed), ..record }
+        Record { bytes, ..record }
     }
 
     /// Sends what there is to say, as far as the client takes it.
     pub(super) fn flush(&mut self, core: &mut Core, follows: bool) {
-        if self.link.flush(core, self.key, follows) {
+        if self.link.flush(core, self.key, follows) > 0 {
             self.http.moved(core.now.instant);
             if let Work::Sending(sending) = &mut self.work {
                 sending.body.moved = core.now.instant;
@@ -93,14 +91,14 @@ impl Delivery<'_> {
                 _ => false,
             };
             self.connection.flush(self.core, follows);
-            if !self.connection.link.is_flushed() || self.connection.link.is_broken() {
+            if !self.connection.link.has_room() || self.connection.link.is_broken() {
                 return;
             }
             let Work::Sending(sending) = &mut self.connection.work else { return };
             let kernel = &mut self.core.kernel;
             let limits = (&kernel.services.limits, &self.connection.member);
             let progress = sending.body.advance(
-                &mut self.connection.link.socket,
+                &mut self.connection.link.sink(),
                 &mut kernel.scratch,
                 kernel.now.instant,
                 limits,
@@ -122,6 +120,8 @@ impl Delivery<'_> {
                 Progress::Yield => return self.core.yielded.push_back(self.connection.key),
                 Progress::Fill(sender) => return self.fill(sender),
                 Progress::Spent(sender) => self.core.discard(sender),
+                // What waits in a stream is the answer's until it is taken.
+                Progress::Done if self.has_unsent_body() => return,
                 Progress::Done => return self.body_sent(),
                 Progress::Failed(error) => {
                     if let TransferError::File(FileError::OverQuota(over)) = &error {
@@ -130,6 +130,16 @@ impl Delivery<'_> {
                     return self.body_failed(&describe(&error));
                 }
             }
+        }
+    }
+
+    /// Returns whether bytes of the body wait to be sent.
+    fn has_unsent_body(&self) -> bool {
+        match &self.connection.work {
+            Work::Sending(sending) => {
+                !self.connection.link.is_flushed() && sending.record.bytes + sending.body.bytes() > 0
+            }
+            _ => false,
         }
     }
 

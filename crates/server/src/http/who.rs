@@ -178,13 +178,12 @@ impl Logins<'_> {
             Means::Certificate => Proved::Certificate,
             Means::Password => Proved::Password,
         };
-        if self.connection.carries.as_ref().is_some_and(|carried| !carried.is_new(user)) {
+        if self.connection.stream.as_ref().is_some_and(|stream| !stream.is_new(user)) {
             return;
         }
-        let tls = match (&self.connection.link.socket.tls, &self.connection.carries) {
-            (Some(channel), _) => channel.tls().version(),
-            (None, Some(_)) => Some("yes"),
-            (None, None) => None,
+        let tls = match &self.connection.stream {
+            Some(stream) => stream.tls_version(),
+            None => self.connection.link.channel().and_then(|channel| channel.tls().version()),
         };
         let source = account.told.as_ref().map(|told| &*told.source);
         let subject =

@@ -8,7 +8,7 @@ use millrace_ftp::session::{Permission, Permissions};
 use millrace_http::conditional::{self, Validators, Verdict};
 use millrace_http::dav::multistatus;
 use millrace_http::target::{self, Target};
-use millrace_http::{Field, Framing, Head, Method, Refusal, Status, range};
+use millrace_http::{Field, Framing, Head, Method, Refusal, Status, Version, range};
 use millrace_vfs::{
     Counted, DirEntry, FileError, Metadata, OverQuota, QuotaScope, Storage, Upload, VirtualPath, Wait,
     WriteMode,
@@ -73,7 +73,7 @@ pub(super) fn change(
     }
     // A client of HTTP/1.0 may mean to end it by closing: for a file that is there, that would be the end of it.
     let says_length = head.framing != Framing::None || head.get(Field::ContentLength).is_some();
-    if head.method == Method::Put && !says_length && exchange.connection.carries.is_none() {
+    if head.method == Method::Put && !says_length && head.version != Version::Http2 {
         let reason = "How long the file is has to be said: send a Content-Length.";
         exchange.prepare_to_close();
         return exchange.fail(Status::LENGTH_REQUIRED, reason);

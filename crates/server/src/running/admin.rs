@@ -24,7 +24,8 @@ const ANSWER_TIME: Duration = Duration::from_secs(5);
 impl Running {
     /// The sessions: all FTP connections, and HTTP connections with a user or a request under way.
     pub fn sessions(&self) -> Vec<SessionReport> {
-        let mut sessions = self.each(|client, core| client.report(core.now.instant));
+        let reports = self.each(|client, core| client.report(core.now.instant));
+        let mut sessions: Vec<_> = reports.into_iter().flatten().collect();
         sessions.sort_by_key(|session| session.number);
         sessions
     }
@@ -32,7 +33,7 @@ impl Running {
     /// Ends the sessions that are meant, by FTP with 421; answers how many.
     pub fn kick(&self, meant: impl Fn(&SessionReport) -> bool + Send + Sync + 'static) -> usize {
         let kicked = self.each(move |client, core| {
-            let is_meant = meant(&client.report(core.now.instant));
+            let is_meant = client.report(core.now.instant).is_some_and(|report| meant(&report));
             if is_meant {
                 client.kick(core);
             }

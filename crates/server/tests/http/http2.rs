@@ -299,3 +299,103 @@ fn a_connection_is_one_session_of_its_user_however_many_requests_are_under_way()
     drop(client);
     eventually("the place is free", || served.get("/small", login).status == 200);
 }
+
+/// A client that takes nothing on one stream is given what it takes on others.
+#[test]
+fn a_stream_whose_window_is_closed_holds_up_no_other() {
+    let scratch = Scratch::new();
+    let served = served(&scratch);
+    let mut client = served.connect_http2(&[(INITIAL_WINDOW_SIZE, 0)]);
+    client.send((0..8).flat_map(|at| get(1 + 2 * at, "/large")).collect::<Vec<_>>());
+    client.send(get(17, "/large"));
+    client.send(frame(WINDOW_UPDATE, 0, 17, (8_u32 << 20).to_be_bytes()));
+    assert_eq!(client.expect(HEADERS, 17).kind, HEADERS);
+    let mut received = 0;
+    while received < 8 << 20 {
+        let data = std::iter::from_fn(|| client.frame()).find(|frame| frame.kind == DATA).unwrap();
+        assert_eq!(data.stream, 17);
+        client.send(frame(WINDOW_UPDATE, 0, 0, (data.content.len() as u32).to_be_bytes()));
+        received += data.content.len();
+    }
+    expect_others_served(&served);
+}
+
+#[test]
+fn streams_of_a_connection_take_turns() {
+    let scratch = Scratch::new();
+    let served = served(&scratch);
+    let mut client = served.connect_http2(&[(INITIAL_WINDOW_SIZE, 1 << 20)]);
+    client.send([get(1, "/large"), get(3, "/large"), get(5, "/large")].concat());
+    let mut received = [0_usize; 3];
+    while received.iter().sum::<usize>() < 2 << 20 {
+        let data = std::iter::from_fn(|| client.frame()).find(|frame| frame.kind == DATA).unwrap();
+        received[(data.stream / 2) as usize] += data.content.len();
+        client.send(frame(WINDOW_UPDATE, 0, 0, (data.content.len() as u32).to_be_bytes()));
+    }
+    assert!(received.iter().all(|count| *count > 400_000), "{received:?}");
+}
+
+/// An upload whose client says nothing more waits by itself, and so does what is beyond the requests that run.
+#[test]
+fn a_stream_that_waits_holds_up_no_other() {
+    let scratch = Scratch::new();
+    let served = served(&scratch);
+    let mut client = served.connect_http2(&[]);
+    let fields = request("PUT", "/up", &[("authorization", "Basic dTpw")]);
+    for stream in (0..15).map(|at| 1 + 2 * at) {
+        client.send(frame(HEADERS, END_HEADERS, stream, block(&fields)));
+        client.send(frame(DATA, 0, stream, *b"the beginning"));
+    }
+    for at in 0..40 {
+        assert_eq!(client.fetch(31 + 2 * at, "/small"), (200, b"here".to_vec()));
+    }
+    // One more, and no place is left until one of them ends.
+    client.send(frame(HEADERS, END_HEADERS, 111, block(&fields)));
+    client.send(get(113, "/small"));
+    client.send(frame(RST_STREAM, 0, 111, 8_u32.to_be_bytes()));
+    assert_eq!(client.answer(113), (200, b"here".to_vec()));
+    client.send(frame(DATA, END_STREAM, 1, *b", and the end"));
+    client.answer(1);
+    assert_eq!(scratch.read("up").as_deref(), Some(&b"the beginning, and the end"[..]));
+}
+
+/// What is not wanted of a request is given back to the connection's window, which others share.
+#[test]
+fn bodies_that_are_not_wanted_use_up_no_window() {
+    let scratch = Scratch::new();
+    let served = served(&scratch);
+    let mut client = served.connect_http2(&[]);
+    let fields = request("PUT", "/up", &[]);
+    for at in 0..40 {
+        let stream = 1 + 2 * at;
+        client.send(frame(HEADERS, END_HEADERS, stream, block(&fields)));
+        // 401 comes before the body is looked at: as much as a window may be on its way.
+        for _ in 0..16 {
+            client.send(frame(DATA, 0, stream, [7; 10_000]));
+        }
+        client.expect(HEADERS, stream);
+    }
+    assert_eq!(client.fetch(999, "/small"), (200, b"here".to_vec()));
+}
+
+#[test]
+fn a_malformed_request_is_refused_and_others_go_on() {
+    let scratch = Scratch::new();
+    let served = served(&scratch);
+    let mut client = served.connect_http2(&[]);
+    let refused = [
+        (vec![(":method", "GET"), (":scheme", "https"), (":path", "small"), (":authority", "h")], 400),
+        (vec![(":method", "GET"), (":scheme", "https"), (":path", "/small")], 400),
+        (vec![(":method", "CONNECT"), (":authority", "h:443")], 501),
+    ];
+    for (at, (fields, code)) in refused.into_iter().enumerate() {
+        let stream = 1 + 2 * at as u32;
+        client.send(frame(HEADERS, END_HEADERS | END_STREAM, stream, block(&fields)));
+        assert_eq!(client.response(stream).status, code, "{fields:?}");
+    }
+    // What is about the connection has no place here (RFC 9113 section 8.2.2).
+    let upgrade = request("GET", "/small", &[("connection", "upgrade"), ("upgrade", "websocket")]);
+    client.send(frame(HEADERS, END_HEADERS | END_STREAM, 101, block(&upgrade)));
+    client.expect(RST_STREAM, 101);
+    assert_eq!(client.fetch(103, "/small"), (200, b"here".to_vec()));
+}

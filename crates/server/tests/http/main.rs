@@ -17,6 +17,7 @@ mod logins;
 mod once;
 mod operator;
 mod overtaken;
+mod pairs;
 mod panics;
 mod passing;
 mod programs;

@@ -3,10 +3,11 @@
 use std::io::ErrorKind;
 use std::net::TcpStream;
 
+use millrace_http::h2::hpack::FieldDecoder;
 use millrace_net::tls::{Heard, Versions};
 use millrace_server::Config;
 
-use super::{Scratch, Secured, ServedHttp, connector, https_config, pattern, serve_http_with};
+use super::{Response, Scratch, Secured, ServedHttp, connector, https_config, pattern, serve_http_with};
 
 /// Types of frames.
 pub(crate) const DATA: u8 = 0;
@@ -226,11 +227,36 @@ impl Http2Client {
     #[track_caller]
     pub(crate) fn answer(&mut self, stream: u32) -> (u16, Vec<u8>) {
         let head = self.expect(HEADERS, stream);
-        let (status, mut body) = (status(&head.content), Vec::new());
-        let mut is_over = head.flags & END_STREAM != 0;
-        while !is_over {
+        let status = status(&head.content);
+        let body = if head.flags & END_STREAM != 0 { Vec::new() } else { self.body(stream) };
+        (status, body)
+    }
+
+    /// The answer on a stream, with its fields.
+    #[track_caller]
+    pub(crate) fn response(&mut self, stream: u32) -> Response {
+        let head = self.expect(HEADERS, stream);
+        let mut fields = Vec::new();
+        let mut decoder = FieldDecoder::new(4096);
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        let decoded = decoder.decode(&head.content, |name, value| {
+            fields.push((text(name), text(value)));
+            true
+        });
+        decoded.unwrap();
+        let (name, status) = fields.remove(0);
+        assert_eq!(name, ":status");
+        let body = if head.flags & END_STREAM != 0 { Vec::new() } else { self.body(stream) };
+        Response { status: status.parse().unwrap(), fields, body }
+    }
+
+    /// The body of an answer whose head was taken, giving back what it takes of the windows.
+    #[track_caller]
+    pub(crate) fn body(&mut self, stream: u32) -> Vec<u8> {
+        let mut body = Vec::new();
+        loop {
             let data = self.expect(DATA, stream);
-            is_over = data.flags & END_STREAM != 0;
+            let is_over = data.flags & END_STREAM != 0;
             if !data.content.is_empty() {
                 let length = (data.content.len() as u32).to_be_bytes();
                 self.send(frame(WINDOW_UPDATE, 0, 0, length));
@@ -239,8 +265,10 @@ impl Http2Client {
                 }
             }
             body.extend(data.content);
+            if is_over {
+                return body;
+            }
         }
-        (status, body)
     }
 
     /// Reads until the connection ends, however it does.

@@ -28,7 +28,7 @@ impl Places {
         Self { bound, _connection: connection, users: Mutex::default(), known: Mutex::default() }
     }
 
-    /// Claims that nobody has asked as this user before.
+    /// Returns whether no stream has asked as this user before.
     pub(super) fn is_new(&self, user: &[u8]) -> bool {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let is_new = !known.iter().any(|known| known == user);

@@ -95,7 +95,9 @@ impl Notices<'_> {
         };
         let hooked = self.connection.hooked.state();
         hooked.unheard.fetch_add(1, Ordering::Relaxed);
-        let (key, post, unheard) = (self.connection.key, core.post.clone(), Arc::clone(&hooked.unheard));
+        // A stream may have ended when this is heard.
+        let key = self.connection.parent().unwrap_or(self.connection.key);
+        let (post, unheard) = (core.post.clone(), Arc::clone(&hooked.unheard));
         let heard = move |_| {
             if unheard.fetch_sub(1, Ordering::Relaxed) == MOST_UNHEARD {
                 post.send(key, Message::Heard);

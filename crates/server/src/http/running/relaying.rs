@@ -85,7 +85,7 @@ impl Relay<'_> {
         let mut share = TURN;
         loop {
             self.connection.flush(self.core, false);
-            if !self.connection.link.is_flushed() || self.connection.link.is_broken() {
+            if !self.connection.link.has_room() || self.connection.link.is_broken() {
                 // It is the client that is waited for.
                 running.download.fall_out_of_line();
                 running.download.paused = None;
@@ -113,7 +113,7 @@ impl Relay<'_> {
                 };
             };
             if let Some(flow) = running.download.flow() {
-                self.connection.link.socket.keep_to(flow);
+                self.connection.link.keep_to(flow);
             }
             let mut scratch = std::mem::take(&mut self.core.scratch);
             let most = allowed.min(most) as usize;

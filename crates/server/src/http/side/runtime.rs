@@ -41,7 +41,7 @@ impl Side {
         }
     }
 
-    /// No new streams; what runs goes on.
+    /// Tells what runs that the server is closing.
     pub(crate) fn begin_shutdown(&self) {
         if let Some(Some(started)) = self.started.get() {
             started.ending.send_replace(true);

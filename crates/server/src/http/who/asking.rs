@@ -38,10 +38,9 @@ impl Visitor<'_> {
 
     /// The names in the client's certificate, where it has shown one.
     pub(in crate::http) fn certificate_names(&self) -> Arc<[String]> {
-        match (&self.connection.link.socket.tls, &self.connection.carries) {
-            (Some(channel), _) => names_of(channel),
-            (None, Some(carried)) => carried.names(),
-            (None, None) => Arc::default(),
+        match &self.connection.stream {
+            Some(stream) => stream.names(),
+            None => self.connection.link.channel().map(names_of).unwrap_or_default(),
         }
     }
 
@@ -52,10 +51,12 @@ impl Visitor<'_> {
     }
 
     pub(super) fn shows_certificate(&self) -> bool {
-        match (&self.connection.link.socket.tls, &self.connection.carries) {
-            (Some(channel), _) => channel.tls().peer_certificate().is_some(),
-            (None, Some(carried)) => !carried.names().is_empty(),
-            (None, None) => false,
+        match &self.connection.stream {
+            Some(stream) => !stream.names().is_empty(),
+            None => {
+                let channel = self.connection.link.channel();
+                channel.is_some_and(|channel| channel.tls().peer_certificate().is_some())
+            }
         }
     }
 }

@@ -74,10 +74,10 @@ impl Logins<'_> {
             server.limits.visit(&mut self.connection.member, user, limits, now);
             return Ok(());
         }
-        match &mut self.connection.carries {
+        match &mut self.connection.stream {
             None => server.limits.log_in(&mut self.connection.member, user, limits, now)?,
-            Some(carried) => {
-                carried.enter(server, user, limits, now)?;
+            Some(stream) => {
+                stream.enter(server, user, limits, now)?;
                 server.limits.visit(&mut self.connection.member, user, limits, now);
             }
         }
@@ -89,7 +89,7 @@ impl Logins<'_> {
         let nothing = AccountLimits::default();
         let limits = account.limits.as_deref().unwrap_or(&nothing);
         let (tree, now) = (&self.core.server.limits, self.core.now.instant);
-        let is_guest = self.connection.carries.is_some()
+        let is_guest = self.connection.stream.is_some()
             || self.connection.who.as_ref().is_some_and(|who| who.is_by_link());
         match is_guest {
             true => tree.visit(&mut self.connection.member, user, limits, now),
