@@ -239,7 +239,7 @@ pub(crate) fn warnings(site: &Site, bound: Bound<'_>) -> Vec<String> {
     warnings.extend(shut_out_by_mistake(site));
     if open && rustix::process::geteuid().is_root() && site.confined.run_as.is_none() {
         warnings.push(
-            "this server runs as root, and whoever breaks into it has the whole computer: name a user of its own by \
+            "this server runs as root, so an attacker who breaks into it controls the whole computer: name a user of its own by \
              run-as = \"millrace\""
                 .to_owned(),
         );

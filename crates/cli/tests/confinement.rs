@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A user and a group that nobody has.
+/// A user and a group that do not exist.
 const USER: (u32, u32) = (54_321, 54_322);
 
 /// A server in a folder of its own, `site`, which serves `files` in it.

@@ -59,7 +59,7 @@ impl PreparedFields {
     }
 }
 
-/// Whether the connection goes on behind an answer, and with whom.
+/// Whether the connection continues after an answer, and at whose wish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Persistence {
     /// It closes.

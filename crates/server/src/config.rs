@@ -35,7 +35,7 @@ pub struct Config {
     pub tls: Option<Tls>,
     /// A certificate among those of `tls` that the server fetches and renews itself.
     pub acme: Option<Acme>,
-    /// Where HTTP is served, likewise.
+    /// The addresses of HTTP, in the same form.
     pub http: Vec<SocketAddr>,
     /// Where HTTP is served that begins with TLS. Empty: nowhere.
     pub https: Vec<SocketAddr>,
@@ -55,11 +55,11 @@ pub struct Config {
     pub ban_file: Option<PathBuf>,
     /// The file in which locks and properties of WebDAV are kept, so that they outlive the server.
     pub dav: Option<PathBuf>,
-    /// Who may log in, and to which files.
+    /// The users, and their files.
     pub accounts: Arc<dyn Authenticator>,
     /// Ports for passive data connections. Nothing ever leaves this range.
     pub passive_ports: RangeInclusive<u16>,
-    /// Networks from which proxies connect, which say for whom (PROXY protocol); nobody else is served from there.
+    /// Networks of proxies, which name their clients (PROXY protocol); other connections from there are refused.
     pub proxy_from: Vec<Network>,
     /// The address that PASV names instead of the server's own (NAT).
     pub public_ip: Option<Ipv4Addr>,
@@ -67,7 +67,7 @@ pub struct Config {
     pub workers: usize,
     /// Threads at most for what may wait: disks, hashes, passwords.
     pub blocking_threads: usize,
-    /// Who is asked and told what sessions do.
+    /// The hooks for session events.
     pub hooks: Option<Arc<dyn Hooks>>,
     /// Threads at most for hooks: so many may be called at a time.
     pub hook_threads: usize,
@@ -79,15 +79,15 @@ pub struct Config {
     pub sessions_per_network: Limit,
     /// How large such a network is.
     pub network_bits: NetworkBits,
-    /// How often somebody may log in.
+    /// The limits on the rate of logins.
     pub logins: LoginRates,
     /// Bandwidth, and sessions by listener and user. Listeners are named as in [`Config::ftp`].
     pub limits: ServerLimits,
-    /// What is counted for quotas: the same that the accounts were given. It is kept and told of by the server.
+    /// The counts of quotas, shared with the accounts. The server stores and reports them.
     pub quotas: Option<Arc<Quotas>>,
-    /// Who may connect, and who is banned for failed logins.
+    /// Which networks may connect, and which clients are banned for failed logins.
     pub bans: BanRules,
-    /// Percent of the machine's processors above which nobody may log in.
+    /// Percent of the machine's processors above which logins are refused.
     pub cpu_limit: Limit,
     /// The text of the first reply.
     pub greeting: String,
@@ -104,8 +104,7 @@ pub struct Config {
     pub http_head_timeout: Duration,
     /// Silence between two requests.
     pub http_idle_timeout: Duration,
-    /// For how long a client of HTTP/2 is silent before it is asked whether it is still there, and how long it may take to
-    /// say so.
+    /// After how long a silent HTTP/2 client gets a `PING`, and how long it may take to answer.
     pub http2_ping: Duration,
     /// TCP keepalive of control connections; zero for none.
     pub keepalive: Duration,
@@ -120,11 +119,11 @@ pub struct Config {
     pub shutdown_password: Option<Password>,
     /// Whether `PORT` may name another host than the client's (FXP).
     pub foreign_data: bool,
-    /// Whether clients may have transfers compressed (`MODE Z`). lftp (4.9.2) does wherever it can, and then loses what
-    /// is behind the first 128 KiB of a listing: its mirrors lack files, or have them removed.
+    /// Whether clients may have transfers compressed (`MODE Z`). lftp (4.9.2) does wherever it can, and then loses the
+    /// rest of a listing after the first 128 KiB: its mirrors lack files, or have them removed.
     pub mode_z: bool,
-    /// Whether a small file's data may be sent before the 150 that announces it, so that 150 and 226 share
-    /// a packet. Two connections have no order; no client was found that minds.
+    /// Whether a small file's data may be sent before the 150 that announces it, so that 150 and 226 share a packet.
+    /// Two connections have no order; all tested clients accept that.
     pub coalesce: bool,
     /// Whether who logs in, or enters a directory, is told the lines of its `.message`, and of a `README`.
     pub messages: bool,
@@ -137,7 +136,7 @@ pub struct Config {
     /// A log of HTTP's requests, in the Combined format, or JSON where events are; with the events where it is
     /// `None`.
     pub access_log: Option<PathBuf>,
-    /// What is logged to standard error.
+    /// The log on standard error.
     pub log: LogFormat,
 }
 
@@ -154,7 +153,7 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Their files, and those of applications that look for scripts here, which nobody is sent.
+    /// The files of programs, and of applications that search scripts here, which are never sent.
     pub fn withheld(&self, passes: &[Pass]) -> Withheld {
         let scripts = passes.iter().filter_map(|pass| {
             let root = pass.root.as_ref()?;
@@ -218,7 +217,7 @@ impl fmt::Display for Pass {
     }
 }
 
-/// Who answers what is passed on, and how they are asked.
+/// The upstream servers, and their protocols.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Upstream {
     /// An application, by FastCGI.
@@ -238,7 +237,7 @@ impl fmt::Display for Upstream {
     }
 }
 
-/// Where somebody is who is asked.
+/// The address of an upstream server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Peer {
     /// At a port.

@@ -12,7 +12,7 @@ use crate::client::Client;
 use crate::state::Server;
 use crate::worker::{Errand, Sender, WorkerMessage};
 
-/// How late a schedule may be noticed, also where somebody has set the clock.
+/// How late a schedule may be noticed, also after a change of the clock.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// The thread; it ends when this is dropped.
@@ -93,14 +93,14 @@ pub(crate) fn keep_dav(server: &Server) {
     }
 }
 
-/// And who is banned.
+/// Stores the bans as well.
 pub(crate) fn keep_bans(server: &Server) {
     if let Err(error) = server.ban_file.keep(&server.bans) {
         server.log.warn(&error.to_string());
     }
 }
 
-/// Certificates that somebody has renewed are taken over without being told; and what comes to be wrong with them is told.
+/// Reloads renewed certificates by itself, and reports new problems with them.
 fn follow_certificates(server: &Server, is_new_minute: bool) {
     let Some(tls) = &server.tls else { return };
     let followed = tls.follow();

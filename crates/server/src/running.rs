@@ -46,7 +46,7 @@ pub struct Running {
     http: Vec<SocketAddr>,
     https: Vec<SocketAddr>,
     pub(crate) workers: Vec<Sender>,
-    /// Taken by whoever waits.
+    /// Taken by the caller that joins them.
     threads: Mutex<Vec<JoinHandle<()>>>,
     grace: Duration,
     /// Written out at the end.
@@ -62,7 +62,7 @@ pub struct Running {
     pub(crate) successor: Mutex<Option<OwnedFd>>,
 }
 
-/// A server that has all that it needs, and lets nobody in yet.
+/// A server that is ready, but does not accept clients yet.
 pub struct Prepared {
     running: Running,
     workers: Vec<Worker>,
@@ -150,8 +150,7 @@ impl Server {
 }
 
 impl Prepared {
-    /// Lets clients in. Where there is a server to be relieved it lets nobody in any more by then, and does again where
-    /// this fails.
+    /// Accepts clients. A predecessor has stopped accepting by then, and resumes if this fails.
     pub fn begin(self, before: Option<&mut Predecessor>) -> Result<Running, StartError> {
         let Self { mut running, workers } = self;
         let state = Arc::clone(&running.state);
@@ -171,7 +170,7 @@ impl Prepared {
 }
 
 impl Running {
-    /// A server that lets nobody in yet.
+    /// A server that does not accept clients yet.
     pub(crate) fn new(state: Arc<State>, [ftp, ftps, http, https]: [Vec<SocketAddr>; 4]) -> Self {
         Self {
             ftp,
@@ -190,7 +189,7 @@ impl Running {
         }
     }
 
-    /// Writes to the log that it begins, and whom it relieves.
+    /// Logs the start, and the predecessor.
     pub(crate) fn note_start(&self, relieves: Option<u32>) {
         self.state.is_on_record.store(true, Ordering::Release);
         let doors = [("ftp", &self.ftp), ("ftps", &self.ftps), ("http", &self.http), ("https", &self.https)];
@@ -243,7 +242,7 @@ impl Running {
         self.state.begin_shutdown(self.grace);
     }
 
-    /// Says why the server is about to end, for the line of the log about that; the first to say so is heard.
+    /// Notes why the server ends, for the log; the first reason counts.
     pub fn note_why_it_ends(&self, why: &str) {
         self.state.note_why_it_ends(why);
     }

@@ -30,7 +30,7 @@ pub(crate) struct Server {
     pub(crate) workers: OnceLock<Vec<Sender>>,
     /// The port of the first listener of HTTPS.
     pub(crate) https_port: Option<u16>,
-    /// What is done about a certificate that the server fetches itself.
+    /// The renewal of the server's own certificate (ACME).
     pub(crate) acme: Renewal,
     pub(crate) ban_file: BanFile,
     /// Locks and properties of WebDAV.

@@ -30,7 +30,7 @@ pub(crate) type WorkerMessage = worker::Message<Core>;
 /// A reactor that serves FTP and HTTP.
 pub(crate) type Worker = worker::Worker<Core>;
 
-/// What is spoken at a listener.
+/// The protocol of a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Door {

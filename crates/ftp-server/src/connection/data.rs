@@ -448,7 +448,7 @@ impl Data {
         }
     }
 
-    /// The end of a transfer: closes the data connection, gives up what is not whole, logs.
+    /// The end of a transfer: closes the data connection, abandons an incomplete upload, logs.
     fn conclude(&mut self, scene: &mut Scene<'_>, result: Result<(), TransferError>) -> Option<Outcome> {
         let result = self.leave_its_file(scene, result)?;
         self.conclude_now(scene, result)
@@ -496,7 +496,7 @@ impl Data {
         Some(Outcome { bytes, result, unread })
     }
 
-    /// The client has hung up: a transfer needs somebody who hears how it ended, and is given up while that can be said.
+    /// The client has closed its side: a transfer needs a client for its reply, and is aborted while that can be sent.
     /// Returns whether there was one, with its outcome unless a job has to be waited for.
     pub(super) fn hang_up(&mut self, scene: &mut Scene<'_>) -> Option<Option<Outcome>> {
         let running = self.running.as_deref().filter(|running| running.ending.is_none())?;

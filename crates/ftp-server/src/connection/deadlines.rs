@@ -1,4 +1,4 @@
-//! What is due on a connection, and when: the session's own deadlines, and those of whatever it waits for.
+//! The deadlines of a connection: the session's own, and those of what it waits for.
 
 use std::time::Instant;
 

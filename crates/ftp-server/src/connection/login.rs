@@ -1,5 +1,5 @@
-//! Logging in on a control connection: what is decided before the accounts are asked, what their decision means
-//! here, and looking at an account again while its user is here.
+//! Logins on a control connection: checks before the accounts are asked, the effect of their decision, and checks of
+//! the account during the session.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -131,7 +131,7 @@ impl Login {
         None
     }
 
-    /// Asks the accounts whether a user who has shown a certificate needs no password.
+    /// Asks the accounts whether a user with a client certificate needs no password.
     pub(super) fn recognize(&mut self, scene: &mut LoginScene<'_>, user: Vec<u8>) -> Option<Verdict> {
         if !scene.is_certified(&user) {
             return Some(Verdict::NeedsPassword);
@@ -265,7 +265,7 @@ impl Login {
             }
             Decision::Unavailable(reason) => {
                 scene.log(log::Event::LoginRefused { user, reason: &reason });
-                Verdict::Unavailable("Nobody can be let in at the moment; try again later.".to_owned())
+                Verdict::Unavailable("Logins are not possible at the moment; try again later.".to_owned())
             }
         })
     }
@@ -357,7 +357,7 @@ impl Login {
 
     /// Returns the name that the client came by: that of `HOST`, else of SNI.
     fn asked_host(&self, wire: &Wire) -> String {
-        // `HOST` may have been said in clear, by anybody; behind the handshake it can say nothing else.
+        // A `HOST` in clear may come from an attacker; after the handshake it can name nothing else.
         let by_sni = wire.secure.as_ref().and_then(|secure| secure.server_name.as_deref());
         by_sni.or(self.host.as_deref()).map(|name| plain_host(name.as_bytes())).unwrap_or_default()
     }

@@ -37,7 +37,7 @@ impl Connection {
                 }
             } else if self.wire.is_changing() && self.lines.are_waiting() {
                 // Something came behind `AUTH` before the handshake: its sender may not be who shakes hands.
-                let text = "plain text behind AUTH or CCC: somebody may have put it there";
+                let text = "plain text after AUTH or CCC: it may have been injected";
                 self.log(core, log::Event::Warning { text });
                 self.wire.state.broken = true;
                 return;

@@ -24,11 +24,11 @@ pub(super) enum About<'a> {
     Line(&'a [u8]),
     /// A line that was too long to be kept.
     TooLong,
-    /// A line of which nobody knows what it means.
+    /// A line without a meaning.
     Torn,
     /// The command that had to wait for its answer, where only its verb is known.
     Answer,
-    /// What is logged elsewhere.
+    /// Logged elsewhere.
     Other,
 }
 

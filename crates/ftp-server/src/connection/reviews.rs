@@ -32,7 +32,7 @@ impl Reviews {
         is_news
     }
 
-    /// What is known now is newer than all that was begun.
+    /// The present result is newer than all pending ones.
     pub(super) fn overtake(&mut self) {
         self.heard = self.begun;
     }

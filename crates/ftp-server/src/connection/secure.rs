@@ -23,7 +23,7 @@ use millrace_runtime::worker::Core;
 use super::early::Early;
 use super::scene::Identity;
 
-/// What is read of a control connection at a time.
+/// The size of a read of a control connection.
 const READ: usize = 16 * 1024;
 
 /// As connections call it.
@@ -60,7 +60,7 @@ pub(super) struct Secure {
 pub(super) enum Stage {
     Handshake,
     Open,
-    /// We have said that nothing more comes under TLS, and wait for the client to say so.
+    /// We have sent close_notify, and wait for the client's.
     Goodbye,
 }
 

@@ -35,7 +35,7 @@ pub(super) struct Wire {
     pub(super) secure: Option<Box<Secure>>,
 }
 
-/// What is known of the control socket.
+/// The state of the control socket.
 #[derive(Debug, Default)]
 pub(super) struct State {
     /// There may be more to read.
@@ -174,7 +174,7 @@ impl Wire {
         self.write_out(core, holds);
     }
 
-    /// Hands the socket what it has not taken, and then what is in `core.out`.
+    /// Writes pending output to the socket, and then `core.out`.
     fn write_out(&mut self, core: &mut Core, holds: bool) {
         if holds {
             return self.output.append(&mut core.out);

@@ -1,7 +1,7 @@
 //! What an administrator sees of a connection and does to it, and looking at an account again while its user is here.
 //!
-//! The invariant: a connection without a user and with nothing under way is nobody's business, and costs nothing here,
-//! however many of them are kept alive.
+//! The invariant: a connection without a user and without a request under way is not listed, and costs nothing here,
+//! however many are kept alive.
 
 use std::time::Instant;
 
@@ -117,7 +117,7 @@ impl Connection {
                 Ok(()) => return,
                 Err(refused) => refused.for_the_client().to_owned(),
             },
-            // Who is in stays in while the accounts are out of reach.
+            // A session stays while the accounts are unreachable.
             Decision::Unavailable(_) => return,
             Decision::Denied | Decision::NeedsCode | Decision::NeedsPassword => {
                 "the account is no longer there".to_owned()

@@ -1,4 +1,4 @@
-//! Answers that are no file: pages, statuses, what is streamed.
+//! Answers other than files: pages, statuses, streams.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::worker::Core;
 pub(super) const HARMLESS: (&str, &str) =
     ("Content-Security-Policy", "default-src 'none'; frame-ancestors 'self'");
 
-/// What is made while it is sent.
+/// Content that is generated while it is sent.
 pub(super) enum Made {
     /// A file, such as a folder's archive: a download like any other.
     File(Box<dyn ReadStream>),
@@ -188,7 +188,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Answers with what has a length that nobody knows yet: chunked, or for HTTP/1.0 until the connection closes.
+    /// Answers with content of unknown length: chunked, or for HTTP/1.0 until the connection closes.
     pub(super) fn answer_stream(
         &mut self,
         status: Status,
@@ -252,7 +252,7 @@ impl Exchange<'_> {
         self.fail(status, reason);
     }
 
-    /// Begins to send a file, or what is made of parts of one.
+    /// Begins to send a file, or parts of one.
     pub(super) fn begin_file(&mut self, status: Status, parts: VecDeque<Part>) {
         let record = Record { status, is_file: true, ..self.record() };
         let body = Body::new(parts, self.core.now.instant);

@@ -228,7 +228,7 @@ impl Body {
         self.pace.paused
     }
 
-    /// Returns whether a file follows what is written now, so that both may share a packet.
+    /// Returns true if a file follows, so that both may share a packet.
     pub(super) fn has_more(&self) -> bool {
         !self.parts.is_empty() || !matches!(self.current, Current::None)
     }
@@ -240,7 +240,7 @@ impl Body {
         self.taken = Taken::default();
     }
 
-    /// What is left when the connection ends, if closing it may wait for a file system.
+    /// The rest at the end of the connection, if closing it may block on a file system.
     pub(super) fn remains(self) -> Option<impl Send + 'static> {
         match self.current {
             Current::Sending(sender) if sender.end_may_wait() => Some((sender, self.parts)),

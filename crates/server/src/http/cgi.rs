@@ -1,6 +1,6 @@
 //! A request that a program answers (CGI/1.1, RFC 3875): how it comes to one, which is started.
 //!
-//! What runs then is in `running.rs`, as with whoever else answers.
+//! `running.rs` handles the running program, as any other upstream.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};

@@ -1,4 +1,4 @@
-//! An HTTP connection: what is known of one client, and how it goes on.
+//! An HTTP connection: the state of one client.
 //!
 //! Answers to pipelined requests are collected and written together. A client that does not take its answers is
 //! not read from.
@@ -53,7 +53,7 @@ pub(crate) struct Connection {
     pub(super) member: Member,
     pub(super) number: u64,
     pub(super) work: Work,
-    /// Who asks; known from the first request on.
+    /// The authenticated user; known from the first request on.
     pub(super) who: Option<Arc<Who>>,
     /// When the wheel will have this connection looked at.
     pub(super) look_at: Option<Instant>,
@@ -61,7 +61,7 @@ pub(crate) struct Connection {
     pub(super) wrong_passwords: u32,
     /// A place among the programs, for the one that is about to run.
     pub(super) slot: Option<Slot>,
-    /// What is known of the path of the request.
+    /// The program at the path of the request, if any.
     pub(super) program_path: ProgramPath,
     /// How often the request was sent on within the server.
     pub(super) redirects: u8,
@@ -104,7 +104,7 @@ pub(super) enum Work {
     Ruled(u64, Box<Then>),
 }
 
-/// Lines that the answer to a request has because of who asks.
+/// Header lines of the answer that depend on the user.
 #[derive(Debug)]
 pub(super) struct Beside(pub(super) String);
 
@@ -133,14 +133,14 @@ pub(super) struct Asked {
     pub(super) slot: Option<Slot>,
     /// Where it waits for one.
     pub(super) line: Option<Line>,
-    /// Who asks may go, and then nobody wants the answer.
+    /// Detects that the client has gone, so that the answer is no longer needed.
     pub(super) patience: Option<Patience>,
 }
 
-/// What is answered as long as somebody waits for it.
+/// Work that is abandoned when the client has gone.
 #[derive(Debug, Default)]
 pub(super) struct Patience {
-    /// As long as this is there, somebody does.
+    /// Dropped when the client has gone.
     pub(super) waits: Arc<()>,
     /// The client has ended its side: when one asks whether it is there.
     pub(super) doubted_at: Option<Instant>,
@@ -158,7 +158,7 @@ impl Asked {
     }
 }
 
-/// What is known of a path that a program may have.
+/// Whether a path is a program's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProgramPath {
     /// It is a program's where it looks like one.

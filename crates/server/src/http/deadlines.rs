@@ -148,7 +148,7 @@ impl Clock<'_> {
         }
     }
 
-    /// Who has asked and ended its side has gone, or waits: what is done for it alone is done only where it waits.
+    /// A client that has closed its side may still wait for the answer: work for it alone is only done if it does.
     pub(super) fn doubt_who_asks(&mut self) {
         if let Work::Asked(asked) = &mut self.connection.work
             && let Some(patience) = &mut asked.patience

@@ -38,9 +38,8 @@ impl Connection {
             }
     }
 
-    /// Returns whether something is under way that logs and hooks have to hear of, whether the client is still there
-    /// or not: the pool gives a file its name, or, where there are hooks, may change something else; or hooks have
-    /// their word in what was done.
+    /// Returns whether an operation is under way that must be logged and reported to hooks, even if the client has
+    /// gone: a commit on the pool, or, with hooks, another change; or a verdict of hooks.
     fn owes_an_end(&self) -> bool {
         match &self.work {
             Work::Receiving(receiving) => receiving.is_lent() && self.http.has_whole_body(),
@@ -60,7 +59,7 @@ impl Connection {
             && self.link.channel().is_none()
     }
 
-    /// Nothing more is taken; what is answered is still sent.
+    /// No further requests are taken; pending answers are still sent.
     pub(super) fn close_behind(&mut self, core: &Core) {
         self.http.close_behind(core.now.instant);
     }
@@ -100,7 +99,7 @@ impl Connection {
         }
     }
 
-    /// The client may send more that nobody will take: it is read for a while, and thrown away.
+    /// The client may send more: it is read for a while, and discarded.
     pub(super) fn linger(&mut self) {
         self.http.linger();
     }
@@ -112,14 +111,14 @@ impl Connection {
         }
     }
 
-    /// Another server accepts: the next answer is the last, and who asks nothing is not cut off from an answer.
+    /// Another server accepts: the next answer is the last, and an idle client is not cut off from an answer.
     pub(crate) fn retire(&mut self) {
         if self.stream.is_none() {
             self.http.retire();
         }
     }
 
-    /// The server is closing: what is asked is still answered.
+    /// The server is closing: pending requests are still answered.
     pub(crate) fn shut_down(&mut self) {
         self.http.shut_down();
     }

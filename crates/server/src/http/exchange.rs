@@ -38,7 +38,7 @@ enum By {
 }
 
 impl By {
-    /// Who answers what is asked of this target.
+    /// Determines what answers a target.
     fn of(server: &Server, head: &Head, target: &Target<'_>, path: ProgramPath) -> Self {
         let config = &server.config;
         if path == ProgramPath::ByName && config.programs.marked(&target.path).is_some() {
@@ -55,7 +55,7 @@ impl By {
         }
     }
 
-    /// Returns whether a name may have a slash in it: to whom it is passed that is no matter of files.
+    /// Returns true if a name may contain a slash: for an upstream server it is not a file name.
     fn takes_as_sent(self, config: &Config, target: &Target<'_>) -> bool {
         match (self, &target.outer) {
             (_, None) => true,
@@ -71,7 +71,7 @@ impl By {
     }
 }
 
-/// What is said of a job that panics.
+/// The error of a job that panics.
 pub(super) fn internal_error() -> FileError {
     FileError::Io(io::Error::other("internal error"))
 }
@@ -99,7 +99,7 @@ impl Connection {
         self.link.keep_to(Flow::FREE);
     }
 
-    /// What is told of a job that panics, unless that is kept: who waits for one waits without end.
+    /// The answer of a job that panics, in place of its own: otherwise the request would wait for ever.
     pub(super) fn promise(&self, core: &Core, otherwise: Message) -> Promise<Message> {
         Promise::new(core.post.clone(), self.key, otherwise)
     }
@@ -130,12 +130,12 @@ impl Answers<'_> {
 }
 
 impl Exchange<'_> {
-    /// Answers a request, or has somebody asked and keeps its head: then it comes here again, from the first step on.
-    /// `found` is what the pool said.
+    /// Answers a request, or asks accounts, hooks or the pool and keeps its head: then it is called again, from the
+    /// first step on. `found` is the pool's result.
     ///
-    /// The steps need each other's word in this order: what the request is about hooks may change, so they come before
-    /// whoever answers it; they hear who asks, so the accounts come before them. What the pool has found was asked for
-    /// behind all of them: neither accounts nor hooks, which may be others by now, are asked about it again.
+    /// The order of the steps: hooks may rewrite the path, so they precede the choice of what answers it; they are told
+    /// the user, so the accounts precede them. The pool is asked after all of them: with its result neither accounts
+    /// nor hooks, which may have been replaced, are asked again.
     pub(super) fn handle(&mut self, found: Option<Result<Found, FileError>>) {
         let head = self.head;
         self.connection.beside = None;
@@ -149,7 +149,7 @@ impl Exchange<'_> {
             Ok(target) => target,
             Err(Refusal { status, reason }) => return self.fail(status, reason),
         };
-        // Whoever is asked may take it, and then what the client sees is no answer to it.
+        // An upstream may take the body, and then the answer would not match the request.
         if matches!(head.method_text(), "CONNECT" | "TRACE") {
             return self.fail(Status::NOT_IMPLEMENTED, "This method is not known here.");
         }
@@ -197,7 +197,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Who answers what is asked of this target, and what it is of an upload that goes on.
+    /// What answers a target, and its role for an upload that continues.
     fn answered_by(&self, target: &Target<'_>) -> (By, Option<Concern>) {
         let head = self.head;
         match By::of(&self.core.server, head, target, self.connection.program_path) {
@@ -206,9 +206,9 @@ impl Exchange<'_> {
         }
     }
 
-    /// Who asks, where they may: otherwise the request is answered, or the accounts are asked.
+    /// The user, if admitted: otherwise the request is answered, or the accounts are asked.
     fn admit(&mut self, sent: &Target<'_>, is_asked: bool) -> Option<Arc<Who>> {
-        // Whoever something was found for was let in: to ask the accounts again would have it done twice.
+        // A result of the pool implies that the user was admitted: asking the accounts again would repeat the work.
         let known = self.connection.who.clone().filter(|_| !is_asked);
         let who = known.or_else(|| self.know_who(sent))?;
         if who.is_barred {
@@ -227,7 +227,7 @@ impl Exchange<'_> {
             Ok(Found::Asking(asking)) => passing::passed(self, asking),
             Ok(other) => {
                 self.core.discard(other);
-                self.fail(Status::INTERNAL_SERVER_ERROR, "The server has lost its place.");
+                self.fail(Status::INTERNAL_SERVER_ERROR, "Internal server error.");
             }
             Err(error) => self.fail_with(&error),
         }
@@ -254,7 +254,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// What is posted here nobody takes.
+    /// A `POST` without a receiver.
     pub(super) fn refuse_post(&mut self) {
         let reason = "There is no program here that would take this.";
         let record = self.record();
@@ -287,7 +287,7 @@ impl Exchange<'_> {
         is_said && is_preflight
     }
 
-    /// Nobody takes the body of this request, where it has one: the connection ends behind it.
+    /// The body of this request is not read: the connection ends after it.
     pub(super) fn pass_over_body(&mut self) {
         if !self.may_go_on() {
             self.prepare_to_close();
@@ -328,14 +328,14 @@ impl Exchange<'_> {
         self.ask_threads(&pool, question);
     }
 
-    /// The same of what takes long though no disk is slow: hashes, copies, walks over trees. It has threads of its own,
-    /// so nobody else waits for it.
+    /// The same for work that takes long on a fast disk, too: hashes, copies, walks over trees. It has threads of its
+    /// own, so that other requests do not wait for it.
     pub(super) fn ask_long(&mut self, question: impl FnOnce() -> Result<Found, FileError> + Send + 'static) {
         let pool = self.core.server.long.clone();
         self.ask_threads(&pool, question);
     }
 
-    /// The same of what changes nothing: `question` is told by its argument whether anybody waits for the answer.
+    /// The same for work without side effects: `question` learns from its argument whether the answer is still needed.
     pub(super) fn ask_while_wanted(
         &mut self,
         question: impl FnOnce(&dyn Fn() -> bool) -> Result<Found, FileError> + Send + 'static,

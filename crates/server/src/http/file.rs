@@ -178,14 +178,14 @@ fn answer_parts(exchange: &mut Exchange<'_>, entry: &Arc<Entry>, ranges: &[Range
     exchange.begin_file(Status::PARTIAL_CONTENT, parts);
 }
 
-/// Closes what nobody is sent, where that may wait.
+/// Closes an unused stream, where that may block.
 fn discard(core: &Core, stream: Option<Box<dyn ReadStream>>) {
     if let Some(stream) = stream {
         core.discard(stream);
     }
 }
 
-/// The line of the digest that a request wants, where it is known: whoever asks for it has had it found out.
+/// The digest line that a request wants, if the digest is known: the request has had it computed.
 fn digest_line(head: &Head, entry: &Entry) -> Option<String> {
     head.get(Field::WantReprDigest)?;
     let algorithm = digest::wanted(head)?;

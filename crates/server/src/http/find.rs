@@ -41,13 +41,13 @@ pub(crate) enum Found {
     File(Arc<Entry>),
     /// A file that is no descriptor.
     Stream(Box<dyn ReadStream>, Arc<Entry>),
-    /// What is made while it is sent, so that nobody knows its length or its time.
+    /// Content generated while it is sent, of unknown length and time.
     Made(Box<dyn ReadStream>),
     /// A directory, named without its slash.
     Redirect,
     /// A directory; its page is the pool's to make.
     Directory,
-    /// What is sent in place of a directory's page, at a path that others answer.
+    /// The path that answers instead of a directory's page.
     Index(VirtualPath),
     /// The page of a directory, whole.
     Page { bytes: Vec<u8>, is_sorted: bool },
@@ -97,7 +97,7 @@ pub(crate) struct Entry {
     pub(super) content: Content,
     /// What its bytes were found to hash to, in the order of the algorithms.
     digests: [OnceLock<Vec<u8>>; 2],
-    /// Of what is added to it.
+    /// The generation of the additional header fields.
     pub(super) generation: u64,
 }
 
@@ -142,12 +142,12 @@ pub(super) fn find(
     Ok(Found::Directory)
 }
 
-/// Returns whether others answer what is asked of a path.
+/// Returns true if a path is answered by a program or another server.
 fn is_answered(config: &Config, path: &VirtualPath) -> bool {
     config.programs.marked(path).is_some() || passing::pass_of(&config.passes, path).is_some()
 }
 
-/// What a file is sent as to somebody who takes these codings: itself, or the first neighbour that will do.
+/// The file to send to a client with these codings: the file itself, or the first suitable neighbour.
 pub(super) fn prefer(
     web: &InForce,
     storage: &dyn Storage,
@@ -170,7 +170,7 @@ pub(super) fn neighbour_path(path: &VirtualPath, coding: Coding) -> Option<Virtu
     path.parent().join(&name).ok()
 }
 
-/// The neighbour of a file in a coding, if there is one. What is older than the file was made of another.
+/// The neighbour of a file in a coding, if there is one. A neighbour that is older than the file is outdated.
 pub(super) fn neighbour(
     web: &InForce,
     storage: &dyn Storage,
@@ -201,7 +201,7 @@ pub(super) fn page(storage: &dyn Storage, path: &VirtualPath, shape: Shape) -> R
 
 fn open(web: &InForce, storage: &dyn Storage, path: &VirtualPath, wait: Wait) -> Result<Found, FileError> {
     match storage.open_read(path, wait)? {
-        // It was not reached by its path: whatever led here, its text is for nobody.
+        // It was not reached by its own path: its text is never sent.
         ReadHandle::File(range) if web.withheld.is_source(&range.file) => Err(FileError::PermissionDenied),
         ReadHandle::File(range) => file(web, path, range, wait).map(|entry| Found::File(Arc::new(entry))),
         ReadHandle::Stream(stream) => {
@@ -286,7 +286,7 @@ impl Entry {
     fn new(web: &InForce, path: &VirtualPath, seen: &Seen, content: Content) -> Self {
         let Seen { identity, size, modified, changed } = *seen;
         let validators = Validators::new(identity.1, size, modified, changed);
-        // Where nobody knows better: nothing was changed later than now.
+        // Without better information: no file was changed later than now.
         let validators =
             if changed.is_some() { validators } else { validators.no_later_than(now_in_seconds()) };
         let media_type = web.types.of(path.name());
@@ -349,7 +349,7 @@ impl Entry {
                 Err(error) => return Err(error.into()),
             }
         }
-        // Whoever was quicker found the same.
+        // Another thread has found the same.
         let _ = self.digests[algorithm as usize].set(hash.finish().as_ref().to_vec());
         Ok(())
     }

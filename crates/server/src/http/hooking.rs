@@ -1,10 +1,9 @@
 //! What a connection of HTTP does about hooks: it asks before a request is carried out, and before a client hears that
 //! its upload is there; it tells of what was done.
 //!
-//! The invariant: what hooks are given goes through one [`Line`], in the order in which it happened, on threads
-//! of theirs. A request is ruled on once, before anything of it is done, however often its head is looked at. What was
-//! told and not heard is bounded: a client who asks for more than hooks can hear of waits for them. Where there are no
-//! hooks, a request looks at one pointer.
+//! The invariant: events go to hooks through one [`Line`], in order, on the hooks' threads. A request has one verdict,
+//! before any effect, however often its head is processed. The number of unprocessed events is bounded: further
+//! requests of the client wait. Without hooks, a request costs one pointer check.
 
 mod batch;
 mod moments;
@@ -45,7 +44,7 @@ const MOST_UNHEARD: usize = 16;
 /// A connection's part in the hooks; there is none where there are none.
 #[derive(Debug, Default)]
 pub(super) struct Hooked {
-    /// Who was let in by them: as the request said it.
+    /// The user that they have accepted: as in the request.
     let_in: Option<Option<Vec<u8>>>,
     /// They have ruled on the request that is answered: it is about this path, where they said another.
     ruled: Option<Option<VirtualPath>>,
@@ -89,7 +88,7 @@ impl HookState {
         self.0.get().is_some_and(|hooked| hooked.unheard.load(Ordering::Relaxed) >= MOST_UNHEARD)
     }
 
-    /// A new request: nobody has ruled on it.
+    /// A new request: without a verdict.
     pub(super) fn forget_ruling(&mut self) {
         if let Some(hooked) = self.0.get_mut() {
             (hooked.ruled, hooked.about, hooked.command) = (None, None, None);
@@ -142,7 +141,7 @@ pub(super) enum Then {
     Named(Box<Record>, Naming, Fields),
 }
 
-/// What hooks have a word in, while the worker asks them or hears them.
+/// The state of hooks, while the worker calls them.
 pub(in crate::http) struct HookGate<'a> {
     pub(in crate::http) connection: &'a mut Connection,
     pub(in crate::http) core: &'a mut Core,
@@ -155,7 +154,7 @@ impl<'a> HookGate<'a> {
 }
 
 impl Connection {
-    /// A new connection: TLS where it came for that, then requests, if nobody objects.
+    /// A new connection: begins TLS if it is for that, then requests, unless a hook refuses it.
     pub(crate) fn greet(&mut self, core: &mut Core, secure: Option<SocketAddr>) {
         match core.server.hooks().filter(|hooks| hooks.concerns(Event::Connect, "")) {
             Some(hooks) => {
@@ -183,7 +182,8 @@ impl Connection {
 }
 
 impl HookGate<'_> {
-    /// Somebody asks who was not let in by hooks yet: whoever was before is gone, and they may hear of the next.
+    /// A user that hooks have not accepted yet: the earlier user's login has ended, and hooks are asked about the new
+    /// one.
     fn login_moment(&mut self, hooks: &dyn Hooks, who: &Who) -> Option<Moment> {
         if self.connection.hooked.state().let_in.as_ref() == Some(&who.user) {
             return None;
@@ -285,12 +285,12 @@ impl HookGate<'_> {
             // Nothing that is not encrypted would be understood.
             Then::Begin(Some(_)) => self.connection.link.cut(),
             Then::Request(head) => {
-                // Who was let in, and may only not do this, is not asked about again.
+                // A user that was accepted and only lacks a permission is not asked about again.
                 if event != Event::Login {
                     let user = self.connection.who.as_ref().and_then(|who| who.user.clone());
                     self.connection.hooked.state_mut().let_in = Some(user);
                 }
-                // Its body may be on its way: nobody takes it.
+                // Its body may be in flight: it is not read.
                 if head.framing != Framing::None {
                     self.connection.exchange(self.core, &head).prepare_to_close();
                 }
@@ -393,7 +393,7 @@ impl Exchange<'_> {
     }
 }
 
-/// The method that hooks hear of. An upload that comes in pieces is one: there is no way round what is said of those.
+/// The method for hooks. A resumable upload counts as one, so that rules about uploads cannot be bypassed.
 fn verb_of(head: &Head, resumable: Option<Concern>, is_new_file: bool) -> &str {
     match resumable {
         _ if is_new_file => "PUT",

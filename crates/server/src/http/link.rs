@@ -1,8 +1,8 @@
 //! A connection's socket, with TLS or without: what was not sent yet, and what is known of its state. A stream of HTTP/2
 //! has no socket: the connection that it belongs to takes its output from here.
 //!
-//! The invariant: bytes go through the TLS channel or not at all; where a socket has one, `output` is plain, and what is
-//! encrypted waits in the channel. A link that has nothing to send keeps no buffer.
+//! The invariant: with TLS, all bytes go through the channel; `output` is plaintext, and encrypted data waits in the
+//! channel. A link without pending output keeps no buffer.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -356,7 +356,7 @@ impl ClientLink {
             match socket.write_or_wait(&core.out[sent..], follows) {
                 Ok(count) => sent += count,
                 Err(error) => {
-                    // What is never sent is kept, too: it is known by this how much was.
+                    // Unsent data is kept, too, because it shows how much was sent.
                     self.output = core.out[sent..].to_vec();
                     failure = Some(error.kind());
                     break;
@@ -376,8 +376,7 @@ impl ClientLink {
         sent
     }
 
-    /// Sends what is encrypted and waits, as far as the client takes it; where more `follows`, what is held goes with
-    /// that.
+    /// Sends pending encrypted data, as far as the client takes it; if more `follows`, held data goes with that.
     fn flush_secure(&mut self, core: &Core, key: Key, follows: bool) {
         let Some((channel, fd)) = self.channel_mut() else { return };
         if follows && channel.is_holding() {
@@ -391,7 +390,7 @@ impl ClientLink {
         }
     }
 
-    /// Sends what is held, as nothing follows for now.
+    /// Sends held data, because nothing follows for now.
     pub(super) fn flush_held(&mut self, core: &Core, key: Key) {
         if self.channel().is_some_and(Channel::is_holding) {
             self.flush_secure(core, key, false);

@@ -12,15 +12,16 @@
 //!   either may take, `ending.rs` how it ends.
 //! - `link.rs` has its socket, with TLS or without; `secure.rs` the handshake.
 //! - `h2/` has connections of HTTP/2: each of their streams is a `Connection` without a socket.
-//! - `exchange.rs` has one request on a connection (`Exchange`): what it is for, and who answers; `who.rs` has who asks; `get.rs` answers `GET`.
+//! - `exchange.rs` has one request on a connection (`Exchange`), and decides what answers it; `who.rs` authenticates
+//!   it; `get.rs` answers `GET`.
 //! - `to_https.rs` sends requests on that came in clear.
 //! - `file.rs` answers with a file, `answer.rs` with anything else, and `record.rs` tells the log.
 //! - `writing.rs` has those that change files, `trees.rs` whole folders, `receive.rs` takes a body into a file.
 //! - `tus/` has uploads that go on where they were cut.
-//! - `dav/` has WebDAV: properties, and locks that others have to heed.
+//! - `dav/` has WebDAV: properties, and locks.
 //! - `passing.rs` has those that others answer, by FastCGI (`conversation.rs`) or by HTTP (`side/forward.rs`).
 //! - `cgi.rs` has those that a program answers, `program.rs` its process, `programs.rs` all of a worker's.
-//! - `running.rs` has whoever answers in the server's place, under way; `running/relaying.rs` moves what they say.
+//! - `running.rs` has a running answer of an upstream; `running/relaying.rs` moves its data.
 //! - `admin.rs` has what an administrator sees and does.
 //! - `hooking.rs` asks hooks, and tells them.
 //! - `find.rs` says what a path stands for, and `cache.rs` remembers it for as long as it is true.
@@ -116,7 +117,7 @@ pub(crate) struct Shared {
     pub(crate) programs: Programs,
     /// As many as there are passes.
     pub(crate) passing: Vec<Passing>,
-    /// What is added to files.
+    /// The header fields that are added to files.
     pub(crate) web: Arc<InForce>,
     openings: Openings,
     /// Connections of HTTP/2 with something to hand on between them and their streams.
@@ -174,7 +175,7 @@ impl Shared {
         }
     }
 
-    /// Adds this from now on: what is kept of files has the other in it.
+    /// Replaces the additional header fields; cached files contain the old ones.
     pub(crate) fn replace_web(&mut self, web: Arc<InForce>) {
         self.openings = Openings::new(&web);
         self.cache.clear();

@@ -37,7 +37,7 @@ use crate::limits::Direction;
 use crate::slab::Key;
 use crate::state::Server;
 
-/// For how long a connection that nobody uses is kept, and how many of them by a worker.
+/// How long an idle connection is kept, and how many by a worker.
 const KEPT: Duration = Duration::from_secs(20);
 const MOST_KEPT: usize = 8;
 
@@ -48,7 +48,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct Passing {
     lane: Lane,
-    /// Connections that nobody uses, and since when.
+    /// Idle connections, and since when.
     kept: Vec<(Instant, OwnedFd)>,
 }
 
@@ -58,7 +58,7 @@ impl Passing {
         Self { lane: Lane::new(pass.most.div_ceil(workers.max(1)).max(1)), kept: Vec::new() }
     }
 
-    /// Those of the line for whom there is room now; connections that have waited for too long are closed.
+    /// Admits waiting requests as far as there is room; connections that have waited for too long are closed.
     pub(crate) fn look(&mut self, now: Instant, admitted: &mut VecDeque<Key>) {
         self.lane.admit(admitted);
         self.kept.retain(|(since, _)| now.saturating_duration_since(*since) < KEPT);
@@ -69,7 +69,7 @@ impl Passing {
         self.kept.first().map(|(since, _)| *since + KEPT)
     }
 
-    /// Who is answered there, and who waits for that.
+    /// The running and waiting requests.
     pub(super) fn lane(&mut self) -> &mut Lane {
         &mut self.lane
     }
@@ -357,8 +357,8 @@ fn relative(script: &[u8]) -> &OsStr {
     OsStr::from_bytes(script.strip_prefix(b"/").unwrap_or(script))
 }
 
-/// The file that a script is in the tree of whoever asks, and may be read there: the one that was opened, wherever
-/// their roots and links led. `None` where it lies elsewhere than in `root`. May wait.
+/// The file of a script in the user's tree, if it is readable there: the opened one, after all roots and links. `None`
+/// if it lies outside `root`. May block.
 fn script_file(storage: &dyn Storage, script: &[u8], root: &Path) -> Result<Option<PathBuf>, FileError> {
     let path = VirtualPath::parse(script).map_err(|_| FileError::NameTooLong)?;
     let range = match storage.open_read(&path, Wait::Allowed) {

@@ -1,7 +1,7 @@
 //! A CGI program: found, started as a process, written to, read from, ended.
 //!
-//! The invariant: a process never outlives its [`Program`]. Whoever drops it ends the whole process group, and
-//! leaves no zombie; so it is dropped where waiting is allowed.
+//! The invariant: a process never outlives its [`Program`]. Dropping that ends the whole process group, and leaves no
+//! zombie; so it must be dropped where blocking is allowed.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -36,7 +36,7 @@ pub(super) struct Script {
 pub(super) enum NoScript {
     /// A file that lies elsewhere than among the programs, whatever its path looks like: it is sent as it is.
     Elsewhere,
-    /// A folder. Of a file that may not be run whoever starts it hears.
+    /// A folder. For a file that may not be executed, starting it reports the error.
     NotRunnable,
     File(FileError),
 }
@@ -65,7 +65,7 @@ pub(super) fn find(
             Err(_) if storage.metadata(&script, Wait::Allowed)?.is_directory() => continue,
             Err(error) => return Err(error.into()),
         };
-        // The file that was opened, wherever the accounts' roots and links led.
+        // The opened file, after all roots and links.
         let link = format!("/proc/self/fd/{}", range.file.as_raw_fd());
         let file = std::fs::read_link(link).map_err(FileError::from)?;
         if !file.starts_with(folder) {
@@ -92,8 +92,7 @@ impl Script {
         (!self.path_info.is_empty()).then(|| [root, &self.path_info].concat())
     }
 
-    /// Why it cannot be run, where starting it has failed and its file is not to blame for being none: whoever runs the
-    /// server is to hear of that.
+    /// Why starting it has failed, if that is not because its file is not a program: the operator must see that.
     pub(super) fn fault(&self, error: &io::Error) -> Option<String> {
         let why = match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
             Some(rustix::io::Errno::NOENT) => "the interpreter that its first line names is not there",
@@ -136,7 +135,7 @@ impl Script {
     }
 }
 
-/// What is read, and what is written.
+/// The reading end, and the writing end.
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?)
 }
@@ -159,8 +158,8 @@ fn nothing() -> io::Result<BorrowedFd<'static>> {
     }
 }
 
-/// Starts a process. A file that somebody has open for writing cannot be run: an upload that is about to end, or
-/// a copy of its descriptor in another process that is just being started. Both pass.
+/// Starts a process. A file that is open for writing cannot be run: by an upload that is about to end, or a copy of its
+/// descriptor in another process that is just being started. Both are temporary.
 fn spawn(start: &Start<'_>) -> io::Result<Process> {
     const ATTEMPTS: u32 = 100;
     for _ in 1..ATTEMPTS {
@@ -217,8 +216,8 @@ impl Program {
 
     /// How it ended, if it has.
     pub(super) fn ended(&mut self) -> Option<ExitStatus> {
-        // Where SIGCHLD is ignored, as whoever started the server may have it, nobody is told how: only that it has, and
-        // that its number may be another's by now.
+        // If SIGCHLD is ignored (inherited from the server's parent), the exit status is lost: only the end is known,
+        // and the process ID may be reused.
         let status = self.child.try_wait().unwrap_or_else(|_| Some(ExitStatus::default()));
         self.has_ended |= status.is_some();
         status
@@ -232,7 +231,7 @@ impl Program {
 impl Drop for Program {
     fn drop(&mut self) {
         if !self.has_ended {
-            // Not waited for yet, so that its number is nobody else's.
+            // It was not waited for yet, so its process ID is not reused.
             self.kill();
             let _ = self.child.wait();
         }

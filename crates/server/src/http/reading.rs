@@ -1,7 +1,7 @@
 //! What clients send: heads one after another, and the bodies behind them.
 //!
-//! Bytes are given to the protocol where they were read, in the buffer that all connections of a worker share; only what
-//! is not whole, or what was sent ahead of its turn, is kept with the connection.
+//! Bytes are parsed in the buffer that all connections of a worker share; only incomplete or pipelined data is stored
+//! with the connection.
 
 use millrace_http::h1::{Act, ChunkError, Input};
 use millrace_http::{Refusal, Version};

@@ -26,7 +26,7 @@ use crate::limits::Pace;
 use crate::log;
 use crate::worker::Core;
 
-/// What is collected before the pool writes it.
+/// How much is collected before the pool writes it.
 const COLLECT: usize = 256 * 1024;
 
 /// A file on its way in.
@@ -239,7 +239,7 @@ impl Reception<'_> {
         }
     }
 
-    /// As [`Connection::received_all`], of a file that takes its name when hooks have had their word.
+    /// Like [`Connection::received_all`], for a file that takes its name after the hooks' verdict.
     fn received_whole(&mut self, receiving: Receiving, upload: Box<dyn Upload>) {
         let Receiving { record, purpose, .. } = receiving;
         let bytes = record.bytes;
@@ -353,7 +353,7 @@ impl Receiving {
         self.moved
     }
 
-    /// What is done behind the bytes that were collected, the last of so many, where they are the last.
+    /// What follows the collected bytes, if they are the last of so many.
     fn end(&self, total: u64, is_all: bool, asks: bool) -> Result<Option<End>, Refusal> {
         let is_file = is_all
             & match &self.purpose {

@@ -1,5 +1,5 @@
-//! Whoever answers in the server's place, under way: what it said, how that reaches the client, and when its time is
-//! over. How it is moved is in `relaying.rs`.
+//! A running answer of an upstream: its output, how it reaches the client, and its deadline. `relaying.rs` moves the
+//! data.
 
 mod relaying;
 
@@ -75,16 +75,16 @@ pub(super) struct Running {
 struct Leaving {
     /// The reactor tells of its end by this, so it is kept.
     _process: OwnedFd,
-    /// Whoever goes on behind this has closed it on purpose.
+    /// A program that continues after this has closed it on purpose.
     until: Instant,
 }
 
-/// How long a program that has closed its output may take to end: it is on its way between two lines of the kernel,
-/// or does something else that nobody waits for.
+/// How long a program that has closed its output may take to end: it is about to exit, or does something else that is
+/// not awaited.
 const LEAVING: Duration = Duration::from_secs(1);
 
-/// Who has ended its side has gone, or said all and waits (`nc -N`): what is sent to it tells. After so long without
-/// anything, an interim answer is sent for that.
+/// A client that has closed its side has gone, or still waits (`nc -N`): sending to it shows which. After so long
+/// without output, an interim response is sent for that.
 pub(super) const DOUBTED: Duration = Duration::from_secs(1);
 
 /// The same where none can be sent: it is taken for gone after so long without anything.
@@ -118,7 +118,7 @@ enum Stage {
     Unsent,
 }
 
-/// What is known of what is to be read of an answer.
+/// Whether an answer's stream is readable.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Voice {
     /// There may be something.
@@ -146,7 +146,7 @@ enum Next {
 }
 
 impl Exchange<'_> {
-    /// Somebody answers.
+    /// Begins an upstream's answer.
     pub(super) fn begin_answer(&mut self, answerer: Answerer, is_non_parsed: bool, time: Time) {
         let head = self.head;
         let Some(slot) = self.connection.slot.take() else {
@@ -195,8 +195,7 @@ impl Exchange<'_> {
 }
 
 impl Voice {
-    /// That of whoever has just begun. Of a program that was started just now the reactor tells when it has said
-    /// something.
+    /// The initial state. The reactor reports the first output of a program that was started just now.
     fn of(answerer: &Answerer) -> Self {
         match answerer {
             Answerer::Program(_) => Self::Silent,
@@ -211,7 +210,7 @@ impl Running {
         self.answerer.takes_input() && self.body.is_empty()
     }
 
-    /// When something is to be done without anybody's word.
+    /// When something is due without an event.
     pub(super) fn due(&self) -> Instant {
         let paused = self.paused().map(|until| match self.silence {
             // It is the limit that is silent.
@@ -291,7 +290,7 @@ impl Running {
             Answerer::Conversation(conversation)
                 if matches!(passes[conversation.pass].to, Upstream::Http(_)) =>
             {
-                // Whoever asks in our stead says why.
+                // A carried request's own connection reports the reason.
                 Next::Failed(conversation.complaints(true).join(" ").into())
             }
             _ => Next::Failed(format!("its answer ended early, or cannot be read: {error}").into()),
@@ -304,7 +303,7 @@ impl Running {
             self.deadline = core.now.instant + silence;
         }
         self.taken = Taken::default();
-        // Who is still doubted is so from now on.
+        // A doubt counts from now on.
         self.doubted_at = None;
     }
 
@@ -380,8 +379,8 @@ impl Running {
         core.now.instant < until
     }
 
-    /// The program has said all. Where only its end tells whether that is whole, that is waited for: somebody may have
-    /// killed it.
+    /// The program has closed its output. If only its exit status shows whether the output is complete, that is
+    /// awaited: it may have been killed.
     fn end(&mut self, core: &mut Core, key: Key) -> Next {
         if let (
             Answerer::Program(program),
@@ -446,7 +445,8 @@ impl Running {
             AnswerFraming::Chunked => Stage::Chunked,
             AnswerFraming::UntilClose => Stage::UntilClose,
         };
-        // What is not sent to `HEAD` is not counted either: only who answers knows its length (RFC 9110 section 8.6).
+        // The content omitted for `HEAD` is not counted either: only the upstream knows its length (RFC 9110 section
+        // 8.6).
         let length = if self.stage == Stage::Unsent { length } else { known };
         self.goes_on &= self.stage != Stage::UntilClose;
         let persistence = Persistence::of(self.version, self.goes_on);

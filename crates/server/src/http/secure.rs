@@ -37,7 +37,7 @@ impl<'a> Handshake<'a> {
 }
 
 impl Connection {
-    /// Returns whether nobody on the way can read what is said here.
+    /// Returns true if the connection is encrypted.
     pub(super) fn is_encrypted(&self) -> bool {
         self.link.channel().is_some() || self.stream.is_some()
     }

@@ -1,4 +1,4 @@
-//! What is sent: answers that were collected, and bodies that do not fit into one write.
+//! Sends collected answers, and bodies that do not fit into one write.
 
 use millrace_ftp::session::TransferError;
 use millrace_vfs::FileError;
@@ -166,7 +166,7 @@ impl Delivery<'_> {
         }
     }
 
-    /// The body cannot be sent whole: the connection ends, so that nobody takes the part for the whole.
+    /// The body cannot be sent completely: closes the connection, so that a part is not taken for the whole.
     pub(super) fn body_failed(&mut self, why: &str) {
         let Work::Sending(sending) = std::mem::replace(&mut self.connection.work, Work::Idle) else { return };
         let (record, body) = self.connection.cut_short(*sending);

@@ -1,4 +1,4 @@
-//! Who asks: the accounts are asked, and what they said holds for a while.
+//! Authenticates requests, with a cache of recent decisions.
 
 mod asking;
 mod decided;
@@ -23,7 +23,7 @@ use crate::log::{self, Proved, Subject};
 use crate::web::{Bad, Link};
 use crate::worker::Core;
 
-/// Who says nothing.
+/// The user of a request without credentials.
 pub(super) const ANONYMOUS: &[u8] = b"anonymous";
 
 /// How long a connection goes on with what it was granted before the accounts are asked again.
@@ -32,12 +32,12 @@ const TRUST: Duration = Duration::from_secs(1);
 /// What stands before a link among what clients have said: no field can hold it.
 const LINK: &[u8] = b"\0link ";
 
-/// How it came to be known who asks: each with its own part in the rates of logins.
+/// How a request is authenticated: each way counts differently for the rates of logins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Means {
     /// They said nothing.
     Nothing,
-    /// They hold a link: whoever made that has logged in, and is not to be locked out by those who have it.
+    /// By a signed link: its author must not be locked out by requests of others with it.
     Link,
     Certificate,
     Password,
@@ -72,10 +72,10 @@ impl Means {
     }
 }
 
-/// Somebody who asks.
+/// An authenticated user.
 #[derive(Debug)]
 pub(super) struct Who {
-    /// As the field said it, or the link; empty for somebody who said nothing.
+    /// The credentials of the field, or the link; empty for an anonymous request.
     authorization: Vec<u8>,
     /// The host that they came by, as they wrote it; empty where no host has a tree of its own.
     pub(super) host: Vec<u8>,
@@ -85,12 +85,12 @@ pub(super) struct Who {
     /// What this connection is not encrypted for.
     pub(super) is_barred: bool,
     until: Instant,
-    /// The edition of the accounts that said so: another one is asked anew.
+    /// The edition of the accounts that decided: a newer one is asked again.
     edition: u64,
 }
 
 impl Who {
-    /// Returns whether it is somebody's link that was followed.
+    /// Returns true if the request came by a signed link.
     pub(super) fn is_by_link(&self) -> bool {
         self.authorization.starts_with(LINK)
     }
@@ -102,7 +102,7 @@ impl Who {
 }
 
 impl Visitor<'_> {
-    /// Whoever was let in and says the same again, for as long as that holds.
+    /// The user of an earlier request with the same credentials, as long as the decision is valid.
     fn still_known(&self, core: &Core, said: &[u8], host: &[u8]) -> Option<Arc<Who>> {
         let who = self.connection.who.as_ref()?;
         let holds = who.authorization == said
@@ -112,7 +112,7 @@ impl Visitor<'_> {
         holds.then(|| Arc::clone(who))
     }
 
-    /// Returns whether nobody comes in from this address for a while.
+    /// Returns true if this address is banned.
     fn is_banned(&self, core: &Core) -> bool {
         core.server.bans.is_banned(self.connection.peer.ip(), ANONYMOUS, core.now.instant)
     }
@@ -123,20 +123,20 @@ impl Visitor<'_> {
         self.connection.is_encrypted() || (self.connection.peer.ip().is_loopback() && !requires_tls())
     }
 
-    /// Returns whether somebody's files may go over this connection.
+    /// Returns true if the user's files may be sent over this connection.
     fn may_carry_files(&self, core: &Core, account: &Account) -> bool {
         let requires_tls = || core.server.tls.as_ref().is_some_and(|tls| tls.policy().data_required);
         self.connection.is_encrypted() || !(account.data.encrypted || requires_tls())
     }
 
-    /// Returns whether it is still the one who was let in.
+    /// Returns true if the user is the one that was admitted.
     fn is_known(&self, said: &[u8]) -> bool {
         self.connection.who.as_ref().is_some_and(|who| who.authorization == said)
     }
 }
 
 impl Logins<'_> {
-    /// Takes somebody in, unless there are too many of them already.
+    /// Admits a user, unless there are too many sessions.
     fn let_in(
         &mut self,
         (said, host): (&[u8], &[u8]),
@@ -144,7 +144,7 @@ impl Logins<'_> {
         account: Account,
         edition: u64,
     ) -> Result<Arc<Who>, NotNow> {
-        // Who is known already has its place.
+        // A known user already has a slot.
         let is_login = !Visitor::of(self.connection).is_known(said);
         let known = self.connection.who.as_ref().filter(|_| Visitor::of(self.connection).is_known(said));
         let entered = match known.map(|who| who.account.limits == account.limits) {
@@ -193,7 +193,7 @@ impl Logins<'_> {
 }
 
 impl Exchange<'_> {
-    /// Who asks; `None` where that has to be found out, or was answered with a refusal.
+    /// The user; `None` if the accounts must be asked, or the request was refused.
     pub(super) fn know_who(&mut self, target: &Target<'_>) -> Option<Arc<Who>> {
         let head = self.head;
         let links = self.core.http.web.links.clone();
@@ -238,7 +238,7 @@ impl Exchange<'_> {
                 self.recognize(plain_host(host));
             }
             (b"", _) if !self.core.server.is_open.load(Ordering::Acquire) => {
-                self.challenge("This is for users: say who you are.");
+                self.challenge("Sign in to continue.");
             }
             (b"", _) => return Some((ANONYMOUS.to_vec(), Vec::new())),
             (_, None) => self.challenge("The only way to log in here is Basic."),
@@ -288,7 +288,7 @@ impl Exchange<'_> {
         let permits = permissions.allows(permission);
         if !permits {
             match who.user {
-                None => self.challenge("This is for users: say who you are."),
+                None => self.challenge("Sign in to continue."),
                 Some(_) => self.fail(Status::FORBIDDEN, "You may not do that."),
             }
         }
@@ -296,7 +296,7 @@ impl Exchange<'_> {
     }
 }
 
-/// What a request says of who asks: its field, or itself where it is a link.
+/// The credentials of a request: its field, or the request itself if it is a link.
 fn said<'a>(head: &'a Head, is_link: bool) -> Cow<'a, [u8]> {
     match is_link {
         true => Cow::Owned([LINK, head.method_text().as_bytes(), b" ", head.target()].concat()),
@@ -312,7 +312,7 @@ fn host_of<'a>(core: &Core, head: &'a Head, target: &Target<'a>) -> &'a [u8] {
     }
 }
 
-/// What a head that was kept says of who asks, and of which host.
+/// The credentials and the host of a stored head.
 fn said_of(core: &Core, head: &Head) -> (Vec<u8>, Vec<u8>) {
     let Ok(target) = target::parse_for_others(head.target()) else { return Default::default() };
     let is_link = core.http.web.links.is_link(target.query);

@@ -40,7 +40,7 @@ pub(crate) enum Changed {
     Upload(Box<dyn Upload>, Arc<Change>, bool),
 }
 
-/// What is to be changed, by whom.
+/// A change, and its user.
 pub(crate) struct Change {
     /// The request.
     head: Arc<Head>,
@@ -166,7 +166,7 @@ pub(super) fn status_of(error: &FileError) -> (Status, &'static str) {
             (Status::INSUFFICIENT_STORAGE, "There is no room for it.")
         }
         FileError::TooLarge => (Status::CONTENT_TOO_LARGE, "It is too large."),
-        FileError::Busy => (Status::LOCKED, "Somebody else is at it just now."),
+        FileError::Busy => (Status::LOCKED, "The resource is locked."),
         FileError::Exhausted => (Status::SERVICE_UNAVAILABLE, "The server is out of resources for now."),
         FileError::Unsupported => (Status::NOT_IMPLEMENTED, "This cannot be done with these files."),
         _ => (Status::INTERNAL_SERVER_ERROR, "The file system failed."),
@@ -227,7 +227,7 @@ fn failed(error: FileError) -> Refused {
     error.into()
 }
 
-/// The preconditions of a request, of what is there (RFC 9110 section 13).
+/// Checks the preconditions of a request against the present content (RFC 9110 section 13).
 pub(super) fn conditions(head: &Head, current: Option<&Metadata>) -> Result<(), Refused> {
     let validators = current.map(Validators::of);
     match conditional::evaluate(head, validators.as_ref()) {
@@ -268,7 +268,7 @@ impl Change {
         Claim { dav, storage: &self.storage, user, path: &self.path }
     }
 
-    /// What is at a path, the link itself where it is one.
+    /// The entry at a path, a link not followed.
     fn entry(&self, path: &VirtualPath) -> Result<Option<DirEntry>, Refused> {
         match self.storage.entry(path) {
             Ok(entry) => Ok(Some(entry)),
@@ -314,7 +314,7 @@ impl Change {
         };
         match (existing, mode) {
             (None, _) => self.permit(Permission::Write)?,
-            // Who may only append writes over nothing.
+            // A user that may only append cannot overwrite.
             (Some(_), WriteMode::At(first)) if first < size => {
                 self.permit(Permission::Append)?;
                 self.permit(Permission::Overwrite)?;
@@ -325,8 +325,8 @@ impl Change {
         Ok(mode)
     }
 
-    /// Has a file that came whole take its name, if that may still be: somebody else may have been quicker. What was
-    /// written in place is there already. Answers its tag. May wait.
+    /// Commits a complete file, if that is still permitted: another request may have been first. A file written in
+    /// place exists already. Returns its tag. May block.
     pub(super) fn commit(&self, upload: Box<dyn Upload>) -> Result<Option<String>, Refused> {
         let claim = self.claim();
         let _turn = claim.turn(&[&self.path])?;
@@ -368,7 +368,7 @@ impl Change {
     }
 
     fn make_collection(&self, head: &Head) -> Outcome {
-        // What is there is in the way whatever is said of it: that is told below.
+        // An existing entry is in the way in any case: that is reported below.
         if self.entry(&self.path)?.is_none() {
             conditions(head, None)?;
         }
@@ -499,7 +499,7 @@ fn destination(head: &Head) -> Result<(VirtualPath, bool), Refused> {
     };
     let target = target::parse(field)?;
     let is_elsewhere = target.authority.is_some_and(|authority| {
-        // Who has not said which server this is cannot mean it by a name.
+        // A server without configured names cannot be named.
         head.get(Field::Host).is_none_or(|host| !target::is_same_host(host, authority))
     });
     match is_elsewhere {

@@ -16,7 +16,7 @@ use crate::running::Running;
 use crate::state::Server;
 use crate::worker::{Door, Listener};
 
-/// How long the old one may take to hand over what it has, or to let nobody in any more.
+/// How long the old one may take to hand over its state, or to stop accepting.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server that this process is to relieve, and that has started it for that.
@@ -28,7 +28,8 @@ pub struct Predecessor {
 }
 
 impl Predecessor {
-    /// Takes what it hands over at this socket. Until it hears that this process is ready, it serves as ever.
+    /// Receives the predecessor's state over this socket. Until it hears that this process is ready, it serves as
+    /// usual.
     pub fn meet(socket: OwnedFd) -> io::Result<Self> {
         let mut listeners = Vec::new();
         loop {
@@ -61,8 +62,8 @@ impl Predecessor {
         Some((bound, sockets.map(|(_, listener)| listener.socket.try_clone()).collect()))
     }
 
-    /// Has it let nobody in any more, and takes over what it knows; answers which process it is. One that has ended
-    /// meanwhile need not be asked.
+    /// Makes it stop accepting, and takes over its state; returns its process ID. A predecessor that has ended need not
+    /// be asked.
     pub(crate) fn relieve(&mut self, server: &Server) -> Result<u32, String> {
         // Copies of those that are used are with the workers; the others end with the old one.
         self.listeners.clear();
@@ -81,7 +82,7 @@ impl Predecessor {
                         server.next_session.store(next_session, Ordering::Relaxed);
                         break;
                     }
-                    _ => return Err("it says what nobody understands".to_owned()),
+                    _ => return Err("it sent an unknown message".to_owned()),
                 }
             }
         }

@@ -24,7 +24,7 @@ use crate::worker::{Door, Listener, Worker};
 /// How long the new one may take to be ready: it reads its configuration, and may count, ask databases, make keys.
 const READY_TIME: Duration = Duration::from_secs(120);
 
-/// How long it may take from then on. Nobody is let in meanwhile.
+/// How long that may take. No client is accepted meanwhile.
 const SERVING_TIME: Duration = Duration::from_secs(30);
 
 /// How long it may take to take a word. There may be more of them than the socket has room for.
@@ -70,7 +70,7 @@ fn give(running: &Running, command: Command) -> Result<u32, String> {
             Ok(pid)
         }
         Err(trouble) => {
-            // First of all: somebody may wait.
+            // First of all, because clients may be waiting.
             accept(running, true);
             let why = given_up(&mut child, trouble);
             running.state.dav.take_back();
@@ -145,7 +145,7 @@ fn expect(socket: &OwnedFd, patience: Duration, is_it: impl Fn(&Word) -> bool) -
     match Word::receive(socket, Some(patience)) {
         Ok(Some((word, _))) if is_it(&word) => Ok(()),
         Ok(Some((Word::Failed { why }, _))) => Err(Trouble::Said(why)),
-        Ok(Some(_)) => Err(Trouble::ours("it says what nobody understands")),
+        Ok(Some(_)) => Err(Trouble::ours("it sent an unknown message")),
         Ok(None) => Err(Trouble::Gone),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             Err(Trouble::Ours(format!("it said nothing for {} s", patience.as_secs())))
@@ -184,7 +184,7 @@ fn asked(running: &Running, door: Door, bound: SocketAddr) -> SocketAddr {
     are.iter().zip(asked).find(|(is, _)| **is == bound).map_or(bound, |(_, asked)| *asked)
 }
 
-/// Lets nobody in; who comes waits.
+/// Stops accepting; connections wait in the kernel.
 fn pause(running: &Running) -> Result<(), Trouble> {
     match accept(running, false) {
         true => Ok(()),
@@ -239,6 +239,6 @@ pub(crate) fn say_farewell(running: &Running) {
         let trees = quotas.ledger().changed().into_iter().map(|tree| Word::Changed { tree });
         trees.chain(quotas.since().into_iter().map(|(user, since)| Word::Moved { user, since }))
     });
-    // Where it has gone there is nobody to be told.
+    // If it has gone there is no one to tell.
     let _ = told.try_for_each(say).and_then(|()| say(Word::Farewell {}));
 }

@@ -1,8 +1,8 @@
-//! Links that expire: a path, until when, and a MAC over both, so that whoever has the link needs no password.
+//! Links that expire: a path, the expiry, and a MAC over both, so that a request with the link needs no password.
 //!
-//! The invariant: a link gives what its maker wrote, and nothing beside it. All of it is under the MAC, with lengths, so
-//! that no two links are made of the same bytes; and it acts as a user, so it never gives more than that user may do
-//! when it is used. Whoever takes a key away takes all of its links back.
+//! The invariant: a link grants exactly what its author wrote. All of it is under the MAC, with lengths, so that no two
+//! links have the same bytes; and it acts as a user, so it never grants more than that user's present permissions.
+//! Removing a key revokes all of its links.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -91,20 +91,19 @@ impl LinkKeys {
         String::from_utf8(target).ok()
     }
 
-    /// By which query the rows of a folder's page lead on, for whoever came by a link to it or to a folder above; and
-    /// whether it is the topmost of them. The query is one that is good.
+    /// The query of the rows of a folder's page, if the request came by a link to it or to a parent; and whether it is
+    /// the link's own folder. The query is valid.
     pub(crate) fn lead_on(&self, path: &VirtualPath, query: Option<&[u8]>) -> Option<(String, bool)> {
         let (link, signature) = said(path, query)?;
         (link.gives == Gives::Folder).then(|| (link.query(&signature), link.path == *path))
     }
 
-    /// Claims that a query is a link's, good or not.
+    /// Returns true if a query has the form of a link, valid or not.
     pub(crate) fn is_link(&self, query: Option<&[u8]>) -> bool {
         parameter(query, b"signature").is_some() && !self.keys().is_empty()
     }
 
-    /// A request target as it may be written down: a link that somebody reads in a log would be as good as the one that
-    /// was sent.
+    /// A request target without the signature, for logs: a reader of the log could use a complete link.
     pub(crate) fn without_signature<'a>(&self, target: &'a [u8]) -> Cow<'a, [u8]> {
         const NAME: &[u8] = b"signature=";
         let path = target.iter().position(|&byte| byte == b'?').map_or(target.len(), |at| at + 1);

@@ -19,13 +19,13 @@ use super::place::{Chain, Place};
 use crate::limits::Reached;
 use crate::state::Server;
 
-/// What is written at a time.
+/// The size of a write.
 const FILL: usize = 64 * 1024;
 
 /// Entries that are read at a time.
 const BATCH: usize = 256;
 
-/// What WebDAV knows of every resource, in the order in which all are told.
+/// The live properties of every resource, in the order of output.
 const LIVE: [&str; 9] = [
     "creationdate",
     "displayname",
@@ -87,7 +87,7 @@ pub(in crate::http) struct Members {
     gone: usize,
 }
 
-/// A resource, as somebody asks of it.
+/// A resource and the requested properties.
 pub(super) struct Resource<'a> {
     pub(super) path: &'a VirtualPath,
     pub(super) metadata: &'a Metadata,
@@ -133,7 +133,7 @@ pub(super) fn write(
 impl Members {
     /// Writes one member more, or the end. May wait.
     ///
-    /// Never a whole batch: who asks for a thousand names is told a thousand for each member.
+    /// Never a whole batch: a request for a thousand names gets a thousand lines for each member.
     fn fill(&mut self) -> Result<(), FileError> {
         if self.entries.is_empty() {
             let mut entries = Vec::new();

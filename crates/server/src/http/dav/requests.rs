@@ -68,7 +68,7 @@ fn refuse_absent<T>() -> Result<T, Refused> {
     refuse(Status::NOT_FOUND, "There is no such file.")
 }
 
-/// Who asks for what.
+/// The request and its user.
 struct Asking {
     server: Arc<Server>,
     storage: Arc<dyn Storage>,
@@ -238,7 +238,7 @@ impl Asking {
         Ok(self.claim().permit(head, &[(&self.path, touch)])?)
     }
 
-    /// Returns whether whoever asks may write there, where nothing is written that would tell.
+    /// Checks that the user may write there, where no write would tell.
     fn permit_place(&self, all_beneath: bool) -> Result<(), Refused> {
         match self.storage.may_replace(&self.path, all_beneath) {
             Err(error) if is_absent(&error) => refuse_absent(),
@@ -313,7 +313,7 @@ impl Asking {
             Some(Depth::One) => return refuse(Status::BAD_REQUEST, "A lock is of Depth 0 or infinity."),
             depth => depth != Some(Depth::Zero),
         };
-        // Nobody else's upload takes the name between the look and the lock.
+        // No other upload takes the name between the check and the lock.
         let claim = self.claim();
         let _turn = claim.turn(&[&self.path])?;
         let metadata = match self.storage.metadata(&self.path, Wait::Allowed) {
@@ -344,7 +344,7 @@ impl Asking {
             until: Instant::now() + condition::timeout(head, LONGEST),
         };
         self.server.dav.change(|told| told.locks.give(lock.clone()))?.map_err(|denied| match denied {
-            Denied::Held => Refusal { status: Status::LOCKED, reason: "Somebody has locked it." }.into(),
+            Denied::Held => Refusal { status: Status::LOCKED, reason: "The resource is locked." }.into(),
             Denied::Full => {
                 let reached = Reached::new(LimitKey::Locks, locks::MOST as u64);
                 Refused::because(Status::INSUFFICIENT_STORAGE, "There are too many locks.", reached)
@@ -394,7 +394,7 @@ impl Asking {
         let user = self.server.dav.with(|told| told.locks.find(token, &chain).map(|lock| lock.user.clone()));
         match user {
             None => refuse(Status::CONFLICT, "There is no such lock here."),
-            Some(user) if user != self.user => refuse(Status::FORBIDDEN, "The lock is somebody else's."),
+            Some(user) if user != self.user => refuse(Status::FORBIDDEN, "The lock belongs to another user."),
             Some(_) => {
                 self.server.dav.change(|told| told.locks.release(token))?;
                 Ok(whole(Status::NO_CONTENT, String::new()))
@@ -424,7 +424,7 @@ fn discovery(status: Status, lock: &Lock) -> Answer {
     whole(status, body)
 }
 
-/// A token that nobody had before and nobody can guess (RFC 4122, version 4).
+/// A unique token that cannot be guessed (RFC 4122, version 4).
 fn token() -> String {
     let mut bytes = password::random::<16>();
     bytes[6] = bytes[6] & 0x0f | 0x40;

@@ -1,5 +1,4 @@
-//! What hooks are given at a time: in the connection's line, on threads of theirs, with somebody who is told what they
-//! say of it.
+//! A batch of events for hooks: in the connection's line, on the hooks' threads, with a receiver for the verdict.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,7 +16,7 @@ use crate::program::Recall;
 use crate::state::Server;
 use crate::worker::Core;
 
-/// What happened together, and whom to tell what they say of it.
+/// Events that happened together, and the receiver of their verdict.
 struct Batch {
     hooks: Arc<dyn Hooks>,
     moments: Vec<Moment>,
@@ -78,7 +77,7 @@ impl Batch {
 }
 
 impl Notices<'_> {
-    /// What is left to tell when the connection has ended, elsewhere perhaps.
+    /// The remaining events when the connection has ended.
     pub(in crate::http) fn parting(&self, core: &Core) -> Option<Parting> {
         let hooks = core.server.hooks().filter(|hooks| hooks.concerns(Event::Disconnect, ""))?;
         let line = Arc::clone(&self.connection.hooked.state().line);
@@ -132,7 +131,7 @@ impl HookGate<'_> {
             reply.keep(Message::Ruled(serial, ruled));
         });
         let line = Arc::clone(&self.connection.hooked.state().line);
-        // What has come is whoever's; what has not begun is nobody's without its client.
+        // Processed events count for any client; waiting ones are dropped with their client.
         if matches!(then, Then::Begin(_) | Then::Request(_)) {
             let recall = Recall::default();
             moments.iter_mut().for_each(|moment| moment.recall = recall.clone());

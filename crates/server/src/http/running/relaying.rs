@@ -1,4 +1,4 @@
-//! An answer that somebody else makes, moved to the client as that takes it, and the body the other way.
+//! Moves an upstream's answer to the client as that reads it, and the body the other way.
 //!
 //! Nothing is collected but the head of the answer. A client that goes takes a program with it.
 
@@ -41,7 +41,7 @@ impl<'a> Relay<'a> {
 }
 
 impl Connection {
-    /// The reactor tells of an answer that somebody else makes; whether its end is there.
+    /// The reactor reports an event of an upstream; `has_ended`: its end has arrived.
     pub(crate) fn side_event(&mut self, core: &mut Core, has_ended: bool) {
         if let Work::Running(running) = &mut self.work {
             running.is_heard(has_ended);
@@ -180,7 +180,7 @@ impl Relay<'_> {
                     .map_err(|_| Next::Refused("the body of the request is malformed"))?;
                 running.upload.spend(running.body.len() as u64);
                 if running.body.is_empty() {
-                    // Whoever takes it must not take a part for the whole.
+                    // The client must not take a part for the whole.
                     match self.connection.http.has_peer_closed() && !self.connection.http.has_whole_body() {
                         true => return Err(Next::Refused("the body of the request was cut short")),
                         false => break,
@@ -193,7 +193,7 @@ impl Relay<'_> {
                     running.moved(self.core);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // It does not want the rest, which it need not; nobody else wants it either.
+                // The upstream does not read the rest, which it need not; it is discarded.
                 Err(_) => {
                     running.answerer.end_input();
                     running.goes_on = false;
@@ -204,7 +204,7 @@ impl Relay<'_> {
         Ok(())
     }
 
-    /// Whoever has answered may go on with something else.
+    /// An upstream that has answered may be used again.
     fn let_go(&mut self, answerer: Answerer) {
         match answerer {
             Answerer::Program(program) => {
@@ -231,7 +231,7 @@ impl Relay<'_> {
             self.connection.linger();
         }
         let goes_on = goes_on && stage != Stage::UntilClose && self.connection.http.has_whole_body();
-        // What is left of it is for the client alone, who may take its time.
+        // The rest is for the client alone, which may take its time.
         let body = Body::new(VecDeque::new(), self.core.now.instant);
         Delivery::new(self.connection, self.core).send_body(Box::new(Sending { body, record, goes_on }));
     }
@@ -245,7 +245,7 @@ impl Relay<'_> {
         {
             self.run_on();
         }
-        // Behind that: whoever gives the last bytes of a body and goes is heard of no more.
+        // After that: an upstream that sends the last bytes of a body and closes causes no further event.
         if let Work::Running(running) = &mut self.connection.work {
             running.doubt(self.core.now.instant);
         }
@@ -284,7 +284,7 @@ impl Relay<'_> {
         let record = self.connection.as_sent(record);
         Answers::new(self.connection, self.core).log_request(&record);
         match stage {
-            // Without the last chunk everybody sees that something is missing; what was sent arrives.
+            // Without the last chunk the client sees that the answer is incomplete; the sent part arrives.
             Stage::Chunked => self.connection.end_now(),
             _ => self.connection.link.cut(),
         }

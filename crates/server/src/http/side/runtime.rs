@@ -9,7 +9,7 @@ use tokio::sync::watch;
 /// How long connections may take, when the workers have ended, to send what they have.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// Threads for everything here: what is on the fast path is elsewhere.
+/// The number of threads: performance-critical work is elsewhere.
 const THREADS: usize = 2;
 
 /// What runs beside the workers.
@@ -22,7 +22,7 @@ pub(crate) struct Side {
 struct Started {
     /// Taken when it ends.
     runtime: Mutex<Option<Runtime>>,
-    /// Whether the server is closing; whoever runs here has a receiver.
+    /// Whether the server is closing; every task has a receiver.
     ending: watch::Sender<bool>,
 }
 
@@ -48,7 +48,7 @@ impl Side {
         }
     }
 
-    /// Ends what still runs, once it has had the time to send what it has. Nobody is taken afterwards.
+    /// Ends running tasks, once they have had the time to send pending data. No new ones begin afterwards.
     pub(crate) fn close(&self) {
         self.begin_shutdown();
         let Some(started) = self.started.get_or_init(|| None) else { return };

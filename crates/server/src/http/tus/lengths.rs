@@ -1,8 +1,8 @@
 //! Lengths that clients have said after they began their uploads (`Upload-Defer-Length`), and that addresses so lack.
 //!
-//! The invariant: a length that was acknowledged is known behind a restart, also behind a kill: its line is in the file
-//! before the answer goes out. Lines are only added; when most of them say nothing any more, and when the server starts,
-//! the file is written anew, without those that nobody has asked for lately.
+//! The invariant: an acknowledged length survives a restart, also a kill: its line is in the file before the answer is
+//! sent. Lines are only appended; when most of them are outdated, and when the server starts, the file is rewritten
+//! without those that were not used recently.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -39,7 +39,7 @@ struct Journal {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Known {
     length: u64,
-    /// When somebody last asked, in seconds since 1970, as the file has it.
+    /// The time of the last request, in seconds since 1970, as in the file.
     asked: i64,
 }
 
@@ -53,7 +53,7 @@ pub(super) enum Untaken {
 }
 
 impl Lengths {
-    /// Those of a file, but for what nobody has asked for since that second. The error is why it is not used.
+    /// Opens a file's records, without those not used since that second. The error is why the file is not used.
     pub(super) fn open(path: Option<&PathBuf>, since: i64) -> (Self, Option<io::Error>) {
         let Some(path) = path else { return (Self::default(), None) };
         match read(path, since) {
@@ -96,7 +96,7 @@ impl Lengths {
     fn write(&mut self, key: PartialKey, known: Known) {
         self.known.insert(key, known);
         let Some(journal) = &mut self.journal else { return };
-        // A disk that is full keeps nobody from going on: without a restart it is known all the same.
+        // A full disk does not prevent an upload from continuing: without a restart the length is known all the same.
         if journal.lines > 2 * self.known.len() + STALE {
             match Journal::begin(&journal.path, &self.known) {
                 Ok(anew) => return *journal = anew,
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_said_is_known_behind_a_restart_until_nobody_asks_any_more() {
+    fn lengths_survive_a_restart_until_they_are_no_longer_used() {
         let folder = std::env::temp_dir().join(format!("millrace-tus-lengths-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join("tus.lengths");

@@ -30,7 +30,7 @@ pub(crate) struct Piece {
     pub(super) length: Option<u64>,
     /// The whole is a part of a file.
     pub(super) is_part: bool,
-    /// What is answered when it has come, but for the offset.
+    /// The status of the answer after it has arrived, without the offset.
     pub(super) status: Status,
     pub(super) fields: Vec<(&'static str, String)>,
 }
@@ -99,7 +99,7 @@ impl Piece {
         }
     }
 
-    /// Has it become the file, if that may still be: somebody may have locked the name since it began. May wait.
+    /// Commits the file, if that is still permitted: the name may have been locked since. May block.
     pub(in crate::http) fn commit(
         &self,
     ) -> impl FnOnce(Box<dyn Upload>) -> Result<Option<String>, Refused> + Send + 'static {
@@ -115,7 +115,7 @@ impl Piece {
         }
     }
 
-    /// What is done when it has become the file.
+    /// What follows the commit.
     fn finish(&self) -> impl FnOnce() + Send + 'static {
         let (server, key, length) = (Arc::clone(&self.server), self.key, self.length);
         let joined = self.joined.clone();
@@ -128,7 +128,7 @@ impl Piece {
         }
     }
 
-    /// The file that it makes whole with so many bytes, which has no name yet; and what is answered when it has.
+    /// The complete file of so many bytes, without a name yet; and the answer for when it has one.
     pub(in crate::http) fn unnamed(self, bytes: u64, upload: Box<dyn Upload>) -> (Status, Unnamed) {
         let (commit, settle) = (Box::new(self.commit()), Some(self.settle()));
         let (path, length) = (Some(self.path.clone()), self.offset + bytes);
@@ -136,7 +136,7 @@ impl Piece {
         (status, Unnamed { upload, path, bytes: length, commit, settle, fields })
     }
 
-    /// What is done when hooks have had their word before it had its name. What is refused is over.
+    /// What follows the hooks' verdict before it has its name. A refused upload is removed.
     fn settle(&self) -> Box<Settling> {
         let (finish, server, storage, key) =
             (self.finish(), Arc::clone(&self.server), Arc::clone(&self.storage), self.key);
@@ -173,7 +173,7 @@ impl Piece {
         }
     }
 
-    /// What is answered now that so many bytes of it are there.
+    /// The answer now that so many bytes of it have arrived.
     pub(in crate::http) fn answer(self, bytes: u64) -> (Status, Vec<(&'static str, String)>) {
         let Self { status, mut fields, offset, length, is_part, joined, .. } = self;
         let offset = offset + bytes;

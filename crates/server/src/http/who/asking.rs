@@ -1,4 +1,4 @@
-//! The accounts are asked: about a name and a password, a client's certificate, whoever made a link. Where they cannot say
+//! Asks the accounts: about a name and a password, a client certificate, or the author of a link. If they cannot answer
 //! at once, the request waits.
 
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ use crate::http::who::Logins;
 use crate::web::{Gives, Link};
 use crate::worker::Core;
 
-/// What a connection knows of the client that logs in.
+/// The connection's part in a login attempt.
 pub(in crate::http) struct Visitor<'a> {
     pub(in crate::http) connection: &'a Connection,
 }
@@ -128,8 +128,8 @@ impl Exchange<'_> {
         });
     }
 
-    /// Asks the accounts whether a client who says nothing is somebody by the certificate alone: the first of its
-    /// names that is a user's for whom it is enough.
+    /// Asks the accounts whether a request without credentials is authenticated by the client's certificate alone: as
+    /// the first of its names whose user needs no password.
     pub(super) fn recognize(&mut self, host: String) {
         let ((edition, accounts), from) = (self.core.server.accounts_for_login(), self.connection.peer.ip());
         let now = self.core.now.instant;
@@ -153,12 +153,12 @@ impl Exchange<'_> {
                 Some((tried.user, granted))
             });
             let (user, decision) = known.unwrap_or_else(|| {
-                let nobody = Tried { certified: false, ..certified(ANONYMOUS.to_vec()) };
+                let anonymous = Tried { certified: false, ..certified(ANONYMOUS.to_vec()) };
                 let decision = match is_open {
-                    true => accounts.authenticate(&nobody.now()),
+                    true => accounts.authenticate(&anonymous.now()),
                     false => Decision::NeedsPassword,
                 };
-                (nobody.user, decision)
+                (anonymous.user, decision)
             });
             reply.keep(Message::Login(serial, user, decision, edition));
         });

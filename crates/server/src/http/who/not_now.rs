@@ -1,4 +1,4 @@
-//! Limits of logins: who may not come in for now, and when to try again.
+//! Limits of logins: temporary refusals, and when to retry.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::http::who::Visitor;
 use crate::limits::{AccountLimits, LimitKey, Reached, Refused, TooMany};
 use crate::log;
 
-/// When to try again what nobody knows the end of.
+/// When to retry after a refusal of unknown duration.
 const A_WHILE: Duration = Duration::from_secs(10);
 
-/// A limit is reached that lets nobody in for now.
+/// A limit that refuses logins for now.
 #[derive(Debug)]
 pub(super) struct NotNow {
     status: Status,
@@ -41,7 +41,7 @@ impl From<TooMany> for NotNow {
 }
 
 impl Logins<'_> {
-    /// Returns whether the accounts may be asked about somebody who says this, unless that was just answered.
+    /// Checks whether the accounts may be asked about these credentials, unless that was just answered.
     pub(super) fn may_try(&mut self, said: &[u8], means: Means) -> Result<(), NotNow> {
         let most = self.core.server.cpu_limit.value();
         let (from, wall) = (self.connection.peer.ip(), self.core.server.limits.wall());
@@ -84,7 +84,7 @@ impl Logins<'_> {
         Ok(())
     }
 
-    /// Holds a user who is in to what the account now says of limits; or there is no place any more.
+    /// Applies the account's present limits to a user; fails if there is no slot any more.
     pub(in crate::http) fn join_again(&mut self, user: &[u8], account: &Account) -> Result<(), Refused> {
         let nothing = AccountLimits::default();
         let limits = account.limits.as_deref().unwrap_or(&nothing);
