@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use millrace_server::limits::{Limit, Limits, ServerLimits};
 
 use crate::kit::http2::{
-    CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS, INITIAL_WINDOW_SIZE, PING,
-    RST_STREAM, SETTINGS, WINDOW_UPDATE, block, expect_others_served, frame, get, request, served_with,
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, Frame, HEADERS, INITIAL_WINDOW_SIZE,
+    PING, RST_STREAM, SETTINGS, WINDOW_UPDATE, block, expect_others_served, frame, get, request, served_with,
     status,
 };
 use crate::kit::{Scratch, ServedHttp, eventually, pattern};
@@ -398,4 +398,23 @@ fn a_malformed_request_is_refused_and_others_go_on() {
     client.send(frame(HEADERS, END_HEADERS | END_STREAM, 101, block(&upgrade)));
     client.expect(RST_STREAM, 101);
     assert_eq!(client.fetch(103, "/small"), (200, b"here".to_vec()));
+}
+
+/// A request may be answered before all of it has come: what comes is still held to the rules, and bounded.
+#[test]
+fn the_rest_of_a_request_that_was_answered_is_passed_over() {
+    let scratch = Scratch::new();
+    let served = served(&scratch);
+    let mut client = served.connect_http2(&[]);
+    let code = |reset: Frame| u32::from_be_bytes(reset.content[..].try_into().unwrap());
+    let post = request("POST", "/small", &[("content-length", "1")]);
+    client.send(frame(HEADERS, END_HEADERS, 1, block(&post)));
+    assert_eq!(client.response(1).status, 405);
+    client.send(frame(DATA, END_STREAM, 1, *b"more than one"));
+    assert_eq!(code(client.expect(RST_STREAM, 1)), 1, "PROTOCOL_ERROR");
+    client.send(frame(HEADERS, END_HEADERS, 3, block(&request("PUT", "/up", &[]))));
+    assert_eq!(client.response(3).status, 401);
+    (0..7).for_each(|_| _ = client.send(frame(DATA, 0, 3, [7; 10_000])));
+    assert_eq!(code(client.expect(RST_STREAM, 3)), 0, "NO_ERROR");
+    assert_eq!(client.fetch(5, "/small"), (200, b"here".to_vec()));
 }

@@ -30,6 +30,9 @@ use crate::worker::Core;
 /// How long a connection that is being ended may take.
 const FAREWELL: Duration = Duration::from_secs(5);
 
+/// Bytes of a request that are passed over when it is answered; a client that sends more is told to stop.
+const UNREAD: usize = 64 * 1024;
+
 /// Bytes that have to be taken before it is a sign of life: a kernel acknowledges each `PING` for a client that takes
 /// nothing.
 const WORTH: u64 = 512;
@@ -54,6 +57,8 @@ pub(crate) struct Http2Connection {
     /// What streams that have ended leave to those that come.
     #[expect(clippy::vec_box, reason = "each goes to the slab and comes back as it lies")]
     idle: Vec<Box<Connection>>,
+    /// Streams that were answered before their requests were whole, and how much more of each is passed over.
+    unread: Vec<(u32, usize)>,
     phase: Phase,
     /// Whether bodies of answers wait for another turn, or for the socket.
     pub(super) bodies: Bodies,
@@ -160,6 +165,7 @@ impl Connection {
             running: Vec::new(),
             waiting: VecDeque::new(),
             idle: Vec::new(),
+            unread: Vec::new(),
             phase: if core.ending { Phase::Draining } else { Phase::Open },
             bodies: Bodies::None,
             heard: now,
@@ -359,7 +365,30 @@ impl Http2Connection {
                 news.body.extend_from_slice(bytes);
                 news.is_whole |= ends;
             }
-            None => self.http2.release(id, bytes.len(), &mut self.frames),
+            None => {
+                self.http2.release(id, bytes.len(), &mut self.frames);
+                self.pass_over(id, bytes.len());
+            }
+        }
+    }
+
+    /// Notes that the request of a stream is answered before all of it has come: the rest is passed over.
+    pub(super) fn leave_unread(&mut self, id: u32) {
+        let Self { unread, http2, .. } = self;
+        if http2.is_open(id) {
+            unread.retain(|(other, _)| http2.is_open(*other));
+            unread.push((id, UNREAD));
+        }
+    }
+
+    /// Passes over what still comes of an answered request, until that is too much.
+    fn pass_over(&mut self, id: u32, count: usize) {
+        let Some(at) = self.unread.iter().position(|(other, _)| *other == id) else { return };
+        let left = &mut self.unread[at].1;
+        *left = left.saturating_sub(count);
+        if *left == 0 {
+            self.unread.swap_remove(at);
+            self.http2.reset(id, ErrorCode::NO_ERROR, &mut self.frames);
         }
     }
 

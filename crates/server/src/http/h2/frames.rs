@@ -121,7 +121,7 @@ impl Http2Connection {
     /// The answer has ended: more of the request is not wanted.
     fn end(&mut self, stream: &mut Connection) {
         set_progress(stream, AnswerProgress::Ended);
-        self.http2.reset(stream_id(stream), ErrorCode::NO_ERROR, &mut self.frames);
+        self.leave_unread(stream_id(stream));
     }
 
     /// The stream whose turn it is to send of its body, and how much.
