@@ -13,7 +13,7 @@ use std::time::Duration;
 use rusqlite::{Connection, params};
 
 use super::delivery::{Order, Recipient, Warn};
-use super::webhook::{Keyring, NotTaken, Webhook};
+use super::webhook::{DeliveryError, Keyring, Webhook};
 use super::{HEARD, facts};
 use millrace_process::{How, Program, Purpose};
 
@@ -261,7 +261,7 @@ impl DeliveryWorker {
                     self.note(None);
                     (behind, tries) = (last, 0);
                 }
-                Err(NotTaken::Ever(_)) if some.len() > 1 => {
+                Err(DeliveryError::Permanent(_)) if some.len() > 1 => {
                     // One of them is to blame: one by one, to find out which.
                     let held_up;
                     (behind, held_up) = self.one_by_one(webhook.as_ref(), &some);
@@ -273,8 +273,8 @@ impl DeliveryWorker {
                 Err(error) => {
                     tries += 1;
                     let gives_up = match &error {
-                        NotTaken::Ever(_) => true,
-                        NotTaken::Yet(_) => webhook.is_none() && tries >= PROGRAM_TRIES,
+                        DeliveryError::Permanent(_) => true,
+                        DeliveryError::Retryable(_) => webhook.is_none() && tries >= PROGRAM_TRIES,
                     };
                     if gives_up {
                         self.park(&ids, &error);
@@ -319,7 +319,7 @@ impl DeliveryWorker {
     }
 
     /// Waits before the next try; answers whether the queue is closed.
-    fn hold_off(&self, tries: u32, error: &NotTaken) -> bool {
+    fn hold_off(&self, tries: u32, error: &DeliveryError) -> bool {
         self.note(Some(error.to_string()));
         if tries == 1 {
             (self.shared.warn)(&format!("hooks: {} does not take events: {error}; they wait", self.name()));
@@ -327,7 +327,7 @@ impl DeliveryWorker {
         self.shared.pause((FIRST_PAUSE * 2u32.pow(tries.min(10) - 1)).min(LONGEST_PAUSE))
     }
 
-    fn park(&self, ids: &[i64], error: &NotTaken) {
+    fn park(&self, ids: &[i64], error: &DeliveryError) {
         let text = format!("hooks: {} event(s) for {} put aside: {error}", ids.len(), self.name());
         (self.shared.warn)(&text);
         self.note(None);
@@ -335,13 +335,13 @@ impl DeliveryWorker {
     }
 
     /// Returns the last event that was delivered, and the error of the next.
-    fn one_by_one(&self, webhook: Option<&Webhook>, some: &[Kept]) -> (i64, Option<NotTaken>) {
+    fn one_by_one(&self, webhook: Option<&Webhook>, some: &[Kept]) -> (i64, Option<DeliveryError>) {
         let mut behind = some.first().map_or(0, |event| event.id - 1);
         for event in some {
             match self.deliver(webhook, std::slice::from_ref(event)) {
                 Ok(()) => drop(self.orders.send(Order::Delivered(vec![event.id]))),
-                Err(error @ NotTaken::Ever(_)) => self.park(&[event.id], &error),
-                Err(error @ NotTaken::Yet(_)) => return (behind, Some(error)),
+                Err(error @ DeliveryError::Permanent(_)) => self.park(&[event.id], &error),
+                Err(error @ DeliveryError::Retryable(_)) => return (behind, Some(error)),
             }
             behind = event.id;
         }
@@ -381,7 +381,7 @@ impl DeliveryWorker {
         })
     }
 
-    fn deliver(&self, webhook: Option<&Webhook>, some: &[Kept]) -> Result<(), NotTaken> {
+    fn deliver(&self, webhook: Option<&Webhook>, some: &[Kept]) -> Result<(), DeliveryError> {
         let bodies: Vec<String> = some.iter().map(|event| self.with_id(event)).collect();
         match (&self.to, webhook) {
             (Recipient::Webhook { url, batch, shows, .. }, Some(webhook)) => {
@@ -415,7 +415,7 @@ impl DeliveryWorker {
     }
 }
 
-fn run(event: &Kept, body: String, milliseconds: u64) -> Result<(), NotTaken> {
+fn run(event: &Kept, body: String, milliseconds: u64) -> Result<(), DeliveryError> {
     let variables = facts::unpack(&event.variables);
     let mut pairs = variables.into_iter();
     let environment = std::iter::from_fn(|| Some((pairs.next()?, pairs.next()?))).collect();
@@ -430,8 +430,8 @@ fn run(event: &Kept, body: String, milliseconds: u64) -> Result<(), NotTaken> {
         Ok(ended) if ended.how == How::Exited(0) => Ok(()),
         Ok(ended) => {
             let errors = String::from_utf8_lossy(&ended.complaints);
-            Err(NotTaken::Yet(format!("it {} {}", ended.how, errors.trim())))
+            Err(DeliveryError::Retryable(format!("it {} {}", ended.how, errors.trim())))
         }
-        Err(error) => Err(NotTaken::Yet(error.to_string())),
+        Err(error) => Err(DeliveryError::Retryable(error.to_string())),
     }
 }

@@ -76,7 +76,7 @@ const SCHEMA: &str = "
     CREATE INDEX IF NOT EXISTS by_session ON intended (session);
 ";
 
-/// A delivery by a process that has ended may have happened.
+/// What a killed process intended becomes an event again: its action may or may not have been done.
 const INTERRUPTED: &str = "
     INSERT INTO event (receiver, body, words, variables) SELECT receiver, body, words, variables FROM intended;
     DELETE FROM intended;

@@ -55,13 +55,13 @@ pub(super) struct Keyring(HashMap<String, Vec<Credentials>>);
 
 /// Why an event was not taken.
 #[derive(Debug, Error)]
-pub(super) enum NotTaken {
+pub(super) enum DeliveryError {
     /// It may be taken another time.
     #[error("{0}")]
-    Yet(String),
+    Retryable(String),
     /// It will not be: the receiver says that there is something wrong with it.
     #[error("the receiver refuses it with {0}")]
-    Ever(u16),
+    Permanent(u16),
 }
 
 impl Credentials {
@@ -178,7 +178,7 @@ impl Webhook {
         credentials: &Credentials,
         id: Option<&str>,
         body: &[u8],
-    ) -> Result<Vec<u8>, NotTaken> {
+    ) -> Result<Vec<u8>, DeliveryError> {
         let mut request = self.agent.post(&self.url).header("content-type", "application/json");
         for (name, value) in &credentials.headers {
             request = request.header(name, value);
@@ -189,16 +189,18 @@ impl Webhook {
                 [("webhook-id", id), ("webhook-timestamp", at.to_string()), ("webhook-signature", signature)];
             request = told.into_iter().fold(request, |request, (name, value)| request.header(name, value));
         }
-        let mut response = request.send(body).map_err(|error| NotTaken::Yet(error.to_string()))?;
+        let mut response = request.send(body).map_err(|error| DeliveryError::Retryable(error.to_string()))?;
         let status = response.status().as_u16();
         // Read to its end also where it means nothing: the connection can then be used again.
         let answer = response.body_mut().with_config().limit(ANSWER).read_to_vec();
         match status {
-            200..300 => answer.map_err(|error| NotTaken::Yet(error.to_string())),
+            200..300 => answer.map_err(|error| DeliveryError::Retryable(error.to_string())),
             // Temporary refusals: missing credentials, too early, too many requests, and errors of gateways.
-            401 | 407 | 408 | 425 | 429 => Err(NotTaken::Yet(format!("the receiver answers {status}"))),
-            400..500 => Err(NotTaken::Ever(status)),
-            _ => Err(NotTaken::Yet(format!("the receiver answers {status}"))),
+            401 | 407 | 408 | 425 | 429 => {
+                Err(DeliveryError::Retryable(format!("the receiver answers {status}")))
+            }
+            400..500 => Err(DeliveryError::Permanent(status)),
+            _ => Err(DeliveryError::Retryable(format!("the receiver answers {status}"))),
         }
     }
 }

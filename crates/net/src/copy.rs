@@ -83,7 +83,7 @@ pub struct Conduit {
     capacity: usize,
 }
 
-/// The size asked for; `engine.md` measured 1 MiB against 256 KiB.
+/// The size asked for; 1 MiB was measured against 256 KiB.
 const CONDUIT_SIZE: usize = 1 << 20;
 
 impl Conduit {

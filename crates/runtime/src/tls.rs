@@ -213,8 +213,8 @@ impl Security {
         let mut seen = self.seen();
         let policy = self.policy();
         let now = stamps(&policy.plan);
-        let rest = now == std::mem::replace(&mut seen.last, now.clone());
-        if !rest || now == seen.judged {
+        let is_stable = now == std::mem::replace(&mut seen.last, now.clone());
+        if !is_stable || now == seen.judged {
             return None;
         }
         seen.judged = now;

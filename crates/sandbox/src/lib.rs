@@ -11,10 +11,10 @@
 //! Landlock decides which files are opened, made, renamed and removed. It does not hide names and metadata (`stat`), nor
 //! does it restrict changes of modes, owners and times, or connections to sockets.
 
-mod calls;
-mod files;
 mod grants;
+mod landlock;
 mod privileges;
+mod seccomp;
 
 use std::fmt;
 use std::io;
@@ -61,8 +61,8 @@ pub enum EnterError {
 pub fn enter(grants: &[Grant]) -> Result<Confinement, EnterError> {
     let other_threads = threads().saturating_sub(1);
     privileges::lock().map_err(|error| EnterError::Rules(error.to_string()))?;
-    let landlock = files::restrict(grants)?;
-    let seccomp = calls::restrict();
+    let landlock = landlock::restrict(grants)?;
+    let seccomp = seccomp::restrict();
     Ok(Confinement { landlock, seccomp, other_threads })
 }
 

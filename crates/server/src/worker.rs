@@ -113,7 +113,7 @@ impl Doors for Core {
     type Client = Client;
     type Message = ClientMessage;
 
-    fn is_silent(door: Door) -> bool {
+    fn client_speaks_first(door: Door) -> bool {
         door == Door::Http
     }
 
@@ -133,9 +133,9 @@ impl Doors for Core {
                 Client::Ftp(Box::new(ftp::Connection::new(key, &door, newcomer, &mut self.kernel)))
             }
             Door::Http | Door::Https => {
-                let Newcomer { socket, peer, member, admission, is_silent, .. } = newcomer;
+                let Newcomer { socket, peer, member, admission, has_sent_nothing, .. } = newcomer;
                 let connection = http::Connection::new(key, socket, peer, member, Some(admission), self);
-                Client::Http(Box::new(if is_silent { connection.silent() } else { connection }))
+                Client::Http(Box::new(if has_sent_nothing { connection.silent() } else { connection }))
             }
         }
     }

@@ -85,9 +85,9 @@ settings! {
             /// programs, with the rights of the user that runs this server; only trusted users should be able
             /// to write there. Their standard error goes to the log.
             cgi: Many<PathBuf> = unset("none").flag("FOLDER").restart();
-            /// How many such programs run at once; further requests wait
+            /// CGI programs that may run at once; further requests wait
             cgi_processes: One<Count> = default("64").positive().restart() => programs.most;
-            /// From a request to the end of the program's answer; then the program is ended, with its children
+            /// Time limit of a CGI program, from the request to the end of its answer; then it and its children are ended
             cgi_timeout: One<Period> = default("5m").positive().restart() => programs.time;
             /// Processor time that a program may take, in whole seconds: of CGI, of a hook, of one that decides
             /// logins. Then the kernel ends it. 0: no limit.
@@ -100,8 +100,8 @@ settings! {
             /// Ports for passive data connections
             ///
             /// Open them in the firewall, with the port of `ftp`. No other port is ever used. One is enough
-            /// (`"50000"`): clients that share an address then take turns, but for FTPS sessions that resume
-            /// and keep their tickets apart, which are told by them.
+            /// (`"50000"`): clients that share an address then take turns. FTPS sessions that resume TLS with a
+            /// ticket of their own can use the port at the same time.
             passive_ports: One<Ports> =
                 default("50000-50999").flag("A-B").restart().aliases(&["pasv-ports", "pasv-min-port", "passive-port-range", "passive-port"]);
             /// Paths of HTTP that are passed on, to FastCGI or HTTP servers, each a `[[pass]]` table as below
@@ -109,7 +109,7 @@ settings! {
             /// Whether interrupted uploads by HTTP can be resumed (tus 1.0): see
             /// [HTTP](http.md#uploads-that-go-on-tus)
             tus: One<Switch> = default("true").restart();
-            /// How long such an upload waits for more; then what came is removed
+            /// How long an interrupted upload is kept
             tus_expire: One<Period> = default("1d").positive().restart();
             /// The IPv4 address that `PASV` tells clients, for a server behind NAT
             ///
@@ -151,7 +151,7 @@ settings! {
             /// `logins-per-network`
             network_bits_ipv4: One<Count> =
                 default("24").positive().at_most(32, "bits of the network").restart() => network_bits.ipv4;
-            /// The same of an IPv6 address
+            /// How many bits of an IPv6 address are its network's, likewise
             network_bits_ipv6: One<Count> =
                 default("56").positive().at_most(128, "bits of the network").restart() => network_bits.ipv6;
             /// A socket for `millrace ctl`, which queries and controls the running server

@@ -37,7 +37,7 @@ impl Connection {
         else {
             return 0;
         };
-        let window = stream_window(stream.send_window.min(window));
+        let window = clamped(stream.send_window.min(window));
         self.frame_room(window)
     }
 
@@ -47,7 +47,7 @@ impl Connection {
 
     /// The next stream in turn with a body that may be sent, and how much of it in one frame.
     pub(super) fn next_body(&mut self) -> Option<(u32, usize)> {
-        let window = stream_window(self.send_window);
+        let window = clamped(self.send_window);
         if window == 0 {
             return None;
         }
@@ -105,6 +105,6 @@ impl Connection {
     }
 }
 
-fn stream_window(window: i64) -> usize {
+fn clamped(window: i64) -> usize {
     usize::try_from(window).unwrap_or(0)
 }

@@ -19,7 +19,7 @@ use millrace_vfs::{FileError, Readiness, Upload};
 
 use super::{End, JobKind, Share, Shared, Socket, Turn};
 
-/// A read as full as this says that more is coming: time for the pool and `splice`. engine.md: recv 64 KiB
+/// A read as full as this says that more is coming: time for the pool and `splice`. recv 64 KiB
 /// first; a full buffer, then splice.
 const LARGE: usize = 64 * 1024;
 

@@ -20,7 +20,7 @@ use millrace_vfs::{FileError, FileRange, ReadHandle, ReadStream, Readiness};
 use super::{JobKind, Share, Shared, Socket, Turn};
 
 /// Up to here a file is read and sent rather than handed to `sendfile`: one packet holds data and FIN.
-/// engine.md: -5 to -10 % CPU at 1 KiB, a loss at 100 KiB.
+/// -5 to -10 % CPU at 1 KiB, a loss at 100 KiB.
 pub const SMALL: u64 = 16 * 1024;
 
 /// The size of one `sendfile`, and of one lookup in the page cache or one fetch by the pool.

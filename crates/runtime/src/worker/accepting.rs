@@ -25,7 +25,7 @@ struct Accepted {
     socket: OwnedFd,
     peer: SocketAddr,
     /// Nothing has come yet. `false` where that is not known.
-    is_silent: bool,
+    has_sent_nothing: bool,
 }
 
 impl<D: Doors> Worker<D> {
@@ -46,10 +46,10 @@ impl<D: Doors> Worker<D> {
         let is_to_be_asked = self.take_clients(index, &mut clients);
         // What they have said by now they have said before any answer that follows: one turn is enough for them all.
         self.doors.turn += 1;
-        if D::is_silent(door) && clients.len() > 1 {
+        if D::client_speaks_first(door) && clients.len() > 1 {
             let have_spoken = listener::have_spoken(clients.iter().map(|client| &client.socket));
             for (client, has_spoken) in clients.iter_mut().zip(have_spoken) {
-                client.is_silent = !has_spoken;
+                client.has_sent_nothing = !has_spoken;
             }
         }
         for client in clients {
@@ -65,7 +65,7 @@ impl<D: Doors> Worker<D> {
                 return false;
             }
             match listener::accept(&listener.socket) {
-                Ok((socket, peer)) => clients.push(Accepted { socket, peer, is_silent: false }),
+                Ok((socket, peer)) => clients.push(Accepted { socket, peer, has_sent_nothing: false }),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(_) if self.refuse_without_descriptors(index) => {}
@@ -109,7 +109,7 @@ impl<D: Doors> Worker<D> {
     pub(super) fn arrived(&mut self, Arrived { socket, proxy, bound, door, ends }: Arrived<D::Door>) {
         // What it says may have come after an answer of this turn.
         self.doors.turn += 1;
-        let accepted = |socket, peer| Accepted { socket, peer, is_silent: false };
+        let accepted = |socket, peer| Accepted { socket, peer, has_sent_nothing: false };
         match ends {
             Ok(Some(ends)) => {
                 let way = Way { proxy, facing: Some(ends.server) };
@@ -129,7 +129,7 @@ impl<D: Doors> Worker<D> {
 
     /// Serves a client, unless a list, a ban or a limit speaks against it.
     fn admit(&mut self, client: Accepted, (bound, door): (SocketAddr, D::Door), way: Option<Way>) {
-        let Accepted { socket, peer, is_silent } = client;
+        let Accepted { socket, peer, has_sent_nothing } = client;
         let (services, now) = (&self.doors.services, self.doors.now.instant);
         if let Err(turned) = services.bans.admit(peer.ip(), now) {
             let reached = turned.reached();
@@ -146,7 +146,7 @@ impl<D: Doors> Worker<D> {
                 return self.refuse(&socket, peer, door, refused.for_the_client(), Some(&refused.reached()));
             }
         };
-        let newcomer = Newcomer { socket, peer, door, bound, way, member, admission, is_silent };
+        let newcomer = Newcomer { socket, peer, door, bound, way, member, admission, has_sent_nothing };
         let doors = &mut self.doors;
         let key = self.connections.insert_with(|key| Place::Client(doors.open(key, newcomer)));
         self.serve(key, |client, doors| client.begin(doors, door, bound));

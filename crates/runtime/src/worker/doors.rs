@@ -24,7 +24,7 @@ pub trait Doors: DerefMut<Target = Core> + Sized + Send + 'static {
     type Message: Debug + Send + 'static;
 
     /// Returns true if clients speak first at this door, so that many of them can be asked at once whether they have.
-    fn is_silent(door: Self::Door) -> bool;
+    fn client_speaks_first(door: Self::Door) -> bool;
 
     /// Writes what a client is told that is refused: nothing where the protocol has no words for that.
     fn refusal(door: Self::Door, reason: &'static str, out: &mut Vec<u8>);
@@ -83,7 +83,7 @@ pub struct Newcomer<D> {
     /// Its place among the connections.
     pub admission: Admission,
     /// Whether it is known that nothing has come yet.
-    pub is_silent: bool,
+    pub has_sent_nothing: bool,
 }
 
 /// A connection of a worker. [`settle`](Self::settle) follows whatever else is called.

@@ -256,7 +256,7 @@ impl Exchange<'_> {
 
     /// A `POST` without a receiver.
     pub(super) fn refuse_post(&mut self) {
-        let reason = "There is no program here that would take this.";
+        let reason = "POST is not possible here.";
         let record = self.record();
         Answers::new(self.connection, self.core).answer_page(
             record,

@@ -36,7 +36,7 @@ pub(super) fn answer_file(
         }
         Verdict::Failed => {
             discard(exchange.core, stream);
-            let reason = "The file is not the one that the request is for.";
+            let reason = "The file does not meet the condition of the request.";
             return exchange.fail(Status::PRECONDITION_FAILED, reason);
         }
     }

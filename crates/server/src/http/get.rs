@@ -136,7 +136,7 @@ fn answers_condition(exchange: &mut Exchange<'_>) -> bool {
             );
         }
         Verdict::Failed => {
-            let reason = "The page is not the one that the request is for.";
+            let reason = "The page does not meet the condition of the request.";
             exchange.fail(Status::PRECONDITION_FAILED, reason);
         }
     }

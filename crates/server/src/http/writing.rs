@@ -232,7 +232,7 @@ pub(super) fn conditions(head: &Head, current: Option<&Metadata>) -> Result<(), 
     let validators = current.map(Validators::of);
     match conditional::evaluate(head, validators.as_ref()) {
         Verdict::Proceed => Ok(()),
-        _ => refuse(Status::PRECONDITION_FAILED, "It is not the one that the request is for."),
+        _ => refuse(Status::PRECONDITION_FAILED, "The resource does not meet the condition of the request."),
     }
 }
 

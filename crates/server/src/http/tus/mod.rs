@@ -345,7 +345,10 @@ impl Asking {
         };
         let validators = old.as_ref().map(Validators::of);
         if !matches!(conditional::evaluate(head, validators.as_ref()), Verdict::Proceed) {
-            return refuse(Status::PRECONDITION_FAILED, "It is not the one that the request is for.");
+            return refuse(
+                Status::PRECONDITION_FAILED,
+                "The resource does not meet the condition of the request.",
+            );
         }
         if old.is_some() && !self.permissions.allows(Permission::Overwrite) {
             return refuse(Status::FORBIDDEN, "There is a file of this name, which you may not replace.");
