@@ -117,7 +117,7 @@ fn told(error: ErrorCode) -> String {
 fn entry(name: &str, root: &Path) -> Result<Entry, String> {
     let cannot = |why: String| format!("the passwd entry of {name} cannot be read: {why}");
     let user = unistd::User::from_name(name).map_err(|error| cannot(error.to_string()))?;
-    let user = user.ok_or_else(|| cannot("it has no name".to_owned()))?;
+    let user = user.ok_or_else(|| cannot("there is none".to_owned()))?;
     let c_name = std::ffi::CString::new(name).map_err(|error| cannot(error.to_string()))?;
     let groups = unistd::getgrouplist(&c_name, user.gid).map_err(|error| cannot(error.to_string()))?;
     let named = |gid| unistd::Group::from_gid(gid).ok().flatten().map(|group| group.name);

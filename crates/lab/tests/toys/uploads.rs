@@ -121,7 +121,7 @@ fn making_and_removing_test_files_can_be_cancelled() {
     // All was measured.
     assert_eq!((report.ending, report.cells[0].ops), (Ending::Complete, 10));
     let warning = report.warnings.last().unwrap();
-    assert!(warning.contains("left on the server") && warning.contains("and 7 are there"), "{warning}");
+    assert!(warning.contains("left on the server") && warning.contains("7 are left"), "{warning}");
     let error = run(&plan, &Impatient::new(FixtureStep::Making, 5)).unwrap_err();
     assert!(error.to_string().contains("interrupted, before anything was measured"), "{error}");
     let flags = [&flags[..], &[("ops", "stor"), ("verify", "on")]].concat();
