@@ -84,8 +84,6 @@ pub(super) enum Work {
     Idle,
     /// TLS begins; the reactor may have it in line for the time that handshakes get.
     Securing(Box<Securing>),
-    /// HTTP/2 is spoken: it goes on as a connection of that. It came to this address of a listener.
-    Multiplexed(SocketAddr),
     /// The pool has been asked something that the answer depends on.
     Asked(Box<Asked>),
     /// As many programs run as may: there may be room for one until then.

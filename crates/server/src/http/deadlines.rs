@@ -44,7 +44,6 @@ impl Connection {
             Work::Idle => self
                 .http
                 .deadline(&Timeouts { head: config.http_head_timeout, idle: config.http_idle_timeout }),
-            Work::Multiplexed(_) => None,
             Work::Securing(_) => Some(self.http.since() + config.http_head_timeout),
             Work::Asked(asked) => asked.patience.as_ref().and_then(|patience| patience.doubted_at),
             Work::Ruled(..) if self.link.has_hung_up() && !self.link.is_broken() => {

@@ -21,7 +21,9 @@ pub(super) struct Securing {
     /// It waits for the time that handshakes have in the next turn.
     pub(super) in_line: bool,
     /// The address that its listener is bound to.
-    bound: SocketAddr,
+    pub(super) bound: SocketAddr,
+    /// It is over, and HTTP/2 was agreed on: what follows is a connection of that.
+    pub(super) speaks_http2: bool,
 }
 
 /// The beginning of TLS on a connection, while the worker is at it.
@@ -58,7 +60,8 @@ impl Handshake<'_> {
         match security.acceptor.accept(&PROTOCOLS) {
             Ok(tls) => {
                 self.connection.link.secure(Channel::new(tls));
-                self.connection.work = Work::Securing(Box::new(Securing { in_line: false, bound }));
+                self.connection.work =
+                    Work::Securing(Box::new(Securing { in_line: false, bound, speaks_http2: false }));
             }
             Err(fault) => self.tls_failed(&fault.to_string()),
         }
@@ -84,7 +87,7 @@ impl Handshake<'_> {
                 let (tls, bound) = (channel.tls_mut(), securing.bound);
                 tls.forget_hello();
                 let (version, cipher) = (tls.version().unwrap_or("?"), tls.cipher().unwrap_or("?"));
-                let is_http_2 = tls.protocol() == Some(HTTP_2);
+                let speaks_http2 = tls.protocol() == Some(HTTP_2);
                 if tls.protocol() == Some(ACME_TLS) {
                     // A CA has seen what it wanted to see (RFC 8737 section 3).
                     self.connection.link.end_tls();
@@ -100,11 +103,11 @@ impl Handshake<'_> {
                     return self.tls_failed(&error.to_string());
                 }
                 // A request may have come with the end of the handshake.
-                self.connection.work = Work::Idle;
                 self.connection.link.expect_bytes();
-                if is_http_2 {
-                    self.connection.work = Work::Multiplexed(bound);
-                }
+                self.connection.work = match speaks_http2 {
+                    true => Work::Securing(Box::new(Securing { in_line: false, bound, speaks_http2 })),
+                    false => Work::Idle,
+                };
             }
             Ok(false) if !channel.is_flushed() => {
                 self.connection.link.watch_writable(self.core, self.connection.key)

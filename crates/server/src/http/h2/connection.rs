@@ -134,7 +134,8 @@ impl StreamStart {
 impl Connection {
     /// Goes on as a connection of HTTP/2, where that was agreed on.
     pub(crate) fn take_http2(&mut self, core: &mut Core) -> Option<Box<Http2Connection>> {
-        let Work::Multiplexed(bound) = self.work else { return None };
+        let Work::Securing(securing) = &self.work else { return None };
+        let bound = securing.speaks_http2.then_some(securing.bound)?;
         let parting = Notices::of(self).parting(core);
         let local = self.local().unwrap_or(bound);
         let link = std::mem::replace(&mut self.link, ClientLink::of_stream());
