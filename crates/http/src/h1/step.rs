@@ -21,7 +21,7 @@ pub enum Input<'a> {
     Answered,
     /// The driver has sent everything; whether there may be input that it has not read.
     Sent(Unread),
-    /// The moment of [`ServerConnection::deadline`] has come.
+    /// The moment of [`ServerConnection::deadline`](super::ServerConnection::deadline) has come.
     Deadline,
 }
 
