@@ -120,7 +120,9 @@ fn a_stream_that_is_reset_is_a_fault_and_the_next_is_none() {
     let cell = measure(Flaw::Resets(10), &[("total", "100")]);
     assert_eq!((cell.ops, cell.faults.of(Fault::Protocol)), (90, 10), "{:?}", cell.faults);
     let cell = measure(Flaw::Cuts(10), &[("total", "100")]);
-    assert_eq!((cell.ops, cell.faults.of(Fault::Truncated)), (90, 10), "{:?}", cell.faults);
+    // The toy's socket closes with a reset where the client's next bytes have come already; it may overtake the data.
+    let cut = cell.faults.of(Fault::Truncated) + cell.faults.of(Fault::ControlLost);
+    assert_eq!((cell.ops, cut), (90, 10), "{:?}", cell.faults);
 }
 
 #[test]
