@@ -283,6 +283,8 @@ pub(super) fn unpack(bytes: &[u8]) -> Vec<OsString> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -295,29 +297,8 @@ mod tests {
 
     fn moment() -> Moment {
         let address = std::net::SocketAddr::from(([127, 0, 0, 1], 21));
-        Moment {
-            event: Event::Upload,
-            time: std::time::SystemTime::UNIX_EPOCH,
-            session: 1,
-            peer: address,
-            local: address,
-            user: None,
-            verb: "STOR".to_owned(),
-            argument: Vec::new(),
-            path: None,
-            is_directory: false,
-            to: None,
-            also: Vec::new(),
-            searched: None,
-            bytes: None,
-            elapsed: None,
-            code: None,
-            reason: None,
-            storage: None,
-            recall: Default::default(),
-            pending: None,
-            undecided: None,
-        }
+        let moment = Moment::new(Event::Upload, Duration::ZERO, 1, address, address);
+        Moment { verb: "STOR".to_owned(), ..moment }
     }
 
     #[test]

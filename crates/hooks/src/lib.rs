@@ -300,6 +300,33 @@ pub struct Moment {
 }
 
 impl Moment {
+    /// An event of a session, `wall` after 1970, of which nothing else is known yet.
+    pub fn new(event: Event, wall: Duration, session: u64, peer: SocketAddr, local: SocketAddr) -> Self {
+        Self {
+            event,
+            time: SystemTime::UNIX_EPOCH + wall,
+            session,
+            peer,
+            local,
+            user: None,
+            verb: String::new(),
+            argument: Vec::new(),
+            path: None,
+            is_directory: false,
+            to: None,
+            also: Vec::new(),
+            searched: None,
+            bytes: None,
+            elapsed: None,
+            code: None,
+            reason: None,
+            storage: None,
+            recall: Recall::default(),
+            pending: None,
+            undecided: None,
+        }
+    }
+
     /// Returns true if the session no longer waits for the verdict: the client has sent `ABOR`, or has gone. The
     /// operation is then not performed, whatever the verdict.
     pub fn is_given_up(&self) -> bool {

@@ -16,7 +16,6 @@ use millrace_ftp::session::{Answer, Input, Named, Outcome, Progress, Request, Tr
 use millrace_hooks::{self as hooks, Event, Moment};
 use millrace_limits::Reached;
 use millrace_log::{self as log, Direction, Transferred, Undecided};
-use millrace_process::Recall;
 use millrace_runtime::worker::Core;
 use millrace_vfs::{FileError, Upload, VirtualPath};
 
@@ -435,29 +434,11 @@ impl SessionHooks {
     }
 
     fn moment(&self, core: &Core, me: Identity<'_>, event: Event) -> Moment {
-        let (seconds, nanos) = (core.now.wall.seconds.max(0) as u64, core.now.wall.nanoseconds);
+        let wall = Duration::new(core.now.wall.seconds.max(0).cast_unsigned(), core.now.wall.nanoseconds);
         Moment {
-            event,
-            time: SystemTime::UNIX_EPOCH + Duration::new(seconds, nanos),
-            session: me.number,
-            peer: me.session.peer(),
-            local: me.session.local(),
             user: self.0.as_ref().and_then(|queue| queue.user.clone()),
-            verb: String::new(),
-            argument: Vec::new(),
-            path: None,
-            is_directory: false,
-            to: None,
-            also: Vec::new(),
-            searched: None,
-            bytes: None,
-            elapsed: None,
-            code: None,
-            reason: None,
             storage: me.account.map(Account::for_hooks),
-            recall: Recall::default(),
-            pending: None,
-            undecided: None,
+            ..Moment::new(event, wall, me.number, me.session.peer(), me.session.local())
         }
     }
 }

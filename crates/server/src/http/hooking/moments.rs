@@ -1,7 +1,7 @@
 //! The events of requests for hooks: before and after them. The transfer log is written here as well.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use millrace_http::target;
 
@@ -11,7 +11,6 @@ use crate::http::connection::Connection;
 use crate::http::record::Record;
 use crate::http::tus;
 use crate::log::{self, Direction, Subject, Transferred, Undecided};
-use crate::program::Recall;
 use crate::worker::Core;
 
 /// What logs and hooks are told of a connection.
@@ -136,32 +135,14 @@ impl Notices<'_> {
     }
 
     pub(super) fn moment(&self, core: &Core, event: Event, account: Option<&Account>) -> Moment {
-        let (seconds, nanoseconds) =
-            (core.now.wall.seconds.max(0).cast_unsigned(), core.now.wall.nanoseconds);
+        let wall = Duration::new(core.now.wall.seconds.max(0).cast_unsigned(), core.now.wall.nanoseconds);
         let who = self.connection.who.as_deref();
         let account = account.or(who.map(|who| &who.account));
+        let (number, peer) = (self.connection.number, self.connection.peer);
         Moment {
-            event,
-            time: SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds),
-            session: self.connection.number,
-            peer: self.connection.peer,
-            local: self.connection.local().unwrap_or(self.connection.peer),
             user: who.and_then(|who| who.user.as_deref()).map(Arc::from),
-            verb: String::new(),
-            argument: Vec::new(),
-            path: None,
-            is_directory: false,
-            to: None,
-            also: Vec::new(),
-            searched: None,
-            bytes: None,
-            elapsed: None,
-            code: None,
-            reason: None,
             storage: account.map(Account::for_hooks),
-            recall: Recall::default(),
-            pending: None,
-            undecided: None,
+            ..Moment::new(event, wall, number, peer, self.connection.local().unwrap_or(peer))
         }
     }
 }
