@@ -15,7 +15,7 @@ const TIERS: &[&[&str]] = &[
     // What sessions of every protocol run on.
     &["runtime"],
     // Drivers of the protocols on it.
-    &["ftp-server"],
+    &["ftp-server", "gateway", "http-server"],
     // Programs.
     &["server", "load", "lab"],
     // The control interface of a server.

@@ -111,7 +111,7 @@ pub enum Said<'a> {
 
 /// A malformed message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Malformed;
+pub struct MalformedRecord;
 
 /// Takes records apart, in whatever pieces they come.
 #[derive(Debug, Default)]
@@ -132,7 +132,7 @@ impl Decoder {
     }
 
     /// Takes bytes from the connection; tells `said` what they say.
-    pub fn take(&mut self, bytes: &[u8], said: &mut impl FnMut(Said<'_>)) -> Result<(), Malformed> {
+    pub fn take(&mut self, bytes: &[u8], said: &mut impl FnMut(Said<'_>)) -> Result<(), MalformedRecord> {
         let mut rest = bytes;
         while !rest.is_empty() || matches!(self.within, Some((_, _, 0, 0))) {
             match &mut self.within {
@@ -158,7 +158,11 @@ impl Decoder {
         Ok(())
     }
 
-    fn take_header(&mut self, rest: &mut &[u8], said: &mut impl FnMut(Said<'_>)) -> Result<(), Malformed> {
+    fn take_header(
+        &mut self,
+        rest: &mut &[u8],
+        said: &mut impl FnMut(Said<'_>),
+    ) -> Result<(), MalformedRecord> {
         let count = rest.len().min(8 - self.header.len());
         self.header.extend_from_slice(&rest[..count]);
         *rest = &rest[count..];
@@ -169,14 +173,14 @@ impl Decoder {
         let id = u16::from_be_bytes([id_high, id_low]);
         // Behind its end there is nothing more of a request; number 0 is about the application itself.
         if version != 1 || (id != REQUEST && id != 0) || (self.has_ended && id == REQUEST) {
-            return Err(Malformed);
+            return Err(MalformedRecord);
         }
         let length = usize::from(u16::from_be_bytes([high, low]));
         if id == REQUEST && length == 0 {
             match kind {
                 STDIN => said(Said::Stdin(&[])),
                 ABORT_REQUEST => said(Said::Abort),
-                END_REQUEST => return Err(Malformed),
+                END_REQUEST => return Err(MalformedRecord),
                 _ => {}
             }
         }
@@ -190,18 +194,18 @@ impl Decoder {
         content: &[u8],
         is_all: bool,
         said: &mut impl FnMut(Said<'_>),
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), MalformedRecord> {
         match kind {
             STDIN => said(Said::Stdin(content)),
             STDOUT => said(Said::Stdout(content)),
             STDERR => said(Said::Stderr(content)),
             END_REQUEST => {
                 if self.end.len() + content.len() > 64 {
-                    return Err(Malformed);
+                    return Err(MalformedRecord);
                 }
                 self.end.extend_from_slice(content);
                 if is_all {
-                    let status = self.end.get(4).ok_or(Malformed)?;
+                    let status = self.end.get(4).ok_or(MalformedRecord)?;
                     self.has_ended = true;
                     said(Said::End(*status == COMPLETE));
                 }
@@ -219,7 +223,7 @@ mod tests {
     use super::*;
 
     /// Names the records and their data, with consecutive data of one stream joined.
-    fn hear(wire: &[u8], piece: usize) -> Result<Vec<(String, Vec<u8>)>, Malformed> {
+    fn hear(wire: &[u8], piece: usize) -> Result<Vec<(String, Vec<u8>)>, MalformedRecord> {
         let (mut decoder, mut heard) = (Decoder::default(), Vec::<(String, Vec<u8>)>::new());
         for bytes in wire.chunks(piece) {
             decoder.take(bytes, &mut |said| {
@@ -298,7 +302,7 @@ mod tests {
             b"HTTP/1.1 200 OK\r\n",
             &again,
         ] {
-            assert_eq!(hear(wire, 3), Err(Malformed), "{wire:?}");
+            assert_eq!(hear(wire, 3), Err(MalformedRecord), "{wire:?}");
         }
         let refused = [1, END_REQUEST, 0, 1, 0, 8, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0];
         assert_eq!(hear(&refused, 16).unwrap(), [("end false".to_owned(), Vec::new())]);

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use millrace_acme::{Acme, Host, Renewal, renew};
 use millrace_net::tls::{Acceptor, LoadError};
 
-use crate::state::Server;
+use crate::state::ServerState;
 use crate::tls::Security;
 
-impl Host for Server {
+impl Host for ServerState {
     fn renewal(&self) -> &Renewal {
         &self.acme
     }
@@ -27,10 +27,10 @@ impl Host for Server {
 }
 
 /// Puts settings in force from now on; the renewal runs beside the workers until the server closes.
-pub(crate) fn configure(server: &Arc<Server>, settings: Option<&Acme>) {
+pub(crate) fn configure(server: &Arc<ServerState>, settings: Option<&Acme>) {
     if server.acme.configure(settings) {
         let shared = Arc::clone(server);
-        server.side.spawn(move |mut ending| async move {
+        server.shared.side.spawn(move |mut ending| async move {
             tokio::select! {
                 () = renew(shared) => {}
                 _ = ending.wait_for(|is_ending| *is_ending) => {}

@@ -3,7 +3,6 @@
 //! This is what it *means*; what a person writes (flags, TOML) is turned into it by the command line's
 //! `config` module.
 
-use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -11,10 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use millrace_acme::{Acme, Challenge, ChallengeError, Clock, LETS_ENCRYPT};
+pub use millrace_gateway::settings::ProgramSettings as Programs;
+pub use millrace_gateway::upstream::{Pass, Peer, Upstream};
+pub use millrace_http_server::Resumable;
 pub use millrace_net::tls::{Authorities, Clients, KeyPair, LoadError, Plan, self_signed};
 pub use millrace_process::ProgramLimits;
-use millrace_storage::Withheld;
-use millrace_vfs::VirtualPath;
 
 use crate::auth::{Authenticator, Password};
 pub use crate::auth::{CertificateLogin, CertificateLoginError, Resumption, ResumptionError};
@@ -138,139 +138,6 @@ pub struct Config {
     pub access_log: Option<PathBuf>,
     /// The log on standard error.
     pub log: LogFormat,
-}
-
-/// Programs that are run to answer requests of HTTP (CGI/1.1, RFC 3875).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Programs {
-    /// Folders whose files are programs: as clients name them, and as the file system does, without links. What a
-    /// client reaches by such a name, but lies elsewhere, is a file like others.
-    pub folders: Vec<(VirtualPath, PathBuf)>,
-    /// How many may run at once; further requests wait.
-    pub most: usize,
-    /// From the request to the end of the program's answer.
-    pub time: Duration,
-}
-
-impl Programs {
-    /// The files of programs, and of applications that search scripts here, which are never sent.
-    pub fn withheld(&self, passes: &[Pass]) -> Withheld {
-        let scripts = passes.iter().filter_map(|pass| {
-            let root = pass.root.as_ref()?;
-            Some((root.canonicalize().unwrap_or_else(|_| root.clone()), pass.suffix.clone()?))
-        });
-        Withheld::new(self.folders.iter().map(|(_, folder)| folder.clone()).collect(), scripts.collect())
-    }
-}
-
-impl Default for Programs {
-    fn default() -> Self {
-        Self { folders: Vec::new(), most: 64, time: Duration::from_secs(300) }
-    }
-}
-
-/// Paths of HTTP that others answer: applications by FastCGI, or other servers by HTTP.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pass {
-    /// It is for what lies beneath this.
-    pub path: VirtualPath,
-    /// And has this at the end of a name, such as `.php`: that is the script, and what stands behind it is `PATH_INFO`.
-    pub suffix: Option<String>,
-    /// Where scripts lie, as the application sees it and this process: only those that are there are asked for.
-    pub root: Option<PathBuf>,
-    /// Who answers.
-    pub to: Upstream,
-    /// The name that another server is asked by, rather than that which the client has used.
-    pub host: Option<String>,
-    /// Whether connections are kept for the next request.
-    pub keep: bool,
-    /// How many requests may be under way; further ones wait.
-    pub most: usize,
-    /// For how long nothing may move.
-    pub silence: Duration,
-}
-
-impl Pass {
-    /// All paths, to this.
-    pub fn new(to: Upstream) -> Self {
-        Self {
-            path: VirtualPath::root(),
-            suffix: None,
-            root: None,
-            to,
-            host: None,
-            keep: true,
-            most: 64,
-            silence: Duration::from_secs(60),
-        }
-    }
-}
-
-/// As messages name it: `[[pass]] /app/*.php to fastcgi:/run/x`.
-impl fmt::Display for Pass {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let slash = if self.path.is_root() { "" } else { "/" };
-        match &self.suffix {
-            Some(suffix) => write!(f, "[[pass]] {}{slash}*{suffix} to {}", self.path, self.to),
-            None => write!(f, "[[pass]] {} to {}", self.path, self.to),
-        }
-    }
-}
-
-/// The upstream servers, and their protocols.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Upstream {
-    /// An application, by FastCGI.
-    FastCgi(Peer),
-    /// Another server, by HTTP/1.1.
-    Http(Peer),
-}
-
-impl fmt::Display for Upstream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (scheme, Self::FastCgi(peer) | Self::Http(peer)) = match self {
-            Self::FastCgi(_) => ("fastcgi", self),
-            Self::Http(_) => ("http", self),
-        };
-        let slashes = if matches!(peer, Peer::Tcp(_)) { "//" } else { "" };
-        write!(f, "{scheme}:{slashes}{peer}")
-    }
-}
-
-/// The address of an upstream server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Peer {
-    /// At a port.
-    Tcp(SocketAddr),
-    /// At a socket of this machine.
-    Unix(PathBuf),
-}
-
-impl fmt::Display for Peer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(address) => write!(f, "{address}"),
-            Self::Unix(path) => write!(f, "{}", path.display()),
-        }
-    }
-}
-
-/// Uploads by HTTP that go on where they were cut (tus 1.0).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Resumable {
-    /// Whether there are such.
-    pub is_on: bool,
-    /// For how long one waits for more. The storage has to keep them for as long.
-    pub age: Duration,
-    /// Where the secret is kept that their addresses are sealed with, so that they hold behind a restart; it is made
-    /// where it is not there.
-    pub secret: Option<PathBuf>,
-}
-
-impl Default for Resumable {
-    fn default() -> Self {
-        Self { is_on: true, age: Duration::from_secs(24 * 3600), secret: None }
-    }
 }
 
 impl Config {

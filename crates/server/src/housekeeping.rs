@@ -8,8 +8,8 @@ use std::time::{Duration, Instant, SystemTime};
 use millrace_limits::wall_seconds;
 
 use crate::auth::Changed;
-use crate::client::Client;
-use crate::state::Server;
+use crate::state::ServerState;
+use crate::worker::Client;
 use crate::worker::{Errand, Sender, WorkerMessage};
 
 /// How late a schedule may be noticed, also after a change of the clock.
@@ -24,7 +24,7 @@ pub(crate) struct Housekeeping {
 
 impl Housekeeping {
     /// Begins.
-    pub(crate) fn start(server: Arc<Server>, workers: Vec<Sender>) -> std::io::Result<Self> {
+    pub(crate) fn start(server: Arc<ServerState>, workers: Vec<Sender>) -> std::io::Result<Self> {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let (signal, mut minute) = (Arc::clone(&stop), None);
         let run = move || {
@@ -55,7 +55,7 @@ fn is_stopped((stopped, change): &(Mutex<bool>, Condvar)) -> bool {
 }
 
 /// Looks at the clock; answers the minute.
-fn look(server: &Server, workers: &[Sender], before: Option<i64>) -> i64 {
+fn look(server: &ServerState, workers: &[Sender], before: Option<i64>) -> i64 {
     let wall = wall_seconds();
     let minute = wall.div_euclid(60);
     if !server.cpu_limit.is_none() {
@@ -80,28 +80,28 @@ fn look(server: &Server, workers: &[Sender], before: Option<i64>) -> i64 {
 }
 
 /// What quotas count outlives the process.
-pub(crate) fn keep_quotas(server: &Server, last: bool) {
+pub(crate) fn keep_quotas(server: &ServerState, last: bool) {
     if let Some(Err(error)) = server.config.quotas.as_ref().map(|quotas| quotas.keep(last)) {
         server.log.warn(&error);
     }
 }
 
 /// So does what WebDAV's clients have told.
-pub(crate) fn keep_dav(server: &Server) {
-    if let Err(error) = server.dav.keep() {
+pub(crate) fn keep_dav(server: &ServerState) {
+    if let Err(error) = server.shared.http.dav.keep() {
         server.log.warn(&error);
     }
 }
 
 /// Stores the bans as well.
-pub(crate) fn keep_bans(server: &Server) {
+pub(crate) fn keep_bans(server: &ServerState) {
     if let Err(error) = server.ban_file.keep(&server.bans) {
         server.log.warn(&error.to_string());
     }
 }
 
 /// Reloads renewed certificates by itself, and reports new problems with them.
-fn follow_certificates(server: &Server, is_new_minute: bool) {
+fn follow_certificates(server: &ServerState, is_new_minute: bool) {
     let Some(tls) = &server.tls else { return };
     let followed = tls.follow();
     match &followed {
@@ -116,7 +116,7 @@ fn follow_certificates(server: &Server, is_new_minute: bool) {
 
 /// Has sessions look at their accounts again where these were changed, and with a new minute where they follow
 /// the clock.
-fn review(server: &Server, workers: &[Sender], is_new_minute: bool) {
+fn review(server: &ServerState, workers: &[Sender], is_new_minute: bool) {
     let changed = server.accounts().changed(&|| server.limits.users_present());
     if changed == Changed::Nothing && !is_new_minute {
         return;

@@ -2,7 +2,9 @@
 
 mod admin;
 mod assembling;
+mod doors;
 mod reloading;
+pub(crate) mod upgrade;
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,16 +21,16 @@ use millrace_net::tls::LoadError;
 use thiserror::Error;
 
 use self::assembling::{look_at_ports, state};
+use self::doors::Doors;
 pub use self::reloading::ReloadError;
+use self::upgrade::Predecessor;
 use crate::blocking::BlockingPool;
 use crate::certificates;
 use crate::config::Config;
-use crate::doors::Doors;
 use crate::hooks::Pools;
 use crate::housekeeping::{Housekeeping, keep_bans, keep_dav, keep_quotas};
 use crate::log::{self, Log};
-use crate::state::Server as State;
-use crate::upgrade::{self, Predecessor};
+use crate::state::ServerState;
 use crate::worker::{Sender, Worker, WorkerMessage, worker};
 
 /// How long hooks are waited for at the end.
@@ -55,7 +57,7 @@ pub struct Running {
     pools: [BlockingPool; 4],
     /// Waited for at the end: what has happened must be heard of.
     hook_pools: Pools,
-    pub(crate) state: Arc<State>,
+    pub(crate) state: Arc<ServerState>,
     /// Ends before the workers do.
     housekeeping: Mutex<Option<Housekeeping>>,
     /// The way to the server that has taken over; it is told of the end.
@@ -133,13 +135,13 @@ impl Server {
         let mut running = Running::new(state, bound);
         let mut workers = Vec::new();
         for listeners in listeners {
-            let (worker, sender) = worker(&running.state, listeners).map_err(StartError::Worker)?;
+            let (worker, sender) = worker(&running.state.shared, listeners).map_err(StartError::Worker)?;
             running.workers.push(sender);
             workers.push(worker);
         }
         let _ = running.state.workers.set(running.workers.clone());
         let server = Arc::downgrade(&running.state);
-        running.state.ftp.on_shutdown(move |why| {
+        running.state.shared.ftp.on_shutdown(move |why| {
             if let Some(server) = server.upgrade() {
                 server.note_why_it_ends(why);
                 server.begin_shutdown(server.config.grace);
@@ -171,7 +173,7 @@ impl Prepared {
 
 impl Running {
     /// A server that does not accept clients yet.
-    pub(crate) fn new(state: Arc<State>, [ftp, ftps, http, https]: [Vec<SocketAddr>; 4]) -> Self {
+    pub(crate) fn new(state: Arc<ServerState>, [ftp, ftps, http, https]: [Vec<SocketAddr>; 4]) -> Self {
         Self {
             ftp,
             ftps,
@@ -181,7 +183,7 @@ impl Running {
             threads: Mutex::default(),
             grace: state.config.grace,
             log: state.log.clone(),
-            pools: [&state.pool, &state.long, &state.ftp.listings, &state.logins].map(Clone::clone),
+            pools: [&state.pool, &state.long, &state.shared.ftp.listings, &state.logins].map(Clone::clone),
             hook_pools: state.hook_pools.clone(),
             state,
             housekeeping: Mutex::default(),
@@ -255,7 +257,7 @@ impl Running {
             let _ = thread.join();
         }
         self.housekeeping.lock().unwrap_or_else(PoisonError::into_inner).take();
-        self.state.side.close();
+        self.state.shared.side.close();
         self.pools.iter().for_each(BlockingPool::close);
         keep_quotas(&self.state, true);
         keep_dav(&self.state);

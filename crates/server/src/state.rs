@@ -2,65 +2,41 @@
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use millrace_acme::Renewal;
-use millrace_ftp_server::Ftp;
 use millrace_runtime::services::Services;
 
 use crate::config::Config;
-use crate::http::{Dav, Kept, Side, Tus};
 use crate::kept_bans::BanFile;
-use crate::web::InForce;
-use crate::worker::{Sender, Worker, WorkerMessage};
+use crate::worker::{Sender, SharedByWorkers, Worker, WorkerMessage};
 
 /// The shared part of a running server.
-pub(crate) struct Server {
+pub(crate) struct ServerState {
     pub(crate) config: Config,
-    /// What both protocols use.
-    pub(crate) services: Arc<Services>,
-    /// What connections of FTP share.
-    pub(crate) ftp: Arc<Ftp>,
-    /// Whether anonymous logins are permitted; a reload may change it.
-    pub(crate) is_open: AtomicBool,
-    /// What HTTP adds to files; a reload may change it. Workers have it of their own.
-    pub(crate) web: RwLock<Arc<InForce>>,
+    /// What the workers share.
+    pub(crate) shared: SharedByWorkers,
     /// The ways to the workers, once they run.
     pub(crate) workers: OnceLock<Vec<Sender>>,
-    /// The port of the first listener of HTTPS.
-    pub(crate) https_port: Option<u16>,
     /// The renewal of the server's own certificate (ACME).
-    pub(crate) acme: Renewal,
+    pub(crate) acme: Arc<Renewal>,
     pub(crate) ban_file: BanFile,
-    /// Locks and properties of WebDAV.
-    pub(crate) dav: Dav,
-    /// Connections to servers that requests are forwarded to, as many as there are passes.
-    pub(crate) forwards: Vec<Kept>,
-    /// Uploads that go on where they were cut.
-    pub(crate) tus: Tus,
-    /// What has a runtime of its own beside the workers.
-    pub(crate) side: Side,
     /// The log has its start and not yet its end.
     pub(crate) is_on_record: AtomicBool,
     /// Why the server ends, for the log: what was said first. Guarded for a look.
     pub(crate) end: Mutex<Option<String>>,
 }
 
-impl Deref for Server {
+impl Deref for ServerState {
     type Target = Services;
 
     fn deref(&self) -> &Services {
-        &self.services
+        &self.shared.services
     }
 }
 
-impl Server {
-    /// What HTTP adds to files now.
-    pub(crate) fn web(&self) -> Arc<InForce> {
-        Arc::clone(&self.web.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
+impl ServerState {
     /// Has every worker do something.
     pub(crate) fn tell_workers<F: FnOnce(&mut Worker) + Send + 'static>(&self, work: impl Fn() -> F) {
         let workers = self.workers.get().into_iter().flatten();
@@ -77,7 +53,7 @@ impl Server {
     pub(crate) fn retire(&self, grace: Duration) {
         self.is_ending.store(true, Ordering::Release);
         let end = Instant::now() + grace;
-        self.ftp.passive.share_with_others(true);
+        self.shared.ftp.passive.share_with_others(true);
         self.config.quotas.iter().for_each(|quotas| quotas.leave());
         self.tell_workers(|| move |worker: &mut Worker| worker.retire(end));
     }
@@ -86,13 +62,13 @@ impl Server {
     pub(crate) fn begin_shutdown(&self, grace: Duration) {
         self.is_ending.store(true, Ordering::Release);
         let end = Instant::now() + grace;
-        self.side.begin_shutdown();
+        self.shared.side.begin_shutdown();
         self.tell_workers(|| move |worker: &mut Worker| worker.shut_down(end));
     }
 }
 
-impl std::fmt::Debug for Server {
+impl std::fmt::Debug for ServerState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Server").field("config", &self.config).finish_non_exhaustive()
+        f.debug_struct("ServerState").field("config", &self.config).finish_non_exhaustive()
     }
 }

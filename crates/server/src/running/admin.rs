@@ -10,12 +10,12 @@ use millrace_storage::{LedgerError, TallyReport};
 
 use super::Running;
 use crate::auth::{Attempt, Decision};
-use crate::client::Client;
 use crate::hooks::Backlog;
 use crate::limits::BanReport;
 use crate::limits::Network;
 use crate::limits::{Limits, Scope, ScopeReport};
 use crate::log;
+use crate::worker::Client;
 use crate::worker::{AS_LONG_AS_IT_TAKES, Core, Errand, WorkerMessage};
 
 /// How long workers are waited for that were asked something.

@@ -2,13 +2,15 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Instant, SystemTime};
 
 use millrace_acme::Renewal;
 use millrace_ftp::Settings;
 use millrace_ftp_server::{Ftp, FtpConfig};
+use millrace_gateway::runtime::Side;
+use millrace_http_server::{Dav, Http, HttpConfig, HttpParts};
 use millrace_limits::wall_seconds;
 use millrace_runtime::proxies::Proxies;
 use millrace_runtime::services::{Policy, Services};
@@ -18,16 +20,15 @@ use super::StartError;
 use crate::blocking::BlockingPool;
 use crate::config::{Config, Tls};
 use crate::hooks::Pools;
-use crate::http::{Dav, Kept, Side, Tus};
 use crate::kept_bans::BanFile;
 use crate::limits::Bans;
 use crate::limits::Load;
 use crate::limits::{ConnectionLimit, Limit, Logins, NetworkBits, Timed, Tree};
 use crate::log::Log;
 use crate::passive::{self, PassivePool};
-use crate::state::Server as State;
+use crate::state::ServerState;
 use crate::tls::Security;
-use crate::web::InForce;
+use crate::worker::SharedByWorkers;
 
 /// Logins that may be decided at once: more than cores, for accounts that are asked over a network.
 const LOGIN_THREADS: usize = 64;
@@ -38,7 +39,7 @@ pub(super) fn state(
     mut config: Config,
     bound: &[Vec<SocketAddr>; 4],
     descriptors: u64,
-) -> Result<State, StartError> {
+) -> Result<ServerState, StartError> {
     let proxies = Arc::new(Proxies::new(config.proxy_from.clone()));
     place_limits(&mut config, bound);
     let log = Log::open(config.log, config.xferlog.as_deref(), config.access_log.as_deref())
@@ -98,19 +99,25 @@ pub(super) fn state(
         next_session: AtomicU64::new(1),
         connect_timeout: config.connect_timeout,
     };
-    Ok(State {
-        services: Arc::new(services),
-        ftp: Arc::new(ftp),
+    let (services, side, acme) =
+        (Arc::new(services), Arc::new(Side::default()), Arc::new(Renewal::default()));
+    let renewal = Arc::clone(&acme);
+    let http = Http::new(HttpParts {
+        config: http_config(&config),
+        services: Arc::clone(&services),
+        anonymous: config.anonymous,
+        web: config.web.clone(),
         https_port: bound[3].first().map(SocketAddr::port),
-        acme: Renewal::default(),
-        ban_file,
-        is_open: AtomicBool::new(config.anonymous),
-        web: RwLock::new(InForce::new(config.web.clone(), config.programs.withheld(&config.passes))),
-        workers: OnceLock::new(),
+        challenges: Box::new(move |target| renewal.tokens.answer(target)),
         dav,
-        forwards: config.passes.iter().map(|_| Kept::default()).collect(),
-        tus: Tus::new(config.resumable.clone()),
-        side: Side::default(),
+        resumable: config.resumable.clone(),
+        side: Arc::clone(&side),
+    });
+    Ok(ServerState {
+        shared: SharedByWorkers { services, ftp: Arc::new(ftp), http: Arc::new(http), side },
+        acme,
+        ban_file,
+        workers: OnceLock::new(),
         is_on_record: AtomicBool::new(false),
         end: Mutex::default(),
         config,
@@ -150,6 +157,22 @@ fn settings(config: &Config) -> Settings {
     }
 }
 
+/// What holds for connections of HTTP.
+fn http_config(config: &Config) -> HttpConfig {
+    HttpConfig {
+        programs: config.programs.clone(),
+        passes: config.passes.iter().cloned().map(Arc::new).collect(),
+        workers: config.workers,
+        stall_timeout: config.stall_timeout,
+        head_timeout: config.http_head_timeout,
+        idle_timeout: config.http_idle_timeout,
+        http2_ping: config.http2_ping,
+        login_delay: config.login_delay,
+        login_attempts: config.login_attempts,
+        sort_entries: config.sort_entries,
+    }
+}
+
 /// The mask of this process: what `umask(2)` would answer, which can only be asked by setting another.
 fn umask() -> Option<u32> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
@@ -186,13 +209,13 @@ fn descriptor_reserve(descriptors: u64) -> u64 {
 }
 
 /// Warns where no passive port can be had: every other sign would be a client's that hears 425.
-pub(super) fn look_at_ports(state: &State, [ftp, ftps, ..]: &[Vec<SocketAddr>; 4]) {
+pub(super) fn look_at_ports(state: &ServerState, [ftp, ftps, ..]: &[Vec<SocketAddr>; 4]) {
     let mut hosts: Vec<_> = ftp.iter().chain(ftps).map(SocketAddr::ip).collect();
     hosts.sort_unstable();
     hosts.dedup();
-    let range = state.ftp.passive.range();
+    let range = state.shared.ftp.passive.range();
     for host in hosts {
-        if let Some(error) = state.ftp.passive.trouble(host) {
+        if let Some(error) = state.shared.ftp.passive.trouble(host) {
             state.log.warn(&format!(
                 "none of the passive-ports {}-{} can be bound at {host} now ({}): until one can be, passive transfers \
                  get 425",

@@ -3,8 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use millrace_net::tls::LoadError;
@@ -69,15 +68,15 @@ impl Running {
         }
         self.state.policy.replace_hooks(config.hooks);
         self.state.log.reopen();
-        self.state.ftp.replace_hosts(&config.web.hosts);
+        self.state.shared.ftp.replace_hosts(&config.web.hosts);
         self.replace_web(config.web);
         self.replace_limits(config.limits);
         self.state.logins_rated.configure(config.logins);
         self.state.bans.configure(config.bans);
         self.state.proxies.configure(config.proxy_from);
-        self.state.ftp.change_settings(|settings| settings.anonymous = config.anonymous);
+        self.state.shared.ftp.change_settings(|settings| settings.anonymous = config.anonymous);
         self.state.policy.replace_accounts(config.accounts);
-        self.state.is_open.store(config.anonymous, Ordering::Release);
+        self.state.shared.http.permit_anonymous(config.anonymous);
         self.state.policy.begin_edition();
         let errand = Errand::new(|client, core| client.review(core, |_, _| true));
         self.workers.iter().for_each(|worker| worker.send(WorkerMessage::Each(errand.clone())));
@@ -86,7 +85,7 @@ impl Running {
 
     /// Sessions of FTP that begin from now on have to do this under TLS.
     fn replace_settings(&self, policy: &Tls) {
-        self.state.ftp.change_settings(|settings| settings.tls = Some(policy.of_sessions()));
+        self.state.shared.ftp.change_settings(|settings| settings.tls = Some(policy.of_sessions()));
     }
 
     /// Limits of listeners hold where these really are.
@@ -105,13 +104,9 @@ impl Running {
 
     /// What HTTP adds to files is this from now on; answers under way are as they were begun.
     fn replace_web(&self, web: Web) {
-        let mut now = self.state.web.write().unwrap_or_else(PoisonError::into_inner);
-        // Links that are taken back are so at once.
-        self.state.config.web.links.replace(&web.links);
-        now.links.replace(&web.links);
-        *now = now.next(web);
+        let web = self.state.shared.http.replace_web(web);
         self.state.tell_workers(|| {
-            let web = Arc::clone(&now);
+            let web = Arc::clone(&web);
             move |worker: &mut Worker| worker.doors().http.replace_web(web)
         });
     }

@@ -94,11 +94,13 @@ const STATES: [State; 22] = [
 
 #[test]
 fn the_table_has_every_state_of_a_connection() {
-    let source = include_str!("../../src/http/connection.rs");
+    let source = include_str!("../../../http-server/src/connection/mod.rs");
     let (_, source) = source.split_once("enum Work {").unwrap();
     let (source, _) = source.split_once("\n}").unwrap();
     let lines = source.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//"));
-    let variants: Vec<_> = lines.map(|line| line.split(['(', ',']).next().unwrap()).collect();
+    let variants = lines.map(|line| line.split(['(', ',']).next().unwrap());
+    // No event finds a connection resumed: it is left before the driver returns.
+    let variants: Vec<_> = variants.filter(|variant| *variant != "Resumed").collect();
     assert!(variants.contains(&"Idle") && variants.len() >= 10, "{variants:?}");
     for variant in &variants {
         assert!(STATES.iter().any(|(state, ..)| state == variant), "{variant} is not in the table");

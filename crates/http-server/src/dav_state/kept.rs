@@ -1,0 +1,119 @@
+//! What outlives the server of what WebDAV's clients have told: locks and properties, in one file of JSON.
+//!
+//! The file is written anew within a second of a change, beside its name, and takes that in one step; so a kill loses
+//! a second of it, and never all. Places are told by numbers of the file system, which a copy of the tree has not.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use millrace_http::dav::Name;
+use serde::{Deserialize, Serialize};
+
+use super::locks::LONGEST;
+use crate::dav_state::Told;
+use crate::dav_state::locks::Lock;
+use crate::dav_state::place::Place;
+
+/// A file that is longer than this is none of ours.
+const MOST: u64 = 64 << 20;
+
+/// A property: its namespace, its name, and the XML that was given.
+type KeptProperty = (String, String, String);
+
+#[derive(Default, Serialize, Deserialize)]
+struct Kept {
+    locks: Vec<KeptLock>,
+    properties: Vec<(Place, Vec<KeptProperty>)>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct KeptLock {
+    token: String,
+    chain: Vec<Place>,
+    root: String,
+    is_exclusive: bool,
+    is_deep: bool,
+    owner: Option<String>,
+    user: Option<Vec<u8>>,
+    /// Seconds since 1970.
+    until: u64,
+}
+
+fn wall() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+impl KeptLock {
+    pub(crate) fn of(lock: &Lock, now: Instant, wall: u64) -> Self {
+        let Lock { token, chain, root, is_exclusive, is_deep, owner, user, until, address: _ } = lock.clone();
+        let until = wall + until.saturating_duration_since(now).as_secs();
+        Self { token, chain, root, is_exclusive, is_deep, owner, user, until }
+    }
+
+    /// `None` where its time was over meanwhile.
+    fn into_lock(self, now: Instant, wall: u64) -> Option<Lock> {
+        let Self { token, chain, root, is_exclusive, is_deep, owner, user, until } = self;
+        let left = Duration::from_secs(until.checked_sub(wall).filter(|left| *left > 0)?).min(LONGEST);
+        (!chain.is_empty()).then(|| Lock {
+            token,
+            chain,
+            root,
+            is_exclusive,
+            is_deep,
+            owner,
+            user,
+            address: None,
+            until: now + left,
+        })
+    }
+}
+
+/// Formats a record for the file.
+pub(crate) fn write(told: &Told) -> serde_json::Result<Vec<u8>> {
+    let (now, wall) = (Instant::now(), wall());
+    let value = |(name, value): (&Name, &String)| (name.space.clone(), name.local.clone(), value.clone());
+    serde_json::to_vec(&Kept {
+        locks: told.locks.all().map(|lock| KeptLock::of(lock, now, wall)).collect(),
+        properties: told
+            .properties
+            .all()
+            .map(|(place, values)| (place.clone(), values.iter().map(value).collect()))
+            .collect(),
+    })
+}
+
+/// Puts it where it is kept.
+pub(crate) fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let beside = path.with_extension("new");
+    // Locks and their owners are not for other local users.
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+    file.write_all(bytes)?;
+    fs::rename(beside, path)
+}
+
+/// What was kept; nothing where there is no such file.
+pub(crate) fn read(path: &Path) -> io::Result<Told> {
+    match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Told::default()),
+        Err(error) => return Err(error),
+        Ok(metadata) if metadata.len() > MOST => return Err(io::ErrorKind::FileTooLarge.into()),
+        Ok(_) => {}
+    }
+    let Kept { locks, properties } = serde_json::from_slice(&fs::read(path)?)?;
+    let (mut told, now, wall) = (Told::default(), Instant::now(), wall());
+    for lock in locks.into_iter().filter_map(|lock| lock.into_lock(now, wall)) {
+        // What does not go with the others was not written by us.
+        let _ = told.locks.give(lock);
+    }
+    for (place, values) in properties {
+        let values = values.into_iter().map(|(space, local, value)| (Name { space, local }, value)).collect();
+        told.properties.set(&place, values);
+    }
+    Ok(told)
+}

@@ -1,0 +1,170 @@
+//! WebDAV, classes 1 and 2 (RFC 4918), over the same files: properties, locks, and what they forbid.
+//!
+//! - `crate::dav_work` answers `PROPFIND`, `PROPPATCH`, `LOCK` and `UNLOCK` with it.
+//! - `locks.rs` and `properties.rs` hold what clients have told, by [`place`].
+//!
+//! All of it runs on the pool. Who uses none of it pays one look at a counter for a change.
+
+pub(crate) mod claim;
+pub(crate) mod kept;
+pub(crate) mod locks;
+pub(crate) mod place;
+pub(crate) mod properties;
+pub(crate) mod turns;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use millrace_http::{Field, Head, Method, Refusal, Status};
+
+use crate::dav_state::locks::Locks;
+use crate::dav_state::properties::Properties;
+use crate::dav_state::turns::Turns;
+
+/// The answer where another server must be asked.
+pub(crate) const ELSEWHERE: &str = "Another server takes over; ask again.";
+
+/// What WebDAV's clients have told, of all users.
+#[derive(Debug, Default)]
+pub struct Dav {
+    /// Locked for some look-ups, never while a file is waited for.
+    told: Mutex<Told>,
+    /// How much there is of it.
+    count: AtomicUsize,
+    turns: Turns,
+    /// Where it is kept.
+    path: Option<PathBuf>,
+    /// Another server has it from now on, and nothing is told here any more; changes while `told` is locked.
+    is_left: AtomicBool,
+    /// The changes that are kept there; held while it is written.
+    kept: Mutex<u64>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) locks: Locks,
+    pub(crate) properties: Properties,
+}
+
+impl Told {
+    fn changes(&self) -> u64 {
+        self.locks.changes() + self.properties.changes()
+    }
+}
+
+impl Dav {
+    /// Opens the stored records, if there are any; and the error.
+    pub fn open(path: Option<PathBuf>) -> (Self, Option<String>) {
+        let read = path.as_deref().map_or(Ok(Told::default()), kept::read);
+        let (told, trouble) = match (read, &path) {
+            (Ok(told), _) => (told, None),
+            (Err(error), path) => {
+                let path = path.as_deref().unwrap_or(Path::new(""));
+                // The next change rewrites the file; its old content remains for repair.
+                let aside = path.with_extension("unread");
+                let aside = match std::fs::rename(path, &aside) {
+                    Ok(()) => format!("; it is {} now", aside.display()),
+                    Err(_) => String::new(),
+                };
+                let path = path.display();
+                let trouble =
+                    format!("locks and properties of WebDAV in {path} cannot be read: {error}{aside}");
+                (Told::default(), Some(trouble))
+            }
+        };
+        let count = AtomicUsize::new(told.locks.len() + told.properties.len());
+        let kept = Mutex::new(told.changes());
+        (Self { told: Mutex::new(told), count, path, kept, ..Self::default() }, trouble)
+    }
+
+    /// Keeps it for another server that has it from now on: what clients would tell here then is refused.
+    pub fn leave(&self) -> Result<(), String> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        self.with(|_| self.is_left.store(true, Ordering::Release));
+        self.keep_changes(&mut kept)
+    }
+
+    /// The other server has come to nothing.
+    pub fn take_back(&self) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        self.with(|told| {
+            self.is_left.store(false, Ordering::Release);
+            // The other one may have written the file, or put it aside.
+            if told.changes() > 0 {
+                *kept = u64::MAX;
+            }
+        });
+    }
+
+    /// Returns whether another server has to be asked this: what it would change is kept there.
+    pub(crate) fn is_for_another(&self, head: &Head) -> bool {
+        use Method::{Copy, Delete, Lock, Move, PropPatch, Put, Unlock};
+        let would_be_lost = || match head.method {
+            Lock | Unlock | PropPatch => true,
+            Delete | Move | Copy => !self.is_empty(),
+            Put => head.get(Field::If).is_some(),
+            _ => false,
+        };
+        self.is_left() && would_be_lost()
+    }
+
+    pub(crate) fn is_left(&self) -> bool {
+        self.is_left.load(Ordering::Acquire)
+    }
+
+    /// Reads the records that the predecessor has stored meanwhile.
+    pub fn read_again(&self) {
+        if let Some(Ok(told)) = self.path.as_deref().map(kept::read) {
+            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            *kept = told.changes();
+            self.with(|now| *now = told);
+        }
+    }
+
+    /// Has it outlive the server, if something has changed.
+    pub fn keep(&self) -> Result<(), String> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_left() { Ok(()) } else { self.keep_changes(&mut kept) }
+    }
+
+    fn keep_changes(&self, kept: &mut u64) -> Result<(), String> {
+        let Some(path) = &self.path else { return Ok(()) };
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let changes = told.changes();
+        if *kept == changes {
+            return Ok(());
+        }
+        let bytes = kept::write(&told);
+        drop(told);
+        // What cannot be written now is not tried again until there is more of it.
+        *kept = changes;
+        let written = bytes.map_err(Into::into).and_then(|bytes| kept::put(path, &bytes));
+        written.map_err(|error| {
+            format!("locks and properties of WebDAV cannot be kept in {}: {error}", path.display())
+        })
+    }
+
+    /// Returns true if there are no locks and no properties.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+
+    /// Changes it as a client asks, where it is this server's.
+    pub(crate) fn change<T>(&self, work: impl FnOnce(&mut Told) -> T) -> Result<T, Refusal> {
+        self.with(|told| match self.is_left() {
+            true => Err(Refusal { status: Status::SERVICE_UNAVAILABLE, reason: ELSEWHERE }),
+            false => Ok(work(told)),
+        })
+    }
+
+    /// Looks at it, or changes it; locks whose time is over are gone before.
+    pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Told) -> T) -> T {
+        let mut told: MutexGuard<'_, Told> = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.locks.expire(Instant::now());
+        let result = work(&mut told);
+        self.count.store(told.locks.len() + told.properties.len(), Ordering::Release);
+        result
+    }
+}

@@ -1,0 +1,152 @@
+//! What an administrator sees of a connection and does to it, and looking at an account again while its user is here.
+//!
+//! The invariant: a connection without a user and without a request under way is not listed, and costs nothing here,
+//! however many are kept alive.
+
+use std::time::Instant;
+
+use millrace_accounts::{Account, Decision, Protocol, plain_host};
+use millrace_http::target::parse_for_others;
+use millrace_limits::{Limits, ScopeReport};
+use millrace_runtime::report::{SessionReport, TransferReport};
+use millrace_vfs::VirtualPath;
+
+use crate::authentication::Logins;
+use crate::authentication::asking::Visitor;
+use crate::connection::{Connection, Work};
+use crate::message::Message;
+use crate::record::Record;
+use crate::worker::Core;
+use millrace_log as log;
+
+impl Connection {
+    /// Returns whether it has a user, or something under way.
+    pub fn is_of_note(&self) -> bool {
+        let is_idle = matches!(self.work, Work::Idle | Work::Securing(_));
+        !is_idle || self.who.as_ref().is_some_and(|who| who.user.is_some())
+    }
+
+    /// As an administrator sees it.
+    pub fn report(&self, now: Instant) -> SessionReport {
+        let transfer = match &self.work {
+            Work::Sending(sending) => {
+                let kind = if sending.record.is_file { "download" } else { "listing" };
+                let bytes = sending.record.bytes + sending.body.bytes();
+                let paused = sending.body.paused().is_some();
+                let total = sending.body.total().map(|total| sending.record.bytes + total);
+                let report = transfer(&sending.record, self.hooked.ruled_path(), kind, bytes, paused, now);
+                Some(TransferReport { total, ..report })
+            }
+            Work::Receiving(receiving) => {
+                let (record, path) = (receiving.record(), Some(receiving.path()));
+                Some(transfer(record, path, "upload", record.bytes, receiving.paused().is_some(), now))
+            }
+            _ => None,
+        };
+        SessionReport {
+            number: self.number,
+            protocol: Protocol::Http,
+            peer: self.peer,
+            local: self.local().unwrap_or(self.peer),
+            user: self.who.as_ref().and_then(|who| who.user.clone()),
+            transfer,
+        }
+    }
+
+    /// An administrator wants it gone.
+    pub fn kick(&mut self, core: &mut Core) {
+        core.log(&self.subject(), log::Event::Kicked);
+        self.send_away();
+    }
+
+    /// Ends what is under way, and the connection; of a stream, the one that it belongs to.
+    fn send_away(&mut self) {
+        self.link.cut();
+        if let Some(stream) = &mut self.stream {
+            stream.dismiss();
+        }
+    }
+
+    /// Sets the limits of this connection, if it has this number, or with `None` forgets what was set; answers whether it has.
+    pub fn set_limits(&mut self, core: &mut Core, number: u64, limits: Option<&Limits>) -> bool {
+        let (tree, now) = (&core.server.limits, core.now.instant);
+        if self.number == number {
+            match limits {
+                Some(limits) => tree.limit_member(&mut self.member, number, limits, now),
+                None => tree.restore_member(&self.member, now),
+            }
+        }
+        self.number == number
+    }
+
+    /// The limits that were set for it.
+    pub fn limits(&self) -> Option<ScopeReport> {
+        self.member.report(self.number)
+    }
+
+    /// A new minute has begun.
+    pub fn tick(&mut self, core: &mut Core) {
+        core.server.limits.tick_member(&self.member, core.now.instant);
+    }
+
+    /// Accounts were changed, or time has passed: has the user's account looked at again, where it is one of those.
+    pub fn review(&mut self, core: &mut Core, concerned: impl Fn(&[u8], &Account) -> bool) {
+        let Some(who) = self.who.clone() else { return };
+        let Some(user) = who.user.clone().filter(|user| concerned(user, &who.account)) else { return };
+        // A link acts for its user as a certificate does.
+        let certified = who.is_by_link()
+            || Visitor::of(self).certificate_names().iter().any(|name| name.as_bytes() == user);
+        let tried = Visitor::of(self).tried(user, certified, plain_host(&who.host));
+        let accounts = core.server.accounts();
+        let (key, post) = (self.key, core.post.clone());
+        core.server.logins.run(move || {
+            let attempt = tried.now();
+            if let Some(decision) = accounts.look_again(&who.account, &attempt) {
+                post.send(key, Message::Reviewed(tried.user, decision));
+            }
+        });
+    }
+
+    /// The user's account was looked at again. Its limits hold from now on; what else has changed of it counts from
+    /// the next request on.
+    pub(crate) fn reviewed(&mut self, core: &mut Core, user: &[u8], decision: Decision) {
+        let is_here = self.who.as_ref().is_some_and(|who| who.user.as_deref() == Some(user));
+        let reason = match decision {
+            _ if !is_here => return,
+            Decision::Granted(account) => match Logins::new(self, core).join_again(user, &account) {
+                Ok(()) => return,
+                Err(refused) => refused.for_the_client().to_owned(),
+            },
+            // A session stays while the accounts are unreachable.
+            Decision::Unavailable(_) => return,
+            Decision::Denied | Decision::NeedsCode | Decision::NeedsPassword => {
+                "the account is no longer there".to_owned()
+            }
+            Decision::Refused(reason) => reason,
+        };
+        core.log(&self.subject(), log::Event::Expelled { reason: &reason });
+        self.send_away();
+    }
+}
+
+/// `path` is the file's, where that is another than was sent.
+fn transfer(
+    record: &Record,
+    path: Option<&VirtualPath>,
+    kind: &'static str,
+    bytes: u64,
+    held_back: bool,
+    now: Instant,
+) -> TransferReport {
+    let sent = || parse_for_others(&record.target).ok().map(|target| target.path);
+    let path = path.cloned().or_else(sent);
+    let path = path.map_or_else(|| record.target.clone(), |path| path.as_bytes().to_vec());
+    TransferReport {
+        kind,
+        path,
+        bytes,
+        total: None,
+        elapsed: now.saturating_duration_since(record.began),
+        held_back,
+    }
+}

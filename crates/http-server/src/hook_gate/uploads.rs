@@ -1,0 +1,105 @@
+//! An upload that is whole: hooks have their word before the client hears, and before it takes its name where it can
+//! wait for that.
+
+use std::sync::{Arc, PoisonError};
+
+use millrace_hooks::{Event, Moment, Pending, Refusal, Rules, Ruling};
+use millrace_log::Direction;
+
+use crate::answer::Answers;
+use crate::hook_gate::HookGate;
+use crate::hook_gate::status_of_hook;
+use crate::hook_state::Then;
+use crate::notices::batch::Heed;
+use crate::notices::{Notices, undecided};
+use crate::record::Record;
+use crate::refused::Refused;
+use crate::tus_work::piece::Whole;
+use crate::upload_outcome::{AnswerFields, Naming, Settled, Unnamed, of_refusals};
+
+impl HookGate<'_> {
+    /// A file has arrived, and takes its name after the hooks' verdict.
+    pub(crate) fn conclude_unnamed(&mut self, record: Record, unnamed: Unnamed) {
+        let Unnamed { upload, path, bytes, commit, settle, fields } = unnamed;
+        let naming = Naming::default();
+        let told = Arc::clone(&naming);
+        let pending = Pending::new(upload, move |upload| {
+            let named = commit(upload);
+            let result = named.as_ref().map(drop).map_err(|refused| refused.refusal.reason.to_owned());
+            *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(named);
+            result
+        });
+        let moment = Notices::of(self.connection).moment_of(self.core, Event::Upload, &record, bytes, None);
+        let (pending, undecided) = (Some(pending), Some(undecided(self.core)));
+        let moment = Moment { path: path.or(moment.path), pending, undecided, ..moment };
+        let told = Arc::clone(&naming);
+        let heed = settle.map(|settle| -> Heed {
+            Box::new(move |ruling| {
+                let has_tried = told.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+                settle(match ruling {
+                    Ruling::Refuse(_) => Settled::Refused,
+                    _ if has_tried => Settled::Tried,
+                    _ => Settled::Taken,
+                });
+            })
+        });
+        // Without hooks (any more), it is accepted.
+        let hooks = self.core.server.hooks().unwrap_or_else(|| Arc::new(Rules::new(Vec::new(), None)));
+        let then = Then::Named(Box::new(record), naming, fields);
+        self.submit(hooks, vec![moment], then, heed);
+    }
+
+    /// The hooks' verdict has arrived, or the file could not take its name.
+    pub(crate) fn answer_named(
+        &mut self,
+        record: Record,
+        naming: &Naming,
+        mut fields: AnswerFields,
+        refusal: Option<&Refusal>,
+    ) {
+        let named = naming.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let (status, reason) = match (named, refusal) {
+            (Some(Err(Refused { refusal, reached })), _) => {
+                Answers::new(self.connection, self.core).tell_limit(reached.as_deref());
+                (refusal.status, refusal.reason)
+            }
+            (_, Some(refusal)) => (status_of_hook(refusal), refusal.text()),
+            // Without a tag also where a hook has taken it elsewhere.
+            (named, None) => {
+                let tag = named.and_then(Result::ok).flatten();
+                fields.extend(tag.map(|tag| ("ETag", tag)));
+                return self.answer_done(record, &fields);
+            }
+        };
+        Answers::new(self.connection, self.core).answer_page(record, status, reason, &of_refusals(&fields));
+    }
+
+    /// An upload has become its file, maybe in many pieces: as [`Connection::conclude`] for one that came whole.
+    pub(crate) fn conclude_upload(&mut self, record: Record, fields: AnswerFields, whole: Whole) {
+        let Whole { key, path, length } = whole;
+        let moment = Notices::of(self.connection).moment_of(self.core, Event::Upload, &record, length, None);
+        let moment = Moment { path: Some(path), ..moment };
+        match self.core.server.hooks().filter(|hooks| hooks.concerns(Event::Upload, "PUT")) {
+            Some(hooks) => {
+                let server = Arc::clone(&self.core.server);
+                let heed: Heed = Box::new(move |ruling| {
+                    server.tus.settle(&key, !matches!(ruling, Ruling::Refuse(_)));
+                });
+                let then = Then::Answer(Box::new(record), fields);
+                let moment = Moment { undecided: Some(undecided(self.core)), ..moment };
+                self.submit(hooks, vec![moment], then, Some(heed));
+            }
+            None => {
+                Notices::of(self.connection).log_transferred(
+                    self.core,
+                    Direction::Upload,
+                    &moment,
+                    length,
+                    None,
+                );
+                self.core.server.tus.settle(&key, true);
+                self.answer_done(record, &fields);
+            }
+        }
+    }
+}

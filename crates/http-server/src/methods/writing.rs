@@ -1,0 +1,105 @@
+//! Requests that change files: `PUT`, `DELETE` (RFC 9110 section 9.3), `MKCOL`, `MOVE` and `COPY` (RFC 4918
+//! section 9). All of it is the pool's to do; rights are asked here, and by the storage where they differ by place.
+
+use std::sync::Arc;
+
+use millrace_ftp::session::Permission;
+use millrace_http::dav::multistatus;
+use millrace_http::target::Target;
+use millrace_http::{Field, Framing, Method, Status, Version};
+use millrace_limits::{Direction, Reached};
+use millrace_vfs::FileError;
+
+use crate::answer::Answers;
+use crate::change::{Change, Changed};
+use crate::connection::exchange::Exchange;
+use crate::hook_gate::HookGate;
+use crate::identity::Who;
+use crate::lookup::Found;
+use crate::notices::Notices;
+use crate::record::Record;
+use crate::refused::{Refused, status_of};
+
+/// Changes something, or begins to.
+pub(crate) fn change(
+    exchange: &mut Exchange<'_>,
+    target: &Target<'_>,
+    who: &Who,
+    found: Option<Result<Found, FileError>>,
+) {
+    let head = exchange.head;
+    if head.method != Method::Put && head.framing != Framing::None {
+        let reason = "This request has no body.";
+        return exchange.fail(Status::UNSUPPORTED_MEDIA_TYPE, reason);
+    }
+    // A client of HTTP/1.0 may mean to end it by closing: for a file that is there, that would be the end of it.
+    let says_length = head.framing != Framing::None || head.get(Field::ContentLength).is_some();
+    if head.method == Method::Put && !says_length && head.version != Version::Http2 {
+        let reason = "How long the file is has to be said: send a Content-Length.";
+        exchange.prepare_to_close();
+        return exchange.fail(Status::LENGTH_REQUIRED, reason);
+    }
+    match found {
+        None if !exchange.permits(who, first_permission(head.method)) => {}
+        None if head.method == Method::Put && !exchange.may_move(Direction::Upload) => {}
+        None => {
+            let change = Arc::new(Change {
+                head: Arc::clone(head),
+                server: Arc::clone(&exchange.core.server),
+                user: who.user.clone(),
+                storage: Arc::clone(&who.account.storage),
+                permissions: who.account.permissions,
+                path: target.path.clone(),
+                is_directory: target.is_directory,
+            });
+            let make = move || Ok(Found::Changed(change.make()));
+            match head.method {
+                // It may be about all that a folder holds.
+                Method::Delete | Method::Move | Method::Copy => {
+                    exchange.ask_long(make);
+                }
+                _ => exchange.ask_pool(make),
+            }
+        }
+        Some(Ok(Found::Changed(Changed::Upload(upload, change, replaces)))) => {
+            exchange.receive_file(upload, change, replaces);
+        }
+        Some(Ok(Found::Changed(Changed::Done(status, event)))) => {
+            let record = Record { status, ..exchange.record() };
+            HookGate::new(exchange.connection, exchange.core).conclude(
+                record,
+                None,
+                event.map(|event| (event, 0)),
+            );
+        }
+        Some(Ok(Found::Changed(Changed::Partly(failures, event)))) => {
+            if let Some(event) = event {
+                let record = exchange.record();
+                Notices::of(exchange.connection).note_change(exchange.core, event, &record);
+            }
+            let body = failures.to_xml();
+            let media_type = multistatus::MEDIA_TYPE;
+            exchange.answer_bytes(Status::MULTI_STATUS, media_type, &[], body.as_bytes());
+        }
+        Some(Ok(Found::Changed(Changed::Refused(Refused { refusal, reached })))) => {
+            Answers::new(exchange.connection, exchange.core).tell_limit(reached.as_deref());
+            exchange.fail(refusal.status, refusal.reason);
+        }
+        Some(Ok(_)) => exchange.fail(Status::CONFLICT, "It has changed meanwhile."),
+        Some(Err(error)) => {
+            let (status, reason) = status_of(&error);
+            Answers::new(exchange.connection, exchange.core).tell_limit(Reached::by(&error).as_ref());
+            exchange.fail(status, reason);
+        }
+    }
+}
+
+/// The right without which a method does nothing.
+fn first_permission(method: Method) -> Permission {
+    match method {
+        Method::Delete => Permission::Delete,
+        Method::MkCol => Permission::MakeDirectory,
+        Method::Move => Permission::Rename,
+        _ => Permission::Write,
+    }
+}

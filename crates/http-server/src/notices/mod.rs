@@ -1,0 +1,163 @@
+//! The events of requests for hooks: before and after them. The transfer log is written here as well.
+
+pub(crate) mod batch;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_accounts::Account;
+use millrace_hooks::{Event, Moment};
+use millrace_http::target;
+use millrace_log::{self as log, Direction, Subject, Transferred, Undecided};
+
+use crate::connection::Connection;
+use crate::record::Record;
+use crate::worker::Core;
+
+/// What logs and hooks are told of a connection.
+pub(crate) struct Notices<'a> {
+    pub(crate) connection: &'a Connection,
+}
+
+impl<'a> Notices<'a> {
+    pub(crate) fn of(connection: &'a Connection) -> Self {
+        Self { connection }
+    }
+}
+
+/// The log entry of an upload that waits for the hooks' verdict.
+pub(crate) fn undecided(core: &Core) -> Box<Undecided> {
+    Box::new(Undecided { log: core.server.log.clone(), by_http: true, ascii: false, guest: None })
+}
+
+impl Notices<'_> {
+    /// A file was sent or received, or not to its end: the transfer log and the hooks hear of it. Uploads that are
+    /// whole hooks were asked about.
+    pub(crate) fn note_transfer(
+        &self,
+        core: &mut Core,
+        direction: Direction,
+        record: &Record,
+        bytes: u64,
+        failure: Option<&str>,
+    ) {
+        if !core.server.tells_of_transfers() {
+            return;
+        }
+        let moment = self.moment_of(core, Event::Download, record, bytes, failure);
+        self.log_transferred(core, direction, &moment, bytes, failure);
+        let event = match (direction, failure) {
+            (Direction::Download, None) => Event::Download,
+            (Direction::Download, Some(_)) => Event::DownloadFailed,
+            (Direction::Upload, Some(_)) => Event::UploadFailed,
+            _ => return,
+        };
+        self.tell(core, Moment { event, ..moment });
+    }
+
+    pub(crate) fn log_transferred(
+        &self,
+        core: &mut Core,
+        direction: Direction,
+        moment: &Moment,
+        bytes: u64,
+        failure: Option<&str>,
+    ) {
+        let Some(path) = &moment.path else { return };
+        let transferred = Transferred {
+            direction,
+            path,
+            bytes,
+            elapsed: moment.elapsed.unwrap_or_default(),
+            failure,
+            ascii: false,
+            guest: None,
+        };
+        // The name that FTP shows for an unnamed user.
+        let subject = self.connection.subject();
+        let subject = Subject { user: subject.user.or(Some(b"anonymous")), ..subject };
+        core.log_transfer(&subject, &transferred);
+    }
+
+    /// A request was answered: hooks that were asked before get the reply.
+    pub(crate) fn note_reply(&self, core: &Core, request: &log::Request<'_>) {
+        let command = self.connection.hooked.get().and_then(|hooked| hooked.command.as_ref());
+        if let Some(command) = command.filter(|_| self.connection.hooked.is_ruled()) {
+            let Moment { verb, argument, path, is_directory, to, .. } = (**command).clone();
+            let moment = self.moment(core, Event::Reply, None);
+            let code = Some(request.status);
+            self.tell(core, Moment { verb, argument, path, is_directory, to, code, ..moment });
+        }
+    }
+
+    /// Something was changed, if not all of it: hooks hear of that, and are not waited for.
+    pub(crate) fn note_change(&self, core: &mut Core, event: Event, record: &Record) {
+        let moment = self.moment_of(core, event, record, 0, None);
+        self.tell(core, moment);
+    }
+
+    /// Something was refused or cut because a quota is used up.
+    pub(crate) fn note_quota(&self, core: &Core, reason: String) {
+        let moment = self.moment(core, Event::Quota, None);
+        let about = self.connection.hooked.get().and_then(|hooked| hooked.about.clone());
+        // The address of an upload is secret.
+        let path = about.filter(|path| !core.server.tus.is_upload(path));
+        self.tell(core, Moment { path, reason: Some(reason), ..moment });
+    }
+
+    /// Failed logins have led to a ban.
+    pub(crate) fn note_ban(&self, core: &Core, user: Option<&[u8]>) {
+        let moment = self.moment(core, Event::Ban, None);
+        self.tell(core, Moment { user: user.map(Arc::from), ..moment });
+    }
+
+    /// A moment of a request that has been answered, or is about to be.
+    pub(crate) fn moment_of(
+        &self,
+        core: &Core,
+        event: Event,
+        record: &Record,
+        bytes: u64,
+        failure: Option<&str>,
+    ) -> Moment {
+        let ruled = self.connection.hooked.ruled_path().cloned();
+        let sent = || target::parse_for_others(&record.target).ok().map(|target| target.path);
+        let path = ruled.or_else(sent);
+        let is_transfer =
+            matches!(event, Event::Upload | Event::UploadFailed | Event::Download | Event::DownloadFailed);
+        Moment {
+            path,
+            to: record.destination.clone(),
+            bytes: is_transfer.then_some(bytes),
+            elapsed: is_transfer.then(|| core.now.instant.saturating_duration_since(record.began)),
+            reason: failure.map(str::to_owned),
+            ..self.moment(core, event, None)
+        }
+    }
+
+    pub(crate) fn moment(&self, core: &Core, event: Event, account: Option<&Account>) -> Moment {
+        let wall = Duration::new(core.now.wall.seconds.max(0).cast_unsigned(), core.now.wall.nanoseconds);
+        let who = self.connection.who.as_deref();
+        let account = account.or(who.map(|who| &who.account));
+        let (number, peer) = (self.connection.number, self.connection.peer);
+        Moment {
+            user: who.and_then(|who| who.user.as_deref()).map(Arc::from),
+            storage: account.map(Account::for_hooks),
+            ..Moment::new(event, wall, number, peer, self.connection.local().unwrap_or(peer))
+        }
+    }
+}
+
+impl Notices<'_> {
+    /// Tells the log of something that an operator should look at.
+    pub(crate) fn warn(&self, core: &mut Core, text: &str) {
+        let subject = Subject { session: self.connection.number, peer: self.connection.peer, user: None };
+        core.log(&subject, log::Event::Warning { text });
+    }
+
+    /// Tells the log what an application has said of errors.
+    pub(crate) fn log_complaint(&self, core: &mut Core, text: &str) {
+        let subject = Subject { session: self.connection.number, peer: self.connection.peer, user: None };
+        core.log(&subject, log::Event::ProgramSaid { text });
+    }
+}

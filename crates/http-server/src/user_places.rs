@@ -1,0 +1,61 @@
+//! The places that a connection of HTTP/2 has among the sessions: one of the server's and its listener's, and one for each
+//! user in whose name its streams ask. A browser asks for sixteen files at once, and is one.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Instant;
+
+use millrace_limits::{AccountLimits, Member, Refused, Tree};
+
+/// A user's, for as long as one of the streams has it.
+pub(crate) type UserPlace = Arc<Member>;
+
+/// All of a connection's.
+#[derive(Debug)]
+pub(crate) struct Places {
+    /// Where it came to.
+    bound: SocketAddr,
+    /// Its own.
+    _connection: Member,
+    /// Locked for a look, or for a login.
+    users: Mutex<Vec<(Vec<u8>, Weak<Member>)>>,
+    /// Users who have asked at all. Locked for a look.
+    known: Mutex<Vec<Vec<u8>>>,
+}
+
+impl Places {
+    pub(crate) fn new(bound: SocketAddr, connection: Member) -> Self {
+        Self { bound, _connection: connection, users: Mutex::default(), known: Mutex::default() }
+    }
+
+    /// Returns whether no stream has asked as this user before.
+    pub(crate) fn is_new(&self, user: &[u8]) -> bool {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = !known.iter().any(|known| known == user);
+        if is_new {
+            known.push(user.to_vec());
+        }
+        is_new
+    }
+
+    /// The place of this user: the one that there is, or a new one.
+    pub(crate) fn of(
+        &self,
+        tree: &Tree,
+        user: &[u8],
+        limits: &AccountLimits,
+        now: Instant,
+    ) -> Result<UserPlace, Refused> {
+        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        users.retain(|(_, place)| place.strong_count() > 0);
+        let mut known = users.iter().filter(|(name, _)| name == user);
+        if let Some(place) = known.find_map(|(_, place)| place.upgrade()) {
+            return Ok(place);
+        }
+        let mut member = tree.accompany(self.bound, now);
+        tree.log_in(&mut member, user, limits, now)?;
+        let place = Arc::new(member);
+        users.push((user.to_vec(), Arc::downgrade(&place)));
+        Ok(place)
+    }
+}
