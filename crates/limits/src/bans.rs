@@ -2,26 +2,23 @@
 //!
 //! Each failed login counts against the pair of address and user, and against the address. Many users may share an
 //! address (NAT): the pair is banned first, which harms no other user, and an address with successful logins by others
-//! is allowed four times as many failures. Counts fade by half in [`FADE`].
+//! is allowed four times as many failures. Counts fade by half in [`FADE`]. What is spread over many addresses is
+//! counted by `guessing`.
 //!
 //! The invariant: memory is bounded ([`MOST`] entries of each kind), and a client that nothing is known of
 //! costs no lock.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hash, RandomState};
+use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use crate::fading::{Count, FADE, MOST, NAME, make_room};
+use crate::guessing::{FamiliarNetwork, Guessing, LoginBlock};
 use crate::network::Network;
 use crate::{LimitKey, Reached};
-
-/// In this time a count becomes half of what it was.
-const FADE: Duration = Duration::from_secs(600);
-
-/// Entries of each kind at most; those that say least go first.
-const MOST: usize = 32 * 1024;
 
 /// Failures of an address, in those of a pair.
 const ADDRESS_FACTOR: f64 = 5.0;
@@ -113,6 +110,7 @@ struct Book {
     /// By a keyed hash of the name: names are as long as clients like.
     pairs: HashMap<(Network, u64), Count>,
     banned: HashMap<Network, Ban>,
+    guessing: Guessing,
 }
 
 /// An active ban, for reports.
@@ -126,9 +124,6 @@ pub struct BanReport {
     pub left: Option<Duration>,
 }
 
-/// How many bytes of a user's name are kept, because clients choose its length.
-const NAME: usize = 64;
-
 /// A network's ban.
 #[derive(Debug, Clone, Copy)]
 struct Ban {
@@ -140,34 +135,6 @@ struct Ban {
 impl Ban {
     fn holds(&self, now: Instant) -> bool {
         self.until.is_none_or(|until| now < until)
-    }
-}
-
-/// Failures that fade.
-#[derive(Debug, Clone)]
-struct Count {
-    failures: f64,
-    counted: Instant,
-    succeeded: Option<Instant>,
-    banned_until: Option<Instant>,
-    /// Of a banned user.
-    name: Option<Box<[u8]>>,
-}
-
-impl Count {
-    fn new(now: Instant) -> Self {
-        Self { failures: 0.0, counted: now, succeeded: None, banned_until: None, name: None }
-    }
-
-    fn at(&self, now: Instant) -> f64 {
-        let halves = now.saturating_duration_since(self.counted).as_secs_f64() / FADE.as_secs_f64();
-        self.failures * 0.5f64.powf(halves)
-    }
-
-    fn add(&mut self, now: Instant) -> f64 {
-        self.failures = self.at(now) + 1.0;
-        self.counted = now;
-        self.failures
     }
 }
 
@@ -230,12 +197,25 @@ impl Bans {
         Ok(())
     }
 
-    /// Returns true if this user is banned at this address: its password is not even looked at.
-    pub fn is_banned(&self, address: IpAddr, user: &[u8], now: Instant) -> bool {
-        let pair = self.pair(address, user);
+    /// Returns why the password of this user is not looked at for a client at this address, where that is so.
+    pub fn login_block(&self, address: IpAddr, user: &[u8], now: Instant) -> Option<LoginBlock> {
+        let (pair, after) = (self.pair(address, user), self.after());
         let book = self.book();
         let until = book.pairs.get(&pair).and_then(|count| count.banned_until);
-        until.is_some_and(|until| now < until)
+        match until.is_some_and(|until| now < until) {
+            true => Some(LoginBlock::Banned),
+            false => book.guessing.block(address, pair.1, after, now),
+        }
+    }
+
+    /// Returns whether there is a [`LoginBlock`].
+    pub fn is_banned(&self, address: IpAddr, user: &[u8], now: Instant) -> bool {
+        self.login_block(address, user, now).is_some()
+    }
+
+    /// Failures of a user from an address until the two are banned.
+    fn after(&self) -> f64 {
+        f64::from(self.rules.read().unwrap_or_else(PoisonError::into_inner).after)
     }
 
     /// Counts a failed login.
@@ -246,6 +226,7 @@ impl Bans {
         };
         let pair = self.pair(address, user);
         let mut book = self.book();
+        book.guessing.failed(address, pair.1, now);
         make_room(&mut book.pairs, now);
         let count = book.pairs.entry(pair).or_insert_with(|| Count::new(now));
         let failures = count.add(now);
@@ -274,8 +255,8 @@ impl Bans {
         Failed { count: failures.round() as u32, user_banned, address_banned }
     }
 
-    /// Notes a successful login: the address counts as shared with an honest user, and the user's failures are
-    /// forgotten.
+    /// Notes a successful login: the address counts as shared with an honest user, the user's failures are forgotten,
+    /// and the network is familiar.
     pub fn succeeded(&self, address: IpAddr, user: &[u8], now: Instant) {
         let pair = self.pair(address, user);
         let mut book = self.book();
@@ -284,6 +265,21 @@ impl Bans {
         if let Some(count) = book.addresses.get_mut(&pair.0) {
             count.succeeded = Some(now);
         }
+        if book.guessing.succeeded(address, pair.1, user, now) {
+            self.edition.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// The networks from which users have logged in.
+    pub fn familiar(&self, now: Instant) -> Vec<FamiliarNetwork> {
+        self.book().guessing.familiar(now)
+    }
+
+    /// Knows a network that another server knew.
+    pub fn take_over_familiar(&self, familiar: &FamiliarNetwork, now: Instant) {
+        let FamiliarNetwork { network, user, left } = familiar;
+        let hash = self.hasher.hash_one(&user[..]);
+        self.book().guessing.insert(*network, hash, user, now + *left, now);
     }
 
     /// Bans a network; without a time until it is lifted. Answers whether there was room for it.
@@ -356,21 +352,6 @@ impl Bans {
 
     fn book(&self) -> MutexGuard<'_, Book> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Makes room for one more: what has faded goes, and if that is not enough, the half that says least.
-fn make_room<K: Hash + Eq + Copy>(counts: &mut HashMap<K, Count>, now: Instant) {
-    if counts.len() < MOST {
-        return;
-    }
-    let is_banned = |count: &Count| count.banned_until.is_some_and(|until| now < until);
-    counts.retain(|_, count| is_banned(count) || count.at(now) > 0.5);
-    if counts.len() >= MOST {
-        let mut worth: Vec<f64> = counts.values().map(|count| count.at(now)).collect();
-        let (_, middle, _) = worth.select_nth_unstable_by(MOST / 2, f64::total_cmp);
-        let middle = *middle;
-        counts.retain(|_, count| count.at(now) > middle);
     }
 }
 

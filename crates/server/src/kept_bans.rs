@@ -1,4 +1,5 @@
-//! Bans that outlive the server: a file of JSON, written anew within a second of a change.
+//! Bans, and networks that are familiar to users, outlive the server: a file of JSON, written anew within a second of a
+//! change.
 //!
 //! The invariant: the file is the old one or the new one, whole, whatever ends the process or the machine.
 
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::limits::{BanReport, Bans};
+use crate::limits::{BanReport, Bans, FamiliarNetwork};
 
 /// A ban as it is kept.
 #[derive(Debug, Serialize, Deserialize)]
@@ -25,6 +26,22 @@ struct KeptBan {
     /// In seconds since 1970; without it the ban holds until it is lifted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     until: Option<u64>,
+}
+
+/// A network from which a user has logged in, as it is kept.
+#[derive(Debug, Serialize, Deserialize)]
+struct KeptFamiliar {
+    network: String,
+    user: Vec<u8>,
+    /// In seconds since 1970.
+    until: u64,
+}
+
+/// What the file holds.
+#[derive(Debug, Serialize, Deserialize)]
+struct Kept {
+    bans: Vec<KeptBan>,
+    familiar: Vec<KeptFamiliar>,
 }
 
 /// The file, and which edition of the bans is in it.
@@ -81,7 +98,7 @@ fn read(path: &Path, bans: &Bans) -> Result<(), BanFileError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         read => read.map_err(|source| BanFileError::Io { path: path.to_owned(), source })?,
     };
-    let kept: Vec<KeptBan> = serde_json::from_slice(&text)
+    let Kept { bans: kept, familiar } = serde_json::from_slice(&text)
         .map_err(|source| BanFileError::Damaged { path: path.to_owned(), source })?;
     let (now, wall) = (Instant::now(), wall());
     for KeptBan { network, user, until } in kept {
@@ -91,18 +108,28 @@ fn read(path: &Path, bans: &Bans) -> Result<(), BanFileError> {
             bans.take_over(&BanReport { network, user, left }, now);
         }
     }
+    for KeptFamiliar { network, user, until } in familiar {
+        let Ok(network) = network.parse() else { continue };
+        let left = Duration::from_secs(until).saturating_sub(wall);
+        bans.take_over_familiar(&FamiliarNetwork { network, user, left }, now);
+    }
     Ok(())
 }
 
 fn write(path: &Path, bans: &Bans) -> io::Result<()> {
     let wall = wall();
-    let list = bans.list(Instant::now());
-    let kept = list.into_iter().map(|BanReport { network, user, left }| KeptBan {
+    let now = Instant::now();
+    let kept = bans.list(now).into_iter().map(|BanReport { network, user, left }| KeptBan {
         network: network.to_string(),
         user,
         until: left.map(|left| (wall + left).as_secs()),
     });
-    let text = serde_json::to_vec(&kept.collect::<Vec<_>>())?;
+    let familiar = bans.familiar(now).into_iter().map(|familiar| KeptFamiliar {
+        network: familiar.network.to_string(),
+        user: familiar.user,
+        until: (wall + familiar.left).as_secs(),
+    });
+    let text = serde_json::to_vec(&Kept { bans: kept.collect(), familiar: familiar.collect() })?;
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }

@@ -163,8 +163,8 @@ impl Login {
             scene.log(log::Event::Limited { reached: &reached, reason: None });
             return Some(Verdict::Unavailable("The server is too busy; try again later.".to_owned()));
         }
-        if services.bans.is_banned(scene.from(), user, now) {
-            scene.log(log::Event::LoginRefused { user, reason: "banned at this address for a while" });
+        if let Some(block) = services.bans.login_block(scene.from(), user, now) {
+            scene.log(log::Event::LoginRefused { user, reason: block.reason() });
             return Some(Verdict::Denied);
         }
         let attempt = services.logins_rated.attempt(scene.from(), now, services.limits.wall());

@@ -69,9 +69,9 @@ impl Exchange<'_> {
     ) -> Option<Arc<Who>> {
         let head = self.head;
         let (from, encrypted) = (self.connection.peer.ip(), self.connection.is_encrypted());
-        if self.core.server.bans.is_banned(from, &user, self.core.now.instant) {
+        if let Some(block) = self.core.server.bans.login_block(from, &user, self.core.now.instant) {
             let asked = Asked::of(head);
-            let reason = "banned at this address for a while".to_owned();
+            let reason = block.reason().to_owned();
             let edition = self.core.server.edition();
             Logins::new(self.connection, self.core).login_decided(
                 asked,
