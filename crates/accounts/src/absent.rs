@@ -2,6 +2,7 @@
 
 use crate::Attempt;
 use crate::source::{Found, Source};
+use crate::source_error::{SetupError, SourceError};
 
 /// A source that there cannot be.
 #[derive(Debug)]
@@ -12,16 +13,14 @@ impl Source for Absent {
         match *self {}
     }
 
-    fn find(&self, _: &Attempt<'_>) -> Result<Found, String> {
+    fn find(&self, _: &Attempt<'_>) -> Result<Found, SourceError> {
         match *self {}
     }
 }
 
 /// The error of a source that was compiled out, with the cargo feature that brings it.
-pub(crate) fn absent<T>(what: &str, feature: &str) -> Result<T, String> {
-    Err(format!(
-        "this program was built without {what}; build it with the feature {feature}: cargo build --release --features {feature}"
-    ))
+pub(crate) fn absent<T>(what: &'static str, feature: &'static str) -> Result<T, SetupError> {
+    Err(SetupError::NotBuilt { what, feature })
 }
 
 #[cfg(test)]
@@ -30,7 +29,7 @@ mod tests {
 
     #[test]
     fn the_error_names_the_missing_part_and_its_feature() {
-        let error = absent::<Absent>("LDAP", "ldap").map(drop).unwrap_err();
+        let error = absent::<Absent>("LDAP", "ldap").map(drop).unwrap_err().to_string();
         assert!(error.contains("without LDAP") && error.ends_with("--features ldap"), "{error}");
     }
 }

@@ -21,6 +21,7 @@ use std::fmt::{self, Debug};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use millrace_net::tls::RootsError;
 use serde::Deserialize;
 use serde_json::json;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
@@ -29,6 +30,7 @@ use super::Attempt;
 use super::profile::{Profile, User};
 use super::recent::Recent;
 use super::source::{Found, Needs, Proof, Source, mark_of};
+use super::source_error::{ProgramError, SetupError, SourceError};
 use super::turns::Turns;
 use millrace_process::{Ended, How, Program, Purpose};
 
@@ -62,7 +64,7 @@ struct Call {
     headers: Vec<(String, String)>,
 }
 
-/// The settings of a web service; errors are full sentences without their full stop.
+/// The settings of a web service.
 #[derive(Debug, Clone, Default)]
 pub struct Service {
     /// `http://` or `https://`.
@@ -105,10 +107,10 @@ impl Asked {
     }
 
     /// A web service, which gets a POST for each login.
-    pub fn call(service: Service, time: Duration, cache: Duration) -> Result<Self, String> {
+    pub fn call(service: Service, time: Duration, cache: Duration) -> Result<Self, SetupError> {
         let Service { url, headers, roots } = service;
         if !url.starts_with("http://") && !url.starts_with("https://") {
-            return Err(format!("{url:?} is no URL of http:// or https://"));
+            return Err(SetupError::Url { url, schemes: "http:// or https://" });
         }
         let roots = match roots {
             None => RootCerts::WebPki,
@@ -119,7 +121,7 @@ impl Asked {
                 });
                 let certificates: Vec<Certificate<'static>> = certificates.collect();
                 if certificates.is_empty() {
-                    return Err("there is no certificate in PEM".to_owned());
+                    return Err(RootsError::Empty.into());
                 }
                 RootCerts::new_with_certs(&certificates)
             }
@@ -140,34 +142,31 @@ impl Asked {
         Self { name, mark, oracle, time, recent: Recent::new(cache), turns: Arc::default() }
     }
 
-    fn ask(&self, question: &str) -> Result<Answer, String> {
+    fn ask(&self, question: &str) -> Result<Answer, SourceError> {
         let end = Instant::now() + self.time;
-        let _turn = self.turns.wait(end).ok_or("too many logins wait for it")?;
+        let _turn = self.turns.wait(end).ok_or(SourceError::Busy)?;
         let answer = match &self.oracle {
-            Oracle::Program(program) => {
-                let name = program.name();
-                let ended = program.run(question.as_bytes());
-                let Ended { how, output, complaints } =
-                    ended.map_err(|error| format!("{name} cannot be run: {error}"))?;
-                match how {
-                    How::Exited(0) => output,
-                    How::OutOfTime => {
-                        return Err(format!("{name} was ended after {:?} without an answer", program.time));
-                    }
-                    How::TooLong => {
-                        return Err(format!(
-                            "{name} was ended because it answered more than {LONGEST} bytes"
-                        ));
-                    }
-                    How::Exited(_) | How::Killed(_) => {
-                        let complaints = String::from_utf8_lossy(&complaints);
-                        return Err(format!("{name} {how}: {:?}", complaints.trim_end()));
-                    }
-                }
-            }
-            Oracle::Call(call) => call.ask(question).map_err(|error| error.to_string())?,
+            Oracle::Program(program) => run(program, question)?,
+            Oracle::Call(call) => call.ask(question).map_err(|error| SourceError::Call(Box::new(error)))?,
         };
-        serde_json::from_slice(&answer).map_err(|error| format!("its answer is not understood: {error}"))
+        Ok(serde_json::from_slice(&answer)?)
+    }
+}
+
+/// Runs the program with the question as its input, and returns its output.
+fn run(program: &Program, question: &str) -> Result<Vec<u8>, ProgramError> {
+    let name = program.name().to_string();
+    match program.run(question.as_bytes()) {
+        Err(source) => Err(ProgramError::Start { program: name, source }),
+        Ok(Ended { how: How::Exited(0), output, .. }) => Ok(output),
+        Ok(Ended { how: How::OutOfTime, .. }) => {
+            Err(ProgramError::TimedOut { program: name, time: program.time })
+        }
+        Ok(Ended { how: How::TooLong, .. }) => Err(ProgramError::TooLong { program: name, most: LONGEST }),
+        Ok(Ended { how, complaints, .. }) => {
+            let complaints = String::from_utf8_lossy(&complaints).trim_end().to_owned();
+            Err(ProgramError::Failed { program: name, how, complaints })
+        }
     }
 }
 
@@ -195,7 +194,7 @@ impl Source for Asked {
     }
 
     /// A name or password that is not UTF-8 cannot be put in JSON: no user has it.
-    fn find(&self, attempt: &Attempt<'_>) -> Result<Found, String> {
+    fn find(&self, attempt: &Attempt<'_>) -> Result<Found, SourceError> {
         if let Some(found) = self.recent.found(attempt) {
             return Ok(found);
         }
@@ -255,7 +254,7 @@ mod tests {
         Asked::program(["sh", "-c", script].map(str::to_owned).to_vec(), LONG, cache)
     }
 
-    fn describe(found: Result<Found, String>) -> String {
+    fn describe(found: Result<Found, SourceError>) -> String {
         match found {
             Ok(Found::Unknown) => "unknown".to_owned(),
             Ok(Found::User(user, proof)) => format!("{} {:?} {proof:?}", user.name, user.groups),

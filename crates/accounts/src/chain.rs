@@ -28,6 +28,7 @@ use super::mounts::Mounts;
 use super::password::{Kept, Mac, Password, hash_password};
 use super::profile::{Access, Group, User};
 use super::source::{Found, Needs, Proof, Source};
+use super::source_error::{SourceError, SourceUnavailable};
 use super::totp::Used;
 use super::{Account, Accounts, Attempt, Authenticator, Changed, Decision, Told};
 use millrace_limits::Quotas;
@@ -113,10 +114,10 @@ impl Chain {
         self
     }
 
-    /// Checks that the sources can be reached; returns a message for each that cannot.
-    pub fn begin(&self) -> Vec<String> {
-        let begun = self.sources.iter().map(|source| (source.name(), source.begin()));
-        begun.filter_map(|(name, begun)| Some(format!("{name} cannot be asked: {}", begun.err()?))).collect()
+    /// Checks that the sources can be reached; returns those that cannot.
+    pub fn begin(&self) -> Vec<SourceUnavailable> {
+        let begun = self.sources.iter().map(|source| (source, source.begin()));
+        begun.filter_map(|(source, begun)| Some(unavailable(&**source, begun.err()?))).collect()
     }
 
     /// The folders of the host that a client came by.
@@ -165,7 +166,7 @@ impl Chain {
             Ok(()) => self.admit(source, user, effective, attempt),
             // No password would have been right. The client is told the same.
             Err(Decision::Denied) if effective.wants_certificate_alone() => match effective.admit(attempt) {
-                Err(why) => Decision::Refused(why),
+                Err(why) => Decision::Refused(why.to_string()),
                 Ok(()) => Decision::Denied,
             },
             Err(decision) => decision,
@@ -203,8 +204,8 @@ impl Chain {
         }
     }
 
-    /// A source's decision about a user whose password is not available; nothing where it does not know the name.
-    fn of_source(&self, source: &dyn Source, attempt: &Attempt<'_>) -> Result<Option<Decision>, String> {
+    /// Returns a source's decision about a user, without the password; `None` if it does not know the name.
+    fn of_source(&self, source: &dyn Source, attempt: &Attempt<'_>) -> Result<Option<Decision>, SourceError> {
         Ok(match source.find(attempt)? {
             Found::Unknown => None,
             Found::User(_, Proof::Wrong | Proof::Refused(_)) if source.needs() != Needs::Name => {
@@ -235,7 +236,7 @@ impl Chain {
             return self.anonymous_account(attempt, at_once).map(Decision::Granted);
         };
         if let Err(why) = effective.admit(attempt) {
-            return Some(Decision::Refused(why));
+            return Some(Decision::Refused(why.to_string()));
         }
         match self.account(&effective, attempt, at_once) {
             Ok(account) => account.map(Decision::Granted),
@@ -249,10 +250,14 @@ impl Chain {
     }
 }
 
-/// Why a user is refused, whatever the password.
+fn unavailable(source: &dyn Source, why: SourceError) -> SourceUnavailable {
+    SourceUnavailable { name: source.name().to_owned(), source: why }
+}
+
+/// Returns the refusal of a user, if one does not depend on the password.
 fn refusal(source: &dyn Source, effective: &Effective, attempt: &Attempt<'_>) -> Option<Decision> {
     match effective.admit(attempt) {
-        Err(why) => Some(Decision::Refused(why)),
+        Err(why) => Some(Decision::Refused(why.to_string())),
         Ok(()) => without_group(source, effective),
     }
 }
@@ -315,7 +320,7 @@ impl Authenticator for Chain {
                 Ok(Found::Unknown) => {}
                 Ok(Found::User(user, proof)) => return self.decide(&**source, &user, &proof, attempt),
                 Err(why) => {
-                    return Decision::Unavailable(format!("{} cannot be asked: {why}", source.name()));
+                    return Decision::Unavailable(unavailable(&**source, why).to_string());
                 }
             }
         }

@@ -8,13 +8,26 @@ use serde_json::{Map, Value};
 
 use super::profile::{Profile, User};
 
-/// A user, and the hash of the password, from what stands under these names. `None` where the name there is not the
-/// one that was asked for: to a database that ignores case or blanks many names are one, and each of them would
-/// have sessions of its own.
+/// A column or attribute has a value that its setting cannot have.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CellError {
+    /// The value cannot be read, with the setting that it is for.
+    #[error("{key}: {source}")]
+    Value { key: String, source: serde_json::Error },
+    /// There is no such setting, or one of the profile cannot be read.
+    #[error(transparent)]
+    Profile(#[from] serde_json::Error),
+    /// The profile is JSON, but not an object.
+    #[error("profile: expected an object of JSON")]
+    NotAnObject,
+}
+
+/// Makes a user and the hash of the password from the cells of a row. Returns `None` if the name in the row differs from
+/// `name`: a database may ignore case or blanks, and each spelling would count as a user with its own sessions.
 pub(super) fn user(
     name: &str,
     cells: impl IntoIterator<Item = (String, Value)>,
-) -> Result<Option<(User, Option<String>)>, String> {
+) -> Result<Option<(User, Option<String>)>, CellError> {
     let mut user = User { name: name.to_owned(), ..User::default() };
     // A column overrides the same key of the profile.
     let (mut hash, mut keys, mut own) = (None, Map::new(), Map::new());
@@ -39,11 +52,16 @@ pub(super) fn user(
     Ok(Some((user, hash)))
 }
 
-fn read(keys: Value) -> Result<Profile, String> {
-    serde_json::from_value(keys).map_err(|error| error.to_string())
+fn read(keys: Value) -> Result<Profile, serde_json::Error> {
+    serde_json::from_value(keys)
 }
 
-fn names(value: Value) -> Result<Vec<String>, String> {
+/// Returns the constructor of the error for a value of `key`.
+fn wrong(key: &str) -> impl Fn(serde_json::Error) -> CellError {
+    move |source| CellError::Value { key: key.to_owned(), source }
+}
+
+fn names(value: Value) -> Result<Vec<String>, CellError> {
     let list = match value {
         Value::String(text) => match serde_json::from_str(&text) {
             Ok(list @ Value::Array(_)) => list,
@@ -51,17 +69,17 @@ fn names(value: Value) -> Result<Vec<String>, String> {
         },
         value => value,
     };
-    serde_json::from_value(list).map_err(|error| format!("groups: {error}"))
+    serde_json::from_value(list).map_err(wrong("groups"))
 }
 
-fn profile(value: Value) -> Result<Map<String, Value>, String> {
+fn profile(value: Value) -> Result<Map<String, Value>, CellError> {
     let object = match value {
-        Value::String(text) => serde_json::from_str(&text).map_err(|error| format!("profile: {error}"))?,
+        Value::String(text) => serde_json::from_str(&text).map_err(wrong("profile"))?,
         value => value,
     };
     match object {
         Value::Object(keys) => Ok(keys),
-        _ => Err("profile: expected an object of JSON".to_owned()),
+        _ => Err(CellError::NotAnObject),
     }
 }
 
@@ -69,8 +87,8 @@ fn words(text: &str) -> Value {
     text.split(',').map(str::trim).filter(|word| !word.is_empty()).collect()
 }
 
-/// The first form of a value that the key can have.
-fn meant(key: &str, value: Value) -> Result<Value, String> {
+/// Returns the first form of a value that the key can have.
+fn meant(key: &str, value: Value) -> Result<Value, CellError> {
     let others = match &value {
         Value::String(text) => {
             let json = serde_json::from_str(text).ok();
@@ -88,13 +106,16 @@ fn meant(key: &str, value: Value) -> Result<Value, String> {
     for form in std::iter::once(value).chain(others) {
         match read(Value::Object(Map::from_iter([(key.to_owned(), form.clone())]))) {
             Ok(_) => return Ok(form),
-            // A form that this key never has is not worth a mention.
-            Err(error) if told.is_none() || !error.starts_with("invalid type") => told = Some(error),
+            // The error of a form that this key never has explains less.
+            Err(error) if told.is_none() || !error.to_string().starts_with("invalid type") => {
+                told = Some(error);
+            }
             Err(_) => {}
         }
     }
-    let error = told.unwrap_or_default();
-    Err(if error.starts_with("unknown field") { error } else { format!("{key}: {error}") })
+    let source = told.expect("the value itself is a form");
+    // That error names the key.
+    Err(if source.to_string().starts_with("unknown field") { source.into() } else { wrong(key)(source) })
 }
 
 #[cfg(test)]
@@ -111,7 +132,7 @@ mod tests {
                 format!("{} {:?} {profile} {}", user.name, user.groups, hash.as_deref().unwrap_or("-"))
             }
             Ok(None) => "unknown".to_owned(),
-            Err(why) => why,
+            Err(why) => why.to_string(),
         }
     }
 

@@ -10,8 +10,8 @@ use std::time::SystemTime;
 use millrace_ftp::session::{Permissions, Rules};
 use serde_json::{Map, Value};
 
-use super::profile::{Group, Profile, User};
-use super::{Attempt, DataSecurity};
+use super::profile::{Expiry, Group, Hours, Profile, User};
+use super::{Attempt, DataSecurity, Protocol};
 use crate::security::CertificateLogin;
 use millrace_limits::Network;
 use millrace_limits::{AccountLimits, GroupLimits, HeldQuota, Limits, TransferQuota};
@@ -111,46 +111,44 @@ fn keys(profile: &Profile) -> Map<String, Value> {
 }
 
 impl Effective {
-    /// Checks whether the login is permitted in this way; the error is for the log.
-    pub fn admit(&self, attempt: &Attempt<'_>) -> Result<(), String> {
+    /// Checks whether the settings permit this login.
+    pub fn admit(&self, attempt: &Attempt<'_>) -> Result<(), AdmitError> {
         let said = &self.said;
         let now = seconds(attempt.now);
         if said.disabled == Some(true) {
-            return Err("the account is disabled".to_owned());
+            return Err(AdmitError::Disabled);
         }
         if let Some(expires) = &said.expires
             && now >= expires.seconds()
         {
-            return Err(format!("the account has expired: expires is {expires}"));
+            return Err(AdmitError::Expired(*expires));
         }
         if said.require_tls == Some(true) && !attempt.encrypted {
-            return Err("the connection is not encrypted, and require-tls is true".to_owned());
+            return Err(AdmitError::Unencrypted);
         }
         if let Some(login @ (CertificateLogin::AndPassword | CertificateLogin::Alone)) = said.tls_client_login
             && !attempt.certified
         {
-            return Err(format!(
-                "there is no client certificate with this name, and tls-client-login is {login}"
-            ));
+            return Err(AdmitError::Uncertified(login));
         }
         if let Some(protocols) = &said.protocols
             && !protocols.contains(&attempt.protocol)
         {
-            return Err(format!("protocols is {}", list(protocols)));
+            return Err(AdmitError::Protocol(protocols.clone()));
         }
         let is_in = |networks: &[Network]| networks.iter().any(|network| network.contains(attempt.from));
         match (&said.from, &said.not_from) {
             (Some(from), _) if !is_in(from) => {
-                return Err(format!("the address is not in from, {}", list(from)));
+                return Err(AdmitError::NotFrom(from.clone()));
             }
             (_, Some(not_from)) if is_in(not_from) => {
-                return Err(format!("the address is in not-from, {}", list(not_from)));
+                return Err(AdmitError::From(not_from.clone()));
             }
             _ => {}
         }
         match &said.hours {
             Some(hours) if !hours.iter().any(|hours| hours.contain(now)) => {
-                Err(format!("it is not within hours, {}", list(hours)))
+                Err(AdmitError::Hours(hours.clone()))
             }
             _ => Ok(()),
         }
@@ -304,11 +302,33 @@ pub enum TemplateError {
     Name(String),
 }
 
-/// The form that errors of sources and logins have.
-impl From<TemplateError> for String {
-    fn from(error: TemplateError) -> Self {
-        error.to_string()
-    }
+/// Which setting forbids a login.
+#[derive(Debug, thiserror::Error)]
+pub enum AdmitError {
+    /// `disabled` is true.
+    #[error("the account is disabled")]
+    Disabled,
+    /// `expires` has passed.
+    #[error("the account has expired: expires is {0}")]
+    Expired(Expiry),
+    /// `require-tls` is true.
+    #[error("the connection is not encrypted, and require-tls is true")]
+    Unencrypted,
+    /// `tls-client-login` requires a certificate.
+    #[error("there is no client certificate with this name, and tls-client-login is {0}")]
+    Uncertified(CertificateLogin),
+    /// `protocols` lacks the protocol.
+    #[error("protocols is {}", list(.0))]
+    Protocol(Vec<Protocol>),
+    /// The address is not in `from`.
+    #[error("the address is not in from, {}", list(.0))]
+    NotFrom(Vec<Network>),
+    /// The address is in `not-from`.
+    #[error("the address is in not-from, {}", list(.0))]
+    From(Vec<Network>),
+    /// The time is not in `hours`.
+    #[error("it is not within hours, {}", list(.0))]
+    Hours(Vec<Hours>),
 }
 
 /// A name that a template may put into a path: never more than one component, never up.
@@ -449,7 +469,8 @@ mod tests {
             (r#"{"hours": ["mon-fri 08:00-18:00 UTC"]}"#, ""),
             (r#"{"hours": ["sat UTC", "22:00-06:00 UTC"]}"#, "within hours"),
         ] {
-            let answer = effective(said, &[]).admit(&attempt).err().unwrap_or_default();
+            let answer =
+                effective(said, &[]).admit(&attempt).err().map(|why| why.to_string()).unwrap_or_default();
             assert!(answer.contains(refusal) && answer.is_empty() == refusal.is_empty(), "{said}: {answer}");
         }
         let encrypted = Attempt { encrypted: true, protocol: Protocol::Http, ..attempt };

@@ -69,13 +69,6 @@ pub enum HomeError {
     Template(#[from] TemplateError),
 }
 
-/// The form that errors of sources and logins have.
-impl From<HomeError> for String {
-    fn from(error: HomeError) -> Self {
-        error.to_string()
-    }
-}
-
 /// Opens folders within one folder, and nothing outside it.
 #[derive(Debug)]
 pub struct Homes {

@@ -28,6 +28,7 @@ mod recent;
 mod remote;
 mod security;
 mod source;
+mod source_error;
 mod sql;
 mod sqlite;
 mod totp;
@@ -49,18 +50,19 @@ use millrace_vfs::{Storage, VirtualPath};
 pub use accounts::Accounts;
 pub use asked::{Asked, Service};
 pub use chain::{Chain, Explained};
-pub use effective::{Effective, Origin, TemplateError, resolve};
+pub use effective::{AdmitError, Effective, Origin, TemplateError, resolve};
 pub use homes::{HomeError, Homes};
 pub use hosts::plain as plain_host;
 pub use hosts::{HostName, HostNameError, VirtualHost};
 pub use ldap::{Ldap, ldap};
 pub use listed::Listed;
-pub use mounts::{Mount, MountedDatabase, MountedDirectory, MountedFiles, Mounts};
+pub use mounts::{Mount, MountError, MountedDatabase, MountedDirectory, MountedFiles, Mounts};
 pub use pam::{Pam, pam};
 pub use password::{Password, PasswordError, hash_password};
 pub use profile::{Access, Amount, Expiry, Group, Hours, Profile, Tree, User, ValueError};
 pub use security::{CertificateLogin, CertificateLoginError, Resumption, ResumptionError};
 pub use source::{Found, Needs, Proof, Source};
+pub use source_error::{ProgramError, SetupError, SourceError, SourceUnavailable};
 pub use sql::{Sql, mysql, postgres};
 pub use sqlite::{Database, DatabaseError, Stored};
 pub use totp::{Secret, SecretError};
@@ -277,7 +279,13 @@ impl Account {
 
     /// Where the accounts cannot tell, the clock still can.
     fn by_clock(&self, attempt: &Attempt<'_>) -> Option<Decision> {
-        self.told.as_ref()?.effective.as_ref()?.admit(attempt).err().map(Decision::Refused)
+        self.told
+            .as_ref()?
+            .effective
+            .as_ref()?
+            .admit(attempt)
+            .err()
+            .map(|why| Decision::Refused(why.to_string()))
     }
 
     /// The files as hooks have them.

@@ -6,6 +6,7 @@ use super::Attempt;
 use super::password::{Kept, Password};
 use super::profile::User;
 use super::source::{Found, Proof, Source};
+use super::source_error::SourceError;
 
 /// A fixed list of users, in memory.
 #[derive(Debug, Default)]
@@ -38,7 +39,7 @@ impl Source for Listed {
         "the configuration"
     }
 
-    fn find(&self, attempt: &Attempt<'_>) -> Result<Found, String> {
+    fn find(&self, attempt: &Attempt<'_>) -> Result<Found, SourceError> {
         Ok(self.look_up(attempt.user))
     }
 

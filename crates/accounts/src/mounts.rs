@@ -9,18 +9,21 @@
 //! A folder that cannot be opened does not prevent logins: it is not listed, and access to it is an error. It is tried
 //! again at the next login; a PostgreSQL database, with each call.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use millrace_ftp::session::{Permission, Permissions, Rules};
 use millrace_storage::{
-    Archives, Encrypted, Folders, Key, Ledger, LocalOptions, LocalStorage, Quota, SqlStorage, Tally, Withheld,
+    Archives, Encrypted, Folders, Key, Ledger, LocalOptions, LocalStorage, Quota, SqlError, SqlStorage,
+    Tally, Withheld,
 };
-use millrace_vfs::{QuotaScope, Storage, VirtualPath};
+use millrace_vfs::{FileError, QuotaScope, Storage, VirtualPath};
 
-use super::effective::Effective;
+use super::effective::{Effective, TemplateError};
 use super::guard;
-use super::homes::Homes;
+use super::homes::{HomeError, Homes};
+use super::source_error::SetupError;
 use super::sql::Sql;
 use super::{Account, Protocol};
 #[cfg(not(feature = "postgres"))]
@@ -90,23 +93,46 @@ pub struct Mounts {
     quotas: Option<Arc<Quotas>>,
 }
 
+/// Why a folder cannot be mounted; a sentence without its full stop.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// The folder cannot be found.
+    #[error("the folder {} cannot be served: {source}; make it first, or name another", path.display())]
+    Missing {
+        /// The folder.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// It is a file.
+    #[error("{} is not a folder; name the folder that it is in", .0.display())]
+    NoFolder(PathBuf),
+    /// The folder of a user cannot be opened.
+    #[error(transparent)]
+    Home(#[from] HomeError),
+    /// The path of a folder cannot be made of its template.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+    /// The SQLite database cannot be opened.
+    #[error(transparent)]
+    Database(#[from] SqlError),
+}
+
 /// A mount for a user: where, and what, unless that is away.
 type Mounted = (VirtualPath, Option<Arc<dyn Storage>>);
 
 impl MountedDirectory {
     /// The folder `path`, absolute; `{user}` and `{group}` in it stand for the user's names, and its last
     /// component is made when it is first needed. The part without templates has to be there.
-    pub fn new(path: &Path, options: LocalOptions) -> Result<Self, String> {
+    pub fn new(path: &Path, options: LocalOptions) -> Result<Self, MountError> {
         let is_plain = |part: &&std::ffi::OsStr| !part.to_string_lossy().contains('{');
         let plain: PathBuf = path.iter().take_while(is_plain).collect();
         let beneath = path.strip_prefix(&plain).unwrap_or(Path::new("")).to_string_lossy().into_owned();
-        let shown = plain.display();
-        let root = plain.canonicalize().map_err(|error| {
-            format!("the folder {shown} cannot be served: {error}; make it first, or name another")
-        })?;
-        if !root.is_dir() {
-            return Err(format!("{shown} is not a folder; name the folder that it is in"));
-        }
+        let root = match plain.canonicalize() {
+            Ok(root) if root.is_dir() => root,
+            Ok(_) => return Err(MountError::NoFolder(plain)),
+            Err(source) => return Err(MountError::Missing { path: plain, source }),
+        };
         Ok(Self { homes: Homes::new(root, options), beneath })
     }
 
@@ -124,28 +150,27 @@ impl MountedDatabase {
 
     /// A PostgreSQL database, which is not in this build.
     #[cfg(not(feature = "postgres"))]
-    pub fn postgres(_: &Sql) -> Result<Self, String> {
+    pub fn postgres(_: &Sql) -> Result<Self, SetupError> {
         absent("PostgreSQL", "postgres")
     }
 
-    /// A PostgreSQL database; an error is a full sentence without its final period. It does not connect yet.
+    /// A PostgreSQL database. It does not connect yet.
     #[cfg(feature = "postgres")]
-    pub fn postgres(settings: &Sql) -> Result<Self, String> {
+    pub fn postgres(settings: &Sql) -> Result<Self, SetupError> {
         let server = postgres::Server::new(settings)?;
         let name = server.name();
-        let storage = SqlStorage::postgres(Arc::new(server), settings.time)
-            .map_err(|error| format!("there can be no thread for it: {error}"))?;
+        let storage = SqlStorage::postgres(Arc::new(server), settings.time)?;
         Ok(Self(Rows::Postgres { name, storage }))
     }
 
-    /// Opens the database; an error is a full sentence without its point.
-    fn open(&self) -> Result<SqlStorage, String> {
+    /// Opens the database.
+    fn open(&self) -> Result<SqlStorage, SqlError> {
         match &self.0 {
             Rows::Postgres { storage, .. } => Ok(storage.clone()),
             Rows::Sqlite { path, open } => {
                 let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
                 if open.is_none() {
-                    *open = Some(SqlStorage::open(path).map_err(|error| error.to_string())?);
+                    *open = Some(SqlStorage::open(path)?);
                 }
                 Ok(open.clone().expect("it was opened just now"))
             }
@@ -161,10 +186,14 @@ impl MountedDatabase {
     }
 
     /// Checks that it is reachable. A temporary problem is returned as a message, not as an error.
-    fn check(&self) -> Result<Option<String>, String> {
+    fn check(&self) -> Result<Option<String>, SqlError> {
         match &self.0 {
             Rows::Postgres { name, storage } => {
-                Ok(storage.check().err().map(|why| format!("{name} cannot be asked: {why}")))
+                let why = storage.check().err().map(|error| match error {
+                    FileError::Io(error) => error.to_string(),
+                    error => error.to_string(),
+                });
+                Ok(why.map(|why| format!("{name} cannot be asked: {why}")))
             }
             Rows::Sqlite { .. } => self.open().map(|_| None),
         }
@@ -222,7 +251,7 @@ impl Mount {
     }
 
     /// The files as a user may use them.
-    fn open(&self, user: &Effective, ledger: Option<&Ledger>) -> Result<Arc<dyn Storage>, String> {
+    fn open(&self, user: &Effective, ledger: Option<&Ledger>) -> Result<Arc<dyn Storage>, MountError> {
         let files: Arc<dyn Storage> = match &self.files {
             MountedFiles::Directory(directory) => {
                 directory.homes.open(&user.fill(&directory.beneath)?, false, directory.is_template())?
@@ -251,7 +280,7 @@ impl Mount {
     }
 
     /// The name under which its quota is counted.
-    fn key(&self, user: &Effective) -> Result<String, String> {
+    fn key(&self, user: &Effective) -> Result<String, TemplateError> {
         Ok(match &self.files {
             MountedFiles::Directory(directory) => directory.homes.key(&user.fill(&directory.beneath)?),
             MountedFiles::Database(database) => match &database.0 {
@@ -294,8 +323,8 @@ impl Mounts {
     }
 
     /// Opens the folders that do not depend on the user, and returns messages about those that are temporarily
-    /// unreachable. An error is a full sentence without its final period.
-    pub fn open(&self) -> Result<Vec<String>, String> {
+    /// unreachable.
+    pub fn open(&self) -> Result<Vec<String>, MountError> {
         let mut away = Vec::new();
         for mount in &self.mounts {
             match &mount.files {

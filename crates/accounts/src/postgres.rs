@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use millrace_net::tls::client_config;
-use millrace_storage::{Connecting, PostgresServer};
+use millrace_storage::{Connecting, PostgresError, PostgresServer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
@@ -16,6 +16,7 @@ use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use crate::Sql;
+use crate::source_error::SetupError;
 
 /// A PostgreSQL database, and the way there.
 #[derive(Debug, Clone)]
@@ -26,16 +27,14 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// The query of the settings is nothing to it.
-    pub(crate) fn new(settings: &Sql) -> Result<Self, String> {
-        let mut config: Config = settings.connection.parse().map_err(|error| {
-            format!(
-                "write \"host=... user=... dbname=...\" or \"postgres://USER@HOST/DATABASE\": {}",
-                told(&error)
-            )
-        })?;
+    /// Ignores the query of the settings.
+    pub(crate) fn new(settings: &Sql) -> Result<Self, SetupError> {
+        const FORM: &str = "\"host=... user=... dbname=...\" or \"postgres://USER@HOST/DATABASE\"";
+        let parsed = settings.connection.parse::<Config>().map_err(PostgresError);
+        let mut config =
+            parsed.map_err(|source| SetupError::Connection { form: FORM, source: source.into() })?;
         if config.get_hosts().is_empty() {
-            return Err("it names no host".to_owned());
+            return Err(SetupError::Unnamed("host"));
         }
         config.application_name("millrace").connect_timeout(settings.time);
         if let Some(password) = &settings.password {
@@ -45,8 +44,7 @@ impl Server {
         let wants_tls = settings.roots.is_some() || config.get_ssl_mode() == SslMode::Require;
         config.ssl_mode(if wants_tls { SslMode::Require } else { SslMode::Disable });
         let tls = wants_tls.then(|| client_config(settings.roots.as_deref())).transpose();
-        let tls = tls.map_err(|error| error.to_string())?.map(Tls);
-        Ok(Self { config: Box::new(config), tls })
+        Ok(Self { config: Box::new(config), tls: tls?.map(Tls) })
     }
 
     /// How the log names it; nothing of its password.
@@ -59,12 +57,12 @@ impl Server {
         format!("the PostgreSQL database {database} at {host}")
     }
 
-    pub(crate) async fn connect(&self) -> Result<Client, String> {
+    pub(crate) async fn connect(&self) -> Result<Client, PostgresError> {
         let client = match &self.tls {
             None => start(self.config.connect(NoTls).await),
             Some(tls) => start(self.config.connect(tls.clone()).await),
         };
-        client.map_err(|error| told(&error))
+        client.map_err(PostgresError)
     }
 }
 
@@ -92,20 +90,9 @@ where
     T: TlsStream + Unpin + Send + 'static,
 {
     let (client, connection) = connected?;
-    // Why it ended, the client is told with its next question.
+    // The client's next query returns the error that it ended with.
     tokio::spawn(async { drop(connection.await) });
     Ok(client)
-}
-
-/// With what the database itself says, which the error alone leaves out.
-pub(crate) fn told(error: &tokio_postgres::Error) -> String {
-    match error.as_db_error() {
-        Some(said) => said.message().to_owned(),
-        None => match std::error::Error::source(error) {
-            Some(source) => format!("{error}: {source}"),
-            None => error.to_string(),
-        },
-    }
 }
 
 /// Makes TLS connections. There are crates for this, each with a certificate parser for channel binding, which

@@ -16,6 +16,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout_at};
 
 use super::source::{Found, Source, mark_of};
+use super::source_error::{SetupError, SourceError};
 use super::watch::Watch;
 use super::{Attempt, Changed};
 
@@ -25,7 +26,7 @@ const CONNECTIONS: usize = 8;
 /// How long after a failure the next connection is tried.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// A way to a server of one kind. Errors are for the log, without their full stop.
+/// A way to a server of one kind.
 pub(super) trait Link: Debug + Send + Sync + 'static {
     /// Whether it has groups for other purposes too: see [`Source::has_groups_of_its_own`].
     const GROUPS_OF_ITS_OWN: bool = false;
@@ -33,8 +34,11 @@ pub(super) trait Link: Debug + Send + Sync + 'static {
     /// A connection, kept between queries.
     type Connection: Send + 'static;
 
-    /// Connects, and makes sure that questions can be asked.
-    fn connect(&self) -> impl Future<Output = Result<Self::Connection, String>> + Send;
+    /// The server's error, or that of its answer.
+    type Error: std::error::Error + Send + Sync + 'static;
+
+    /// Connects, and prepares the connection for queries.
+    fn connect(&self) -> impl Future<Output = Result<Self::Connection, Self::Error>> + Send;
 
     /// Finds a user, and whether the password is right; with `None` only the user is wanted.
     fn find(
@@ -42,7 +46,7 @@ pub(super) trait Link: Debug + Send + Sync + 'static {
         connection: &mut Self::Connection,
         name: &str,
         password: Option<&str>,
-    ) -> impl Future<Output = Result<Found, String>> + Send;
+    ) -> impl Future<Output = Result<Found, Self::Error>> + Send;
 }
 
 /// A server that knows accounts, as a source of them.
@@ -64,7 +68,7 @@ struct Shared<L: Link> {
     /// Idle connections. Locked for a push or a pop.
     idle: Mutex<Vec<L::Connection>>,
     /// Why there is no connection; `None` as far as it is known that there can be one. Guarded for a clone.
-    away: Mutex<Option<String>>,
+    away: Mutex<Option<Arc<SourceError>>>,
     /// Guarded for a step of it.
     watch: Mutex<Watch>,
     is_looking: AtomicBool,
@@ -72,13 +76,12 @@ struct Shared<L: Link> {
 
 impl<L: Link> Remote<L> {
     /// Makes a source without connecting.
-    pub(super) fn new(name: String, link: L, holds_hashes: bool, time: Duration) -> Result<Self, String> {
+    pub(super) fn new(name: String, link: L, holds_hashes: bool, time: Duration) -> Result<Self, SetupError> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("millrace-sources")
             .enable_all()
-            .build()
-            .map_err(|error| format!("there can be no thread for it: {error}"))?;
+            .build()?;
         let shared = Arc::new(Shared {
             link,
             time,
@@ -107,7 +110,7 @@ impl<L: Link> Shared<L> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn away(&self) -> MutexGuard<'_, Option<String>> {
+    fn away(&self) -> MutexGuard<'_, Option<Arc<SourceError>>> {
         self.away.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -115,23 +118,24 @@ impl<L: Link> Shared<L> {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks, on a connection that is there already or on a new one, and all of it in time.
-    async fn find(self: &Arc<Self>, name: &str, password: Option<&str>) -> Result<Found, String> {
+    /// Asks on an idle connection or a new one, within the time limit.
+    async fn find(self: &Arc<Self>, name: &str, password: Option<&str>) -> Result<Found, SourceError> {
         let end = (Instant::now() + self.time).into();
         let turn = timeout_at(end, self.turns.acquire()).await;
-        let _turn = turn.map_err(|_| "too many logins wait for it")?;
+        let _turn = turn.map_err(|_| SourceError::Busy)?;
         if let Some(why) = self.away().clone() {
-            return Err(why);
+            return Err(SourceError::Away(why));
         }
         let answer = timeout_at(end, self.find_in_turn(name, password)).await;
-        answer.unwrap_or_else(|_| {
-            self.be_away(self.too_late());
-            Err(self.too_late())
-        })
+        answer.unwrap_or_else(|_| Err(self.be_away(SourceError::TimedOut(self.time))))
     }
 
-    async fn find_in_turn(self: &Arc<Self>, name: &str, password: Option<&str>) -> Result<Found, String> {
-        // The server may have been restarted since: what an old connection says of that is not believed.
+    async fn find_in_turn(
+        self: &Arc<Self>,
+        name: &str,
+        password: Option<&str>,
+    ) -> Result<Found, SourceError> {
+        // The server may have been restarted since: an error of an old connection says nothing about it.
         let kept = self.idle().pop();
         if let Some(mut connection) = kept
             && let Ok(found) = self.link.find(&mut connection, name, password).await
@@ -139,50 +143,43 @@ impl<L: Link> Shared<L> {
             self.idle().push(connection);
             return Ok(found);
         }
-        let mut connection = match self.link.connect().await {
-            Ok(connection) => connection,
-            Err(why) => {
-                self.be_away(why.clone());
-                return Err(why);
-            }
-        };
-        let found = self.link.find(&mut connection, name, password).await?;
+        let connected = self.link.connect().await.map_err(SourceError::backend);
+        let mut connection = connected.map_err(|why| self.be_away(why))?;
+        let found = self.link.find(&mut connection, name, password).await.map_err(SourceError::backend)?;
         self.idle().push(connection);
         Ok(found)
     }
 
     /// Connects in time, and keeps the connection.
-    async fn connect(&self) -> Result<(), String> {
+    async fn connect(&self) -> Result<(), SourceError> {
         let connected = timeout_at((Instant::now() + self.time).into(), self.link.connect()).await;
-        let connection = connected.unwrap_or_else(|_| Err(self.too_late()))?;
-        self.idle().push(connection);
+        let connected = connected.map_err(|_| SourceError::TimedOut(self.time))?;
+        self.idle().push(connected.map_err(SourceError::backend)?);
         Ok(())
     }
 
-    fn too_late(&self) -> String {
-        format!("it has not answered within {:?}", self.time)
-    }
-
-    /// Refuses logins from now on, until a task has found the server again.
-    fn be_away(self: &Arc<Self>, why: String) {
+    /// Refuses logins from now on with this error, which it returns, until a task has found the server again.
+    fn be_away(self: &Arc<Self>, why: SourceError) -> SourceError {
+        let why = Arc::new(why);
         self.idle().clear();
-        if self.away().replace(why).is_some() {
-            return; // There is such a task.
+        if self.away().replace(Arc::clone(&why)).is_some() {
+            return SourceError::Away(why); // There is such a task.
         }
         let shared = Arc::clone(self);
         tokio::spawn(async move {
             loop {
                 sleep(PAUSE).await;
                 let connected = shared.connect().await;
-                *shared.away() = connected.err();
+                *shared.away() = connected.err().map(Arc::new);
                 if shared.away().is_none() {
                     return;
                 }
             }
         });
+        SourceError::Away(why)
     }
 
-    /// Looks whether these users are what they were.
+    /// Looks for changes of these users.
     async fn look(self: Arc<Self>, names: Vec<String>) {
         let _looking = Looking(&self.is_looking);
         for name in names {
@@ -217,7 +214,7 @@ impl<L: Link> Source for Remote<L> {
     }
 
     /// A name or password that is not UTF-8 belongs to no user.
-    fn find(&self, attempt: &Attempt<'_>) -> Result<Found, String> {
+    fn find(&self, attempt: &Attempt<'_>) -> Result<Found, SourceError> {
         let (Ok(name), Ok(password)) = (str::from_utf8(attempt.user), str::from_utf8(attempt.password))
         else {
             return Ok(Found::Unknown);
@@ -226,7 +223,7 @@ impl<L: Link> Source for Remote<L> {
         // On the runtime's own thread: its stack is as large as TLS wants it, and what panics is lost alone.
         let asked = self.runtime().spawn(async move { shared.find(&name, Some(&password)).await });
         let found = self.runtime().block_on(asked);
-        let found = found.unwrap_or_else(|_| Err("its answer cannot be read".to_owned()))?;
+        let found = found.unwrap_or(Err(SourceError::Panicked))?;
         if let Found::User(user, _) = &found {
             self.shared.watch().met(user, Instant::now());
         }
@@ -241,11 +238,9 @@ impl<L: Link> Source for Remote<L> {
         L::GROUPS_OF_ITS_OWN
     }
 
-    fn begin(&self) -> Result<(), String> {
-        self.runtime().block_on(async {
-            let connected = self.shared.connect().await;
-            connected.inspect_err(|why| self.shared.be_away(why.clone()))
-        })
+    fn begin(&self) -> Result<(), SourceError> {
+        let connect = async { self.shared.connect().await.map_err(|why| self.shared.be_away(why)) };
+        self.runtime().block_on(connect)
     }
 
     /// The result of the last check of the users with sessions; the next check runs in the background.

@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::password::Password;
 use super::profile::User;
+use super::source_error::SourceError;
 use super::{Attempt, Changed};
 
 /// What a source needs to find a user.
@@ -39,9 +40,8 @@ pub trait Source: Send + Sync + Debug {
         0
     }
 
-    /// Finds the user of this name. Called on a thread that may block; the source limits the time itself. The error is
-    /// for the log.
-    fn find(&self, attempt: &Attempt<'_>) -> Result<Found, String>;
+    /// Finds the user of this name. Called on a thread that may block; the source limits the time itself.
+    fn find(&self, attempt: &Attempt<'_>) -> Result<Found, SourceError>;
 
     /// As [`Source::find`], on a reactor thread; `None` where that would wait.
     fn find_at_once(&self, attempt: &Attempt<'_>) -> Option<Found> {
@@ -66,9 +66,8 @@ pub trait Source: Send + Sync + Debug {
         false
     }
 
-    /// Called once when the server starts, to report problems at once; logins are refused until the source works. The
-    /// error is of the same form as that of [`Source::find`].
-    fn begin(&self) -> Result<(), String> {
+    /// Called once when the server starts, to report problems at once; logins are refused until the source works.
+    fn begin(&self) -> Result<(), SourceError> {
         Ok(())
     }
 

@@ -17,6 +17,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, TransactionBehavio
 use super::password::Password;
 use super::profile::{Profile, User};
 use super::source::{Found, Proof, Source};
+use super::source_error::SourceError;
 use super::{Attempt, Changed};
 
 /// How long a reader or writer waits for another that holds the file.
@@ -348,15 +349,15 @@ impl Source for Database {
         &self.name
     }
 
-    fn find(&self, attempt: &Attempt<'_>) -> Result<Found, String> {
+    fn find(&self, attempt: &Attempt<'_>) -> Result<Found, SourceError> {
         let Ok(name) = str::from_utf8(attempt.user) else { return Ok(Found::Unknown) };
-        let Some(Stored { user, hash }) = self.get(name).map_err(|error| error.to_string())? else {
+        let Some(Stored { user, hash }) = self.get(name)? else {
             return Ok(Found::Unknown);
         };
         let proof = match hash.as_deref().map(Password::hashed) {
             None => Proof::Wrong,
             Some(Ok(password)) => Proof::Password(password),
-            Some(Err(error)) => return Err(format!("the password of {name}: {error}")),
+            Some(Err(source)) => return Err(SourceError::Password { user: name.to_owned(), source }),
         };
         Ok(Found::User(Box::new(user), proof))
     }

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock};
 
-use millrace_net::tls::Acceptor;
+use millrace_net::tls::{Acceptor, LoadError};
 
 /// Where a CA asks.
 const PLACE: &[u8] = b"/.well-known/acme-challenge/";
@@ -54,8 +54,8 @@ impl<'a> Shown<'a> {
     }
 
     /// By TLS.
-    pub(super) fn certificate(acceptor: &'a Acceptor, name: &str, digest: &[u8]) -> Result<Self, String> {
-        acceptor.show_challenge(name, digest).map_err(|error| error.to_string())?;
+    pub(super) fn certificate(acceptor: &'a Acceptor, name: &str, digest: &[u8]) -> Result<Self, LoadError> {
+        acceptor.show_challenge(name, digest)?;
         Ok(Self::Certificate(acceptor, name.to_owned()))
     }
 }

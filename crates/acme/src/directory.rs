@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::io;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -15,7 +16,8 @@ use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
-use millrace_net::tls::client_config;
+use millrace_net::tls::{RootsError, client_config};
+use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
@@ -48,14 +50,27 @@ pub(super) struct Last {
     pub(super) retry_after: Option<Duration>,
 }
 
+/// Why the trusted certificates cannot be used.
+#[derive(Debug, Error)]
+pub(super) enum DirectoryError {
+    /// Their file cannot be read.
+    #[error("{}: {source}", path.display())]
+    Authorities { path: PathBuf, source: io::Error },
+    /// The file holds something else.
+    #[error(transparent)]
+    Roots(#[from] RootsError),
+}
+
 impl Directory {
-    /// The error is for people.
-    pub(super) fn new(settings: &Acme) -> Result<Self, String> {
+    pub(super) fn new(settings: &Acme) -> Result<Self, DirectoryError> {
         let roots = match &settings.authorities {
             None => None,
-            Some(path) => Some(fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?),
+            Some(path) => Some(
+                fs::read(path)
+                    .map_err(|source| DirectoryError::Authorities { path: path.clone(), source })?,
+            ),
         };
-        let tls = TlsConnector::from(client_config(roots.as_deref()).map_err(|error| error.to_string())?);
+        let tls = TlsConnector::from(client_config(roots.as_deref())?);
         let (patience, clock) = (settings.patience, settings.clock.clone());
         Ok(Self { tls, patience, clock, last: Arc::default() })
     }

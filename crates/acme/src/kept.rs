@@ -17,8 +17,23 @@ use std::sync::{Mutex, PoisonError};
 
 use instant_acme::AccountCredentials;
 use millrace_net::tls::{CertificateInfo, KeyPair, LoadError, placeholder};
+use thiserror::Error;
 
 use super::settings::Acme;
+
+/// Why an issued certificate is not stored.
+#[derive(Debug, Error)]
+pub(super) enum KeepError {
+    /// The file cannot be written.
+    #[error("{} cannot be written: {source}", path.display())]
+    Write { path: PathBuf, source: io::Error },
+    /// It lacks some of the wanted names.
+    #[error("the certificate that came is not for these names")]
+    OtherNames,
+    /// It cannot be loaded.
+    #[error("the certificate that came cannot be used: {0}")]
+    Unusable(LoadError),
+}
 
 /// Serialises writers: the temporary names beside a file are unique by process, not by thread.
 static WRITING: Mutex<()> = Mutex::new(());
@@ -58,17 +73,17 @@ impl Acme {
         }
     }
 
-    /// Keeps a certificate in place of the other, if it is one that can be used.
-    pub(super) fn keep_certificate(&self, chain: &str, key: &str) -> Result<CertificateInfo, String> {
+    /// Replaces the stored certificate, if the new one can be used.
+    pub(super) fn keep_certificate(&self, chain: &str, key: &str) -> Result<CertificateInfo, KeepError> {
         let path = self.identity().certificate;
-        let failed = |error: io::Error| format!("{} cannot be written: {error}", path.display());
+        let failed = |source| KeepError::Write { path: path.clone(), source };
         let _alone = alone();
         let staged = stage(&path, &[key, chain].concat()).map_err(failed)?;
         let info = one_file(staged.clone()).info(&self.domains);
         let usable = match info {
             Ok(info) if info.covers => Ok(info),
-            Ok(_) => Err("the certificate that came is not for these names".to_owned()),
-            Err(error) => Err(format!("the certificate that came cannot be used: {error}")),
+            Ok(_) => Err(KeepError::OtherNames),
+            Err(error) => Err(KeepError::Unusable(error)),
         };
         match usable {
             Ok(info) => settle(&staged, &path).map(|()| info).map_err(failed),
@@ -269,7 +284,7 @@ mod tests {
             (&"nonsense".to_owned(), &key, "cannot be used"),
             (&String::new(), &key, "cannot be used"),
         ] {
-            let error = settings.keep_certificate(chain, key).unwrap_err();
+            let error = settings.keep_certificate(chain, key).unwrap_err().to_string();
             assert!(error.contains(why), "{error}");
             assert_eq!(settings.info().unwrap(), Some(info));
         }

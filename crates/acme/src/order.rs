@@ -53,9 +53,9 @@ pub(super) struct Trouble {
 }
 
 impl Trouble {
-    /// Something of which the CA has said nothing.
-    pub(super) fn of(why: impl Into<String>) -> Self {
-        Self { why: why.into(), is_refusal: false, retry_after: None }
+    /// Trouble that is not the CA's answer.
+    pub(super) fn of(why: impl Display) -> Self {
+        Self { why: why.to_string(), is_refusal: false, retry_after: None }
     }
 }
 
@@ -168,7 +168,8 @@ impl Order<'_> {
         match self.settings.challenge {
             Challenge::Http => Ok(Shown::token(self.tokens, &challenge.token, answer.as_str())),
             Challenge::TlsAlpn => {
-                Shown::certificate(self.acceptor, name, answer.digest().as_ref()).map_err(Failure::Said)
+                let shown = Shown::certificate(self.acceptor, name, answer.digest().as_ref());
+                shown.map_err(|error| Failure::Said(error.to_string()))
             }
         }
     }

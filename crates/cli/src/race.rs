@@ -157,7 +157,7 @@ pub(crate) fn run(arguments: &Race) -> Result<ExitCode, Failure> {
 fn read(path: &Path) -> Result<RaceReport, Failure> {
     let wrong = |what: String| Failure::Configuration(format!("--read {}: {what}.", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-    RaceReport::parse(&text).map_err(wrong)
+    RaceReport::parse(&text).map_err(|error| wrong(error.to_string()))
 }
 
 impl Race {

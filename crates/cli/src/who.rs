@@ -115,7 +115,7 @@ pub(crate) fn barred(login: &Login, door: Door, config: &Config) -> Option<Strin
         certified: encrypted,
         ..Attempt::new(login.shown().as_bytes(), b"")
     };
-    anywhere.admit(&attempt).err()
+    anywhere.admit(&attempt).err().map(|why| why.to_string())
 }
 
 /// Why a user comes in by none of the doors that are open; `None` where one of them will do.

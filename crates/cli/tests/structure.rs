@@ -57,3 +57,101 @@ fn dependencies(folder: &Path) -> Vec<String> {
     let names = tables.filter_map(toml::Value::as_table).flat_map(|table| table.keys());
     names.filter_map(|name| name.strip_prefix("millrace-")).map(str::to_owned).collect()
 }
+
+/// Files in which a function may still return a text as its error.
+const TEXT_ERRORS: &[&str] = &[
+    "admin/src/events.rs",
+    "admin/src/lib.rs",
+    "admin/src/request.rs",
+    "cli/src/serve.rs",
+    "hooks/src/backlog.rs",
+    "hooks/src/delivery.rs",
+    "hooks/src/lib.rs",
+    "hooks/src/pending.rs",
+    "hooks/src/queue.rs",
+    "hooks/src/rules.rs",
+    "http/src/cors.rs",
+    "http/src/media_type.rs",
+    "lab/src/race/mod.rs",
+    "runtime/src/passive/port.rs",
+    "runtime/src/worker/arrival.rs",
+    "server/src/http/dav/mod.rs",
+    "server/src/http/side/forward.rs",
+    "server/src/upgrade/predecessor.rs",
+    "server/src/upgrade/successor.rs",
+    "server/src/web/links.rs",
+];
+
+#[test]
+fn errors_are_typed() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut found = Vec::new();
+    let mut folders = vec![crates.clone()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let relative = path.strip_prefix(&crates).unwrap();
+            if path.is_dir() {
+                folders.extend(
+                    relative.components().nth(1).is_none_or(|part| part.as_os_str() == "src").then_some(path),
+                );
+            } else if path.extension().is_some_and(|extension| extension == "rs")
+                && !path.ends_with("tests.rs")
+                && has_text_error(&fs::read_to_string(&path).unwrap())
+            {
+                found.push(relative.display().to_string());
+            }
+        }
+    }
+    found.sort();
+    assert_eq!(
+        found, TEXT_ERRORS,
+        "a function returns Result<_, String>, or TEXT_ERRORS names a file that has none"
+    );
+}
+
+/// Returns whether the production code of a file has a `Result` with a text as its error.
+fn has_text_error(text: &str) -> bool {
+    let production = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+    let code = production.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let words: String = code.flat_map(|line| line.split_whitespace()).collect();
+    words.match_indices("Result<").any(|(at, head)| error_of(&words[at + head.len()..]) == Some("String"))
+}
+
+/// Returns the second argument of a generic type, given the text behind its `<`.
+fn error_of(arguments: &str) -> Option<&str> {
+    let (mut depth, mut comma) = (0, None);
+    for (at, character) in arguments.char_indices() {
+        match character {
+            '<' | '(' | '[' => depth += 1,
+            // The arrow of a function type.
+            '>' if arguments[..at].ends_with('-') => {}
+            '>' | ')' | ']' if depth == 0 => {
+                return comma.map(|comma| arguments[comma..at].trim_end_matches(','));
+            }
+            '>' | ')' | ']' => depth -= 1,
+            ',' if depth == 0 && comma.is_none() => comma = Some(at + 1),
+            _ => {}
+        }
+    }
+    None
+}
+
+#[test]
+fn text_errors_are_found_behind_any_value() {
+    for wrong in [
+        "fn a() -> Result<(), String> {",
+        "Result<\n    Vec<(u8, Box<dyn Fn() -> u8>)>,\n    String,\n>",
+        "Option<Result<u8, String>>",
+    ] {
+        assert!(has_text_error(wrong), "{wrong}");
+    }
+    for right in [
+        "Result<String, Error>",
+        "// Result<(), String>",
+        "io::Result<String>",
+        "#[cfg(test)]\nmod tests {\nResult<(), String>",
+    ] {
+        assert!(!has_text_error(right), "{right}");
+    }
+}

@@ -170,6 +170,17 @@ pub(super) struct TakenForOption {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template(Vec<Piece>);
 
+/// Why a text is no template.
+#[derive(Debug, PartialEq, Eq, Error)]
+pub enum TemplateError {
+    /// A brace is not closed.
+    #[error("{0:?} has a {{ without its }}")]
+    Open(String),
+    /// There is no fact of this name.
+    #[error("there is no {{{0}}}; there are {names}", names = NAMES.iter().map(|known| known.0).collect::<Vec<_>>().join(", "))]
+    Name(String),
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Piece {
     Text(String),
@@ -177,16 +188,15 @@ enum Piece {
 }
 
 impl Template {
-    /// Reads one; the error describes the fault.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    /// Parses a template.
+    pub fn parse(text: &str) -> Result<Self, TemplateError> {
         let (mut pieces, mut rest) = (Vec::new(), text);
         while let Some((before, behind)) = rest.split_once('{') {
             let Some((name, after)) = behind.split_once('}') else {
-                return Err(format!("{text:?} has a {{ without its }}"));
+                return Err(TemplateError::Open(text.to_owned()));
             };
             let Some((name, _)) = NAMES.iter().find(|known| known.0 == name) else {
-                let known: Vec<&str> = NAMES.iter().map(|known| known.0).collect();
-                return Err(format!("there is no {{{name}}}; there are {}", known.join(", ")));
+                return Err(TemplateError::Name(name.to_owned()));
             };
             pieces.extend([Piece::Text(before.to_owned()), Piece::Name(name)]);
             rest = after;

@@ -20,6 +20,7 @@ mod pending;
 mod pools;
 mod queue;
 mod rules;
+mod setting_error;
 mod verify;
 mod webhook;
 
@@ -34,12 +35,13 @@ use millrace_ftp::reply::{Reply, code};
 use millrace_vfs::{ReadHandle, Storage, VirtualPath};
 
 pub use backlog::{Backlog, Meant, Undeliverables, Undelivered};
-pub use facts::{NAMES, Template};
+pub use facts::{NAMES, Template, TemplateError};
 pub use millrace_ftp::digest::Algorithm;
 pub use patterns::PathPattern;
 pub use pending::Pending;
 pub use pools::Pools;
 pub use rules::{Action, Rule, Rules};
+pub use setting_error::SettingError;
 pub use webhook::Credentials;
 
 use millrace_log::{Subject, Undecided};

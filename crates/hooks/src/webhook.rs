@@ -14,6 +14,8 @@ use ring::rand::{self, SystemRandom};
 use thiserror::Error;
 use ureq::http::{HeaderName, HeaderValue, Uri};
 
+use super::setting_error::SettingError;
+
 /// Of an answer, as much is read.
 const ANSWER: u64 = 64 * 1024;
 
@@ -65,37 +67,31 @@ pub(super) enum DeliveryError {
 }
 
 impl Credentials {
-    /// With one more field. The error is for people, and does not have the value in it.
-    pub fn header(mut self, name: &str, value: &str) -> Result<Self, String> {
-        let wrong = |why: &str| Err(format!("{name:?} {why}"));
-        let Ok(parsed) = name.parse::<HeaderName>() else { return wrong("is no name of a field of HTTP") };
-        let Ok(mut value) = value.parse::<HeaderValue>() else {
-            return wrong("has a value that no field can have: write one line of ASCII");
-        };
+    /// Adds a header field.
+    pub fn header(mut self, name: &str, value: &str) -> Result<Self, SettingError> {
+        let wrong = |kind: fn(String) -> SettingError| Err(kind(name.to_owned()));
+        let Ok(parsed) = name.parse::<HeaderName>() else { return wrong(SettingError::HeaderName) };
+        let Ok(mut value) = value.parse::<HeaderValue>() else { return wrong(SettingError::HeaderValue) };
         if OURS.contains(&parsed.as_str()) {
-            return wrong("is a field that the server sends itself");
+            return wrong(SettingError::OwnHeader);
         }
         if self.headers.iter().any(|(name, _)| *name == parsed) {
-            return wrong("is there twice");
+            return wrong(SettingError::RepeatedHeader);
         }
         value.set_sensitive(true);
         self.headers.push((parsed, value));
         Ok(self)
     }
 
-    /// Signed with this secret: a text, or `whsec_` and a key in base64. The error is for people, and does not have it in it.
-    pub fn secret(self, secret: &str) -> Result<Self, String> {
+    /// Signs posts with this secret: a text, or `whsec_` and a key in base64.
+    pub fn secret(self, secret: &str) -> Result<Self, SettingError> {
         let key = match secret.strip_prefix("whsec_") {
             None => secret.as_bytes().to_vec(),
-            Some(text) => base64::decode(text.as_bytes()).ok_or(
-                "what stands behind whsec_ in the secret is no base64; take it as the receiver has it",
-            )?,
+            Some(text) => base64::decode(text.as_bytes()).ok_or(SettingError::SecretEncoding)?,
         };
         match key.len() >= KEY {
             true => Ok(Self { key: Some(key), ..self }),
-            false => Err(format!(
-                "the secret is too short: at least {KEY} characters, such as `openssl rand -hex 32` makes"
-            )),
+            false => Err(SettingError::ShortSecret { least: KEY }),
         }
     }
 
@@ -157,15 +153,13 @@ impl Webhook {
     }
 
     /// Checks that events can be posted to this address.
-    pub(super) fn check(url: &str) -> Result<(), String> {
-        let wrong =
-            || Err(format!("{url:?} is no address of a receiver, such as \"http://127.0.0.1:8080/events\""));
+    pub(super) fn check(url: &str) -> Result<(), SettingError> {
+        let wrong = || Err(SettingError::Url(url.to_owned()));
         let Ok(address) = url.parse::<Uri>() else { return wrong() };
         match (address.scheme_str(), address.host()) {
-            _ if address.authority().is_some_and(|authority| authority.as_str().contains('@')) => Err(
-                "a name or password in the address of a receiver would end in logs; write an Authorization in `headers`"
-                    .to_owned(),
-            ),
+            _ if address.authority().is_some_and(|authority| authority.as_str().contains('@')) => {
+                Err(SettingError::UrlWithPassword)
+            }
             (Some("http" | "https"), Some(host)) if !host.is_empty() => Ok(()),
             _ => wrong(),
         }
@@ -237,13 +231,13 @@ mod tests {
             ("Webhook-Id", "secret", "sends itself"),
             ("x-one", "secret", "is there twice"),
         ] {
-            let error = known.clone().header(name, value).unwrap_err();
+            let error = known.clone().header(name, value).unwrap_err().to_string();
             assert!(error.contains(why) && !error.contains("cret"), "{name}: {error}");
         }
         for (secret, why) in
             [("secret", "too short"), ("whsec_c2VjcmV0", "too short"), ("whsec_secr!t", "no base64")]
         {
-            let error = known.clone().secret(secret).unwrap_err();
+            let error = known.clone().secret(secret).unwrap_err().to_string();
             assert!(error.contains(why) && !error.contains("secr!t") && !error.contains("c2Vj"), "{error}");
         }
         let shown = format!("{:?}", known.secret("a secret of many letters, at last").unwrap());

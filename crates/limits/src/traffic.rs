@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use millrace_storage::{Allowance, Ledger};
+use millrace_storage::{Allowance, Ledger, LedgerError};
 use millrace_vfs::{Counted, OverQuota, QuotaScope};
 use serde::{Deserialize, Serialize};
 
@@ -423,7 +423,7 @@ impl Quotas {
     }
 
     /// Keeps what has changed; see [`Ledger::keep`].
-    pub fn keep(&self, last: bool) -> Result<(), String> {
+    pub fn keep(&self, last: bool) -> Result<(), LedgerError> {
         if self.ledger.is_left() {
             return Ok(());
         }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::host::{Holdings, holdings};
+use crate::plan::{ValueError, wrong};
 
 /// How a bad user behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,18 +64,20 @@ pub struct Chaos {
 const MOST_BAD: u32 = 1000;
 
 impl FromStr for Chaos {
-    type Err = String;
+    type Err = ValueError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, ValueError> {
         let (share, kinds) = text.split_once(':').unwrap_or((text, ""));
         let percent: Option<u32> = share.trim_end_matches('%').parse().ok();
         let percent = percent
             .filter(|percent| (1..=1000).contains(percent))
-            .ok_or_else(|| format!("{share:?} is no share of bad users: write 10% or 10%:unread,abor"))?;
+            .ok_or_else(|| wrong(share, "is no share of bad users: write 10% or 10%:unread,abor"))?;
         let kind = |name: &str| {
             let found = MISCHIEFS.iter().find(|row| row.0 == name.trim());
             let names = || MISCHIEFS.map(|row| row.0).join(", ");
-            found.map(|row| row.1).ok_or_else(|| format!("{name:?} is none of {}", names()))
+            found
+                .map(|row| row.1)
+                .ok_or_else(|| ValueError::NoName { value: name.to_owned(), names: names() })
         };
         let kinds = match kinds {
             "" => MISCHIEFS.map(|row| row.1).to_vec(),

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
 use millrace_vfs::hex;
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 /// How a target is spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,11 +65,18 @@ pub struct Target {
     pub path: String,
 }
 
+/// A URL that is no target.
+#[derive(Debug, Error)]
+#[error("{url:?} {fault}; a target is written ftp://user:pass@host:port/path")]
+pub struct TargetError {
+    url: String,
+    fault: &'static str,
+}
+
 impl Target {
-    /// Reads a URL. The error is a sentence.
-    pub fn parse(url: &str) -> Result<Self, String> {
-        let wrong =
-            |what: &str| format!("{url:?} {what}; a target is written ftp://user:pass@host:port/path");
+    /// Parses a URL.
+    pub fn parse(url: &str) -> Result<Self, TargetError> {
+        let wrong = |fault| TargetError { url: url.to_owned(), fault };
         let (scheme, rest) = url.split_once("://").ok_or_else(|| wrong("has no ftp:// before it"))?;
         let &(_, scheme, default_port) = SCHEMES
             .iter()

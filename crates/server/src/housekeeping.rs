@@ -82,7 +82,7 @@ fn look(server: &ServerState, workers: &[Sender], before: Option<i64>) -> i64 {
 /// What quotas count outlives the process.
 pub(crate) fn keep_quotas(server: &ServerState, last: bool) {
     if let Some(Err(error)) = server.config.quotas.as_ref().map(|quotas| quotas.keep(last)) {
-        server.log.warn(&error);
+        server.log.warn(&format!("{error}; trees are counted instead"));
     }
 }
 

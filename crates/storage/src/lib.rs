@@ -41,6 +41,6 @@ pub use memory::MemoryStorage;
 pub use quota::{Allowance, Allowances, Ledger, LedgerError, Quota, Tally, TallyReport};
 pub use read_only::ReadOnly;
 #[cfg(feature = "postgres")]
-pub use sql::{Connecting, PostgresServer};
+pub use sql::{Connecting, PostgresError, PostgresServer};
 pub use sql::{SqlError, SqlStorage};
 pub use withheld::Withheld;

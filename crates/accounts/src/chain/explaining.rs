@@ -4,11 +4,12 @@
 use std::path::PathBuf;
 
 use super::granting::is_made;
-use super::{Chain, refusal};
+use super::{Chain, refusal, unavailable};
 use crate::effective::{Effective, seconds};
 use crate::homes::{HomeError, Homes};
 use crate::hosts::{HostName, plain};
 use crate::source::{Found, Needs};
+use crate::source_error::SourceUnavailable;
 use crate::{Attempt, Decision};
 use millrace_limits as limits;
 
@@ -28,8 +29,8 @@ pub struct Explained {
 }
 
 impl Chain {
-    /// Explains a user, if a source finds the name without a password; errors are full sentences.
-    pub fn explain(&self, attempt: &Attempt<'_>) -> Result<Option<Explained>, String> {
+    /// Explains a user, if a source finds the name without a password.
+    pub fn explain(&self, attempt: &Attempt<'_>) -> Result<Option<Explained>, SourceUnavailable> {
         let plain = plain(attempt.host.as_bytes());
         let attempt = &Attempt { host: &plain, ..*attempt };
         let (host, root) = (self.host_of(attempt), self.homes(attempt).root());
@@ -43,7 +44,7 @@ impl Chain {
         if self.is_anonymous(attempt)
             && let Some(effective) = self.anonymous_settings()
         {
-            let refused = effective.admit(attempt).err();
+            let refused = effective.admit(attempt).err().map(|why| why.to_string());
             let refused = refused.or_else(|| self.without_folder(&effective, self.homes(attempt)));
             return Ok(Some(explained("the configuration", effective, refused)));
         }
@@ -58,7 +59,7 @@ impl Chain {
                     };
                     return Ok(Some(explained(source.name(), effective, refused)));
                 }
-                Err(why) => return Err(format!("{} cannot be asked: {why}", source.name())),
+                Err(why) => return Err(unavailable(&**source, why)),
             }
         }
         Ok(None)
@@ -88,10 +89,10 @@ impl Chain {
         used
     }
 
-    /// Why a user's folder could not be opened.
+    /// Returns the reason that a user's folder could not be opened for, if there is one.
     fn without_folder(&self, effective: &Effective, homes: &Homes) -> Option<String> {
         let folder = effective.directory().map_err(HomeError::from);
         let opened = folder.and_then(|folder| homes.check(&folder.unwrap_or_default(), is_made(effective)));
-        opened.err().map(String::from)
+        opened.err().map(|error| error.to_string())
     }
 }

@@ -8,6 +8,7 @@ use millrace_vfs::{QuotaScope, Storage};
 
 use super::{ANONYMOUS, Chain};
 use crate::effective::Effective;
+use crate::homes::HomeError;
 use crate::profile::User;
 use crate::source::{Needs, Source};
 use crate::{Account, Attempt, Told};
@@ -20,7 +21,7 @@ impl Chain {
         effective: &Effective,
         attempt: &Attempt<'_>,
         at_once: bool,
-    ) -> Result<Option<Account>, String> {
+    ) -> Result<Option<Account>, HomeError> {
         let homes = self.homes(attempt);
         let rules = effective.rules();
         let read_only = Permissions::READ_ONLY.with(Permission::Admin).contains(rules.anywhere());

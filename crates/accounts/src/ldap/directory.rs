@@ -17,37 +17,37 @@ use serde_json::Value;
 use tokio_rustls::rustls::ClientConfig;
 
 use super::Ldap;
-use crate::columns;
+use crate::columns::{self, CellError};
 use crate::password::Mac;
 use crate::recent::Recent;
 use crate::remote::{Link, Remote};
 use crate::source::{Found, Proof, Source};
+use crate::source_error::SetupError;
 
-/// The result code that says: wrong password (RFC 4511, appendix A).
+/// The result code of a wrong password (RFC 4511, appendix A).
 const INVALID_CREDENTIALS: u32 = 49;
 
 /// A directory as a source of accounts.
-pub fn ldap(settings: &Ldap) -> Result<impl Source + use<>, String> {
+pub fn ldap(settings: &Ldap) -> Result<impl Source + use<>, SetupError> {
     let (scheme, host) = settings.url.split_once("://").unwrap_or_default();
     let host = host.split('/').next().unwrap_or_default();
     if !["ldap", "ldaps", "ldapi"].contains(&scheme) || host.is_empty() {
-        return Err(format!("{:?} is no URL of ldap://, ldaps:// or ldapi://", settings.url));
+        let schemes = "ldap://, ldaps:// or ldapi://";
+        return Err(SetupError::Url { url: settings.url.clone(), schemes });
     }
     if settings.start_tls && scheme != "ldap" {
-        return Err(format!("StartTLS is for ldap://, not for {scheme}://"));
+        return Err(SetupError::StartTls(scheme.to_owned()));
     }
-    for (what, filter) in [("filter", &settings.filter), ("groups", &settings.groups)] {
+    for (key, filter) in [("filter", &settings.filter), ("groups", &settings.groups)] {
         let is_wrong = |filter: &String| {
             !filter.starts_with('(') || ldap3::parse_filter(filled(filter, "", "")).is_err()
         };
         if let Some(wrong) = filter.as_ref().filter(|filter| is_wrong(filter)) {
-            return Err(format!(
-                "{what}: {wrong:?} is no filter, which is written as \"(objectClass=person)\""
-            ));
+            return Err(SetupError::Filter { key, value: wrong.clone() });
         }
     }
     let name = format!("the directory {} at {scheme}://{host}", settings.base);
-    let config = client_config(settings.roots.as_deref()).map_err(|error| error.to_string())?;
+    let config = client_config(settings.roots.as_deref())?;
     let remote = Remote::new(
         name,
         Directory { settings: settings.clone(), recent: Recent::new(settings.cache), config },
@@ -55,6 +55,26 @@ pub fn ldap(settings: &Ldap) -> Result<impl Source + use<>, String> {
         settings.time,
     );
     Ok(remote?.marked(&(&settings.filter, &settings.groups)))
+}
+
+/// Why the directory gives no answer.
+#[derive(Debug, thiserror::Error)]
+enum DirectoryError {
+    /// The server, or the way there.
+    #[error("{}", message(.0))]
+    Server(#[from] LdapError),
+    /// It refuses the search user.
+    #[error("it does not let in {dn}: {}", message(source))]
+    Bind { dn: String, source: LdapError },
+    /// It refuses to check a password.
+    #[error("it does not look at the password: {}", message(.0))]
+    Unchecked(#[source] LdapError),
+    /// The search has found more than one entry.
+    #[error("there is more than one entry of {0}")]
+    Ambiguous(String),
+    /// An attribute has a value that its setting cannot have.
+    #[error("of {user}: {source}")]
+    Cell { user: String, source: CellError },
 }
 
 #[derive(Debug)]
@@ -69,12 +89,13 @@ impl Link for Directory {
     const GROUPS_OF_ITS_OWN: bool = true;
 
     type Connection = ldap3::Ldap;
+    type Error = DirectoryError;
 
-    async fn connect(&self) -> Result<ldap3::Ldap, String> {
+    async fn connect(&self) -> Result<ldap3::Ldap, DirectoryError> {
         let mut connection = self.open().await?;
         if let Some((dn, password)) = &self.settings.bind {
             let bound = connection.simple_bind(dn, password).await.and_then(LdapResult::success);
-            bound.map_err(|error| format!("it does not let in {dn}: {}", told(&error)))?;
+            bound.map_err(|source| DirectoryError::Bind { dn: dn.clone(), source })?;
         }
         Ok(connection)
     }
@@ -84,7 +105,7 @@ impl Link for Directory {
         connection: &mut ldap3::Ldap,
         name: &str,
         password: Option<&str>,
-    ) -> Result<Found, String> {
+    ) -> Result<Found, DirectoryError> {
         let Some(entry) = self.entry(connection, name).await? else {
             // As long as a wrong password takes.
             let missing = format!("cn=missing-{},{}", dn_escape(name), self.settings.base);
@@ -95,7 +116,7 @@ impl Link for Directory {
         if let Some(groups) = self.groups(connection, name, &dn).await? {
             cells.push(("groups".to_owned(), groups));
         }
-        let of = |why| format!("of {name}: {why}");
+        let of = |source| DirectoryError::Cell { user: name.to_owned(), source };
         let Some((user, _)) = columns::user(name, cells).map_err(of)? else { return Ok(Found::Unknown) };
         let proof = self.prove(&dn, password).await?;
         Ok(Found::User(Box::new(user), proof))
@@ -103,19 +124,22 @@ impl Link for Directory {
 }
 
 impl Directory {
-    async fn open(&self) -> Result<ldap3::Ldap, String> {
+    async fn open(&self) -> Result<ldap3::Ldap, LdapError> {
         let settings = LdapConnSettings::new()
             .set_config(Arc::clone(&self.config))
             .set_starttls(self.settings.start_tls);
-        let opened = LdapConnAsync::with_settings(settings, &self.settings.url).await;
-        let (connection, ldap) = opened.map_err(|error| told(&error))?;
-        // The next caller gets the reason why it ended.
+        let (connection, ldap) = LdapConnAsync::with_settings(settings, &self.settings.url).await?;
+        // The next caller gets the error that it ended with.
         tokio::spawn(async { drop(connection.drive().await) });
         Ok(ldap)
     }
 
-    /// The entry of this very name.
-    async fn entry(&self, connection: &mut ldap3::Ldap, name: &str) -> Result<Option<SearchEntry>, String> {
+    /// Finds the entry of this name, with the same case.
+    async fn entry(
+        &self,
+        connection: &mut ldap3::Ldap,
+        name: &str,
+    ) -> Result<Option<SearchEntry>, DirectoryError> {
         let Ldap { base, name: attribute, filter, attributes, .. } = &self.settings;
         let filter = filter.as_deref().unwrap_or_default();
         let filter = format!("(&({attribute}={}){filter})", ldap_escape(name));
@@ -126,12 +150,12 @@ impl Directory {
             values(entry, attribute).is_some_and(|values| values.iter().any(|value| value == name))
         });
         match (found.next(), found.next()) {
-            (Some(_), Some(_)) => Err(format!("there is more than one entry of {name}")),
+            (Some(_), Some(_)) => Err(DirectoryError::Ambiguous(name.to_owned())),
             (entry, _) => Ok(entry),
         }
     }
 
-    /// Settings by their names, and whose they are.
+    /// Returns the DN of an entry, and settings by their names.
     fn cells(&self, entry: SearchEntry) -> (String, Vec<(String, Value)>) {
         let cell = |(key, attribute): &(String, String)| {
             let values = values(&entry, attribute)?;
@@ -154,18 +178,18 @@ impl Directory {
         connection: &mut ldap3::Ldap,
         name: &str,
         dn: &str,
-    ) -> Result<Option<Value>, String> {
+    ) -> Result<Option<Value>, LdapError> {
         let Ldap { base, groups, group_base, .. } = &self.settings;
         let Some(filter) = groups else { return Ok(None) };
         let (base, filter) = (group_base.as_ref().unwrap_or(base), filled(filter, name, dn));
         let mut found = search(connection, base, &filter, vec!["cn"], 0).await?;
-        // In an order that does not change with the directory's mood.
+        // The order of a directory's answers varies.
         found.sort_by(|one, other| one.dn.cmp(&other.dn));
         let names = found.iter().filter_map(|group| values(group, "cn")?.first().cloned());
         Ok(Some(names.collect()))
     }
 
-    async fn prove(&self, dn: &str, password: Option<&str>) -> Result<Proof, String> {
+    async fn prove(&self, dn: &str, password: Option<&str>) -> Result<Proof, DirectoryError> {
         let Some(password) = password.filter(|password| !password.is_empty()) else {
             return Ok(Proof::Wrong);
         };
@@ -174,7 +198,7 @@ impl Directory {
             return Ok(Proof::Right);
         }
         let mut connection = self.open().await?;
-        let bound = connection.simple_bind(dn, password).await.map_err(|error| told(&error))?;
+        let bound = connection.simple_bind(dn, password).await?;
         let _ = connection.unbind().await;
         match bound.rc {
             0 => {
@@ -182,7 +206,7 @@ impl Directory {
                 Ok(Proof::Right)
             }
             INVALID_CREDENTIALS => Ok(Proof::Wrong),
-            _ => Err(format!("it does not look at the password: {}", told(&LdapError::from(bound)))),
+            _ => Err(DirectoryError::Unchecked(bound.into())),
         }
     }
 }
@@ -194,14 +218,13 @@ async fn search(
     filter: &str,
     attributes: Vec<&str>,
     most: i32,
-) -> Result<Vec<SearchEntry>, String> {
+) -> Result<Vec<SearchEntry>, LdapError> {
     let found = connection
         .with_search_options(SearchOptions::new().sizelimit(most))
         .search(base, Scope::Subtree, filter, attributes)
         .await
         .and_then(|result| result.success());
-    let (entries, _) = found.map_err(|error| told(&error))?;
-    let entries = entries.into_iter().filter(|entry| !entry.is_ref() && !entry.is_intermediate());
+    let entries = found?.0.into_iter().filter(|entry| !entry.is_ref() && !entry.is_intermediate());
     Ok(entries.map(SearchEntry::construct).collect())
 }
 
@@ -226,8 +249,8 @@ fn first_part(name: &str) -> &str {
     name.split_once('=').map_or(name, |(_, rest)| rest.split([',', '+']).next().unwrap_or(rest))
 }
 
-/// With what the directory itself says.
-fn told(error: &LdapError) -> String {
+/// Returns the directory's own message, with the result code.
+fn message(error: &LdapError) -> String {
     match error {
         LdapError::LdapResult { result } if result.text.is_empty() => {
             format!("the result is {}", result.rc)

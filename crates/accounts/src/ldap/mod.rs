@@ -7,7 +7,7 @@ use std::time::Duration;
 
 pub use directory::ldap;
 
-/// A directory, and how it is asked. Errors are full sentences without their full stop.
+/// A directory, and how it is asked.
 #[derive(Debug, Clone)]
 pub struct Ldap {
     /// `ldap://HOST`, `ldaps://HOST`, or `ldapi://` and the path of a socket, with `%2F` for `/`.

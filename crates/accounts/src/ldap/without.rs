@@ -3,8 +3,9 @@
 use super::Ldap;
 use crate::absent::{Absent, absent};
 use crate::source::Source;
+use crate::source_error::SetupError;
 
 /// Fails: there are no directories in this build.
-pub fn ldap(_: &Ldap) -> Result<impl Source + use<>, String> {
+pub fn ldap(_: &Ldap) -> Result<impl Source + use<>, SetupError> {
     absent("LDAP", "ldap").map(|absent: Absent| absent)
 }

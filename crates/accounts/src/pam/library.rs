@@ -10,14 +10,26 @@ use nix::unistd;
 use nonstick::items::{Items, ItemsMut};
 use nonstick::{AuthnFlags, ConversationAdapter, ErrorCode, PamShared, Transaction, TransactionBuilder};
 
-use super::{Entry, Question, Verdict, within};
+use super::{Entry, HomePathError, Question, Verdict, within};
 use crate::Protocol;
 
 pub(super) const IS_LINKED: bool = true;
 
-pub(super) const MISSING: &str = "";
+/// Why PAM gives no verdict.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PamError {
+    /// The library or a module.
+    #[error("PAM says: {0}")]
+    Library(#[from] ErrorCode),
+    /// The system's own database has no entry that can be used.
+    #[error("the passwd entry of {user} cannot be read: {source}")]
+    Entry { user: String, source: Box<dyn std::error::Error + Send + Sync> },
+    /// The home directory cannot be served.
+    #[error(transparent)]
+    Home(#[from] HomePathError),
+}
 
-/// Answers what modules ask.
+/// Answers the prompts of modules.
 struct Answers {
     password: OsString,
 }
@@ -31,43 +43,42 @@ impl ConversationAdapter for Answers {
         Ok(self.password.clone())
     }
 
-    /// Clients are told nothing of what modules have to say.
+    /// Clients do not see the messages of modules.
     fn error_msg(&self, _: impl AsRef<OsStr>) {}
 
     fn info_msg(&self, _: impl AsRef<OsStr>) {}
 }
 
-/// Makes sure that the library can read what it is set up with.
-pub(super) fn begin(service: &str) -> Result<(), String> {
+/// Checks that the library can read the service's configuration.
+pub(super) fn begin(service: &str) -> Result<(), ErrorCode> {
     let answers = Answers { password: OsString::new() };
     let begun = TransactionBuilder::new_with_service(service).build(answers.into_conversation());
-    begun.map(drop).map_err(|error| error.to_string())
+    begun.map(drop)
 }
 
-pub(super) fn ask(question: &Question) -> Result<Verdict, String> {
+pub(super) fn ask(question: &Question) -> Result<Verdict, PamError> {
     let answers = Answers { password: question.password.clone().into() };
     let mut transaction = TransactionBuilder::new_with_service(&question.service)
         .username(&question.user)
-        .build(answers.into_conversation())
-        .map_err(told)?;
+        .build(answers.into_conversation())?;
     let mut items = transaction.items_mut();
-    items.set_remote_host(Some(question.from.to_string().as_ref())).map_err(told)?;
+    items.set_remote_host(Some(question.from.to_string().as_ref()))?;
     // Some modules check the terminal: it is named as by other servers.
     let door = match question.protocol {
         Protocol::Ftp => "ftp",
         Protocol::Http => "http",
     };
-    items.set_tty_name(Some(door.as_ref())).map_err(told)?;
+    items.set_tty_name(Some(door.as_ref()))?;
     drop(items);
     let flags = AuthnFlags::SILENT | AuthnFlags::DISALLOW_NULL_AUTHTOK;
     if let Err(error) = transaction.authenticate(flags) {
-        return refusal_of_password(error);
+        return Ok(refusal_of_password(error)?);
     }
     if let Err(error) = transaction.account_management(flags) {
-        return refusal_of_account(error);
+        return Ok(refusal_of_account(error)?);
     }
     // A module may have changed the user name to one that the settings here do not know.
-    match transaction.items().user().map_err(told)? {
+    match transaction.items().user()? {
         Some(user) if user == question.user.as_str() => {}
         other => {
             let other = other.unwrap_or_default();
@@ -80,7 +91,7 @@ pub(super) fn ask(question: &Question) -> Result<Verdict, String> {
 }
 
 /// The meaning of a refused password.
-fn refusal_of_password(error: ErrorCode) -> Result<Verdict, String> {
+fn refusal_of_password(error: ErrorCode) -> Result<Verdict, ErrorCode> {
     match error {
         ErrorCode::UserUnknown => Ok(Verdict::Unknown),
         ErrorCode::AuthenticationError
@@ -89,14 +100,14 @@ fn refusal_of_password(error: ErrorCode) -> Result<Verdict, String> {
         | ErrorCode::CredentialsInsufficient
         | ErrorCode::CredentialsError => Ok(Verdict::Wrong),
         ErrorCode::AccountExpired | ErrorCode::CredentialsExpired | ErrorCode::NewAuthTokRequired => {
-            Ok(Verdict::Refused(told(error)))
+            Ok(Verdict::Refused(PamError::from(error).to_string()))
         }
-        error => Err(told(error)),
+        error => Err(error),
     }
 }
 
 /// The meaning of an account error.
-fn refusal_of_account(error: ErrorCode) -> Result<Verdict, String> {
+fn refusal_of_account(error: ErrorCode) -> Result<Verdict, ErrorCode> {
     match error {
         ErrorCode::UserUnknown
         | ErrorCode::AuthenticationError
@@ -104,22 +115,18 @@ fn refusal_of_account(error: ErrorCode) -> Result<Verdict, String> {
         | ErrorCode::AccountExpired
         | ErrorCode::CredentialsExpired
         | ErrorCode::AuthTokExpired
-        | ErrorCode::NewAuthTokRequired => Ok(Verdict::Refused(told(error))),
-        error => Err(told(error)),
+        | ErrorCode::NewAuthTokRequired => Ok(Verdict::Refused(PamError::from(error).to_string())),
+        error => Err(error),
     }
 }
 
-fn told(error: ErrorCode) -> String {
-    format!("PAM says: {error}")
-}
-
 /// A user as the system's own database knows it.
-fn entry(name: &str, root: &Path) -> Result<Entry, String> {
-    let cannot = |why: String| format!("the passwd entry of {name} cannot be read: {why}");
-    let user = unistd::User::from_name(name).map_err(|error| cannot(error.to_string()))?;
-    let user = user.ok_or_else(|| cannot("there is none".to_owned()))?;
-    let c_name = std::ffi::CString::new(name).map_err(|error| cannot(error.to_string()))?;
-    let groups = unistd::getgrouplist(&c_name, user.gid).map_err(|error| cannot(error.to_string()))?;
+fn entry(name: &str, root: &Path) -> Result<Entry, PamError> {
+    let cannot = |source| PamError::Entry { user: name.to_owned(), source };
+    let user = unistd::User::from_name(name).map_err(|error| cannot(error.into()))?;
+    let user = user.ok_or_else(|| cannot("there is none".into()))?;
+    let c_name = std::ffi::CString::new(name).map_err(|error| cannot(error.into()))?;
+    let groups = unistd::getgrouplist(&c_name, user.gid).map_err(|error| cannot(error.into()))?;
     let named = |gid| unistd::Group::from_gid(gid).ok().flatten().map(|group| group.name);
     let groups = groups.into_iter().filter_map(named).collect();
     Ok(Entry { folder: within(&user.dir, root)?, groups })

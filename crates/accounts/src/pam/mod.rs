@@ -12,6 +12,7 @@
 #[cfg_attr(not(feature = "pam"), path = "without.rs")]
 mod library;
 
+use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
@@ -21,6 +22,7 @@ use std::time::{Duration, Instant};
 use super::profile::{Profile, User};
 use super::recent::Recent;
 use super::source::{Found, Needs, Proof, Source};
+use super::source_error::{SetupError, SourceError};
 use super::turns::Turns;
 use super::{Attempt, Protocol};
 
@@ -40,10 +42,12 @@ pub struct Pam {
     pub cache: Duration,
 }
 
+const MISSING: &str = "PAM, as those are that need no library of the system";
+
 /// A service of PAM as a source of accounts; an error where this program was built without.
-pub fn pam(settings: &Pam) -> Result<impl Source + use<>, String> {
+pub fn pam(settings: &Pam) -> Result<impl Source + use<>, SetupError> {
     if !library::IS_LINKED {
-        return Err(library::MISSING.to_owned());
+        return Err(SetupError::NotBuilt { what: MISSING, feature: "pam" });
     }
     let name = format!("PAM, service {}", settings.service);
     Ok(Service {
@@ -99,9 +103,9 @@ struct Entry {
 
 impl Service {
     /// Asks, but not for longer than there is time.
-    fn ask(&self, question: Question) -> Result<Verdict, String> {
+    fn ask(&self, question: Question) -> Result<Verdict, SourceError> {
         let end = Instant::now() + self.settings.time;
-        let turn = self.turns.wait(end).ok_or("too many logins wait for it")?;
+        let turn = self.turns.wait(end).ok_or(SourceError::Busy)?;
         let (answer, answered) = mpsc::sync_channel(1);
         let asking = move || {
             let verdict = library::ask(&question);
@@ -110,13 +114,11 @@ impl Service {
             let _ = answer.send(verdict);
         };
         let begun = thread::Builder::new().name("millrace-pam".to_owned()).spawn(asking);
-        begun.map_err(|error| format!("there can be no thread for it: {error}"))?;
+        begun.map_err(SourceError::Thread)?;
         match answered.recv_timeout(end.saturating_duration_since(Instant::now())) {
-            Ok(verdict) => verdict,
-            Err(mpsc::RecvTimeoutError::Timeout) => {
-                Err(format!("it has not answered within {:?}", self.settings.time))
-            }
-            Err(mpsc::RecvTimeoutError::Disconnected) => Err("its answer cannot be read".to_owned()),
+            Ok(verdict) => verdict.map_err(SourceError::backend),
+            Err(mpsc::RecvTimeoutError::Timeout) => Err(SourceError::TimedOut(self.settings.time)),
+            Err(mpsc::RecvTimeoutError::Disconnected) => Err(SourceError::Panicked),
         }
     }
 
@@ -132,19 +134,37 @@ impl Service {
     }
 }
 
+/// Why a home directory cannot be served.
+#[derive(Debug, thiserror::Error)]
+#[cfg_attr(not(any(test, feature = "pam")), allow(dead_code, reason = "unused without the library"))]
+enum HomePathError {
+    /// It cannot be found.
+    #[error("the home {} cannot be found: {source}", home.display())]
+    Missing { home: PathBuf, source: io::Error },
+    /// It lies elsewhere.
+    #[error("the home {} is not in {}, which is served", home.display(), root.display())]
+    Outside { home: PathBuf, root: PathBuf },
+    /// Its name is not UTF-8, or would be taken for a template.
+    #[error("the home {} has a name that no directory here can have", .0.display())]
+    Name(PathBuf),
+}
+
 /// The home directory, as a folder of the served tree. May block, because homes may be on network file systems.
 #[cfg_attr(not(any(test, feature = "pam")), allow(dead_code, reason = "unused without the library"))]
-fn within(home: &Path, root: &Path) -> Result<String, String> {
-    let (shown, served) = (home.display(), root.display());
+fn within(home: &Path, root: &Path) -> Result<String, HomePathError> {
+    let named = home.to_owned();
     // The served folder has no links in its path; a home may be written with some.
-    let home = home.canonicalize().map_err(|error| format!("the home {shown} cannot be found: {error}"))?;
+    let home = match home.canonicalize() {
+        Ok(home) => home,
+        Err(source) => return Err(HomePathError::Missing { home: named, source }),
+    };
     let Ok(folder) = home.strip_prefix(root) else {
-        return Err(format!("the home {shown} is not in {served}, which is served"));
+        return Err(HomePathError::Outside { home: named, root: root.to_owned() });
     };
     match folder.to_str() {
         // It would be taken for a template.
         Some(folder) if !folder.contains(['{', '}']) => Ok(folder.to_owned()),
-        _ => Err(format!("the home {shown} has a name that no directory here can have")),
+        _ => Err(HomePathError::Name(named)),
     }
 }
 
@@ -159,7 +179,7 @@ impl Source for Service {
     }
 
     /// A name or password that is not UTF-8 belongs to no user.
-    fn find(&self, attempt: &Attempt<'_>) -> Result<Found, String> {
+    fn find(&self, attempt: &Attempt<'_>) -> Result<Found, SourceError> {
         if let Some(found) = self.recent.found(attempt) {
             return Ok(found);
         }
@@ -200,8 +220,8 @@ impl Source for Service {
         false
     }
 
-    fn begin(&self) -> Result<(), String> {
-        library::begin(&self.settings.service)
+    fn begin(&self) -> Result<(), SourceError> {
+        library::begin(&self.settings.service).map_err(SourceError::backend)
     }
 }
 
@@ -220,16 +240,16 @@ mod tests {
         fs::create_dir_all(root.join("served-not")).unwrap();
         std::os::unix::fs::symlink("home/alice", root.join("served/link")).unwrap();
         let of = |home: &str| within(&root.join(home), &root.join("served"));
-        assert_eq!(of("served/home/alice"), Ok("home/alice".to_owned()));
-        assert_eq!(of("served/link"), Ok("home/alice".to_owned()));
-        assert_eq!(of("served"), Ok(String::new()));
+        assert_eq!(of("served/home/alice").unwrap(), "home/alice");
+        assert_eq!(of("served/link").unwrap(), "home/alice");
+        assert_eq!(of("served").unwrap(), "");
         for (home, told) in [
             ("served-not", "is not in"),
             ("served/../served-not", "is not in"),
             ("served/nowhere", "cannot be found"),
             ("served/{user}", "has a name that no directory here can have"),
         ] {
-            let error = of(home).unwrap_err();
+            let error = of(home).unwrap_err().to_string();
             assert!(error.contains(told), "{home}: {error}");
         }
         assert!(within(Path::new("/"), &root).is_err());
@@ -246,7 +266,7 @@ mod tests {
             time: Duration::from_secs(1),
             cache: Duration::ZERO,
         };
-        let error = pam(&settings).err().unwrap();
+        let error = pam(&settings).err().unwrap().to_string();
         assert!(error.contains("--features pam"), "{error}");
     }
 }

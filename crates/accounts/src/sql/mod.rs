@@ -15,7 +15,7 @@ use std::time::Duration;
 pub use mysql::mysql;
 pub use postgres::postgres;
 
-/// A database, and how it is asked. Errors are full sentences without their full stop.
+/// A database, and how it is asked.
 #[derive(Debug, Clone)]
 pub struct Sql {
     /// The server's address and the user to connect as, in the form of its kind.

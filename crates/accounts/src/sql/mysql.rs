@@ -7,9 +7,10 @@ use mysql_async::{Conn, Error, Opts, OptsBuilder, Row, SslOpts};
 use serde_json::Value;
 
 use super::Sql;
-use super::found::{Cells, found};
+use super::found::{Cells, RowError, found};
 use crate::remote::{Link, Remote};
 use crate::source::{Found, Source};
+use crate::source_error::SetupError;
 
 /// The migrations of the schema; the database records how many it has applied. It has no transactions for tables, so
 /// each step must be repeatable.
@@ -25,7 +26,7 @@ const MIGRATIONS: &[&str] = &["
 const QUERY: &str = "SELECT name, password, `groups`, profile FROM millrace_user WHERE name = ?";
 
 /// A MySQL or MariaDB database by its URL: `mysql://USER@HOST/DATABASE`.
-pub fn mysql(settings: &Sql) -> Result<impl Source + use<>, String> {
+pub fn mysql(settings: &Sql) -> Result<impl Source + use<>, SetupError> {
     let server = Server::new(settings)?;
     Ok(Remote::new(server.name(), server, true, settings.time)?.marked(&settings.query))
 }
@@ -38,15 +39,40 @@ struct Server {
     query: Option<String>,
 }
 
+/// Why the database gives no answer.
+#[derive(Debug, thiserror::Error)]
+enum MysqlError {
+    /// The server, or the way there.
+    #[error("{}", message(.0))]
+    Server(#[source] Error),
+    /// The tables cannot be made.
+    #[error("its schema cannot be brought up to date: {}", message(.0))]
+    Schema(#[source] Error),
+    /// The tables are newer than this program.
+    #[error("its schema is of a later version of Millrace")]
+    LaterSchema,
+    /// The query does not return the name.
+    #[error("the query has no column `name`, by which to tell Alice from alice")]
+    NoName,
+    /// A column has a type that no setting has.
+    #[error("the column {column} is {found}; cast it to CHAR")]
+    Column { column: String, found: &'static str },
+    /// The row is no user.
+    #[error(transparent)]
+    Row(#[from] RowError),
+}
+
 impl Server {
-    fn new(settings: &Sql) -> Result<Self, String> {
-        let options = Opts::from_url(&settings.connection)
-            .map_err(|error| format!("write \"mysql://USER@HOST/DATABASE\": {error}"))?;
+    fn new(settings: &Sql) -> Result<Self, SetupError> {
+        let options = Opts::from_url(&settings.connection).map_err(|source| SetupError::Connection {
+            form: "\"mysql://USER@HOST/DATABASE\"",
+            source: source.into(),
+        })?;
         if settings.query.as_ref().is_some_and(|query| !query.contains('?')) {
-            return Err("the query has no ?, where the name goes".to_owned());
+            return Err(SetupError::NoParameter("?"));
         }
         if options.db_name().is_none() {
-            return Err("it names no database".to_owned());
+            return Err(SetupError::Unnamed("database"));
         }
         let mut builder = OptsBuilder::from_opts(options.clone()).prefer_socket(false);
         if let Some(password) = &settings.password {
@@ -54,7 +80,7 @@ impl Server {
         }
         if let Some(pem) = &settings.roots {
             // An invalid certificate is reported now.
-            client_config(Some(pem)).map_err(|error| error.to_string())?;
+            client_config(Some(pem))?;
             let tls = options.ssl_opts().cloned().unwrap_or_default().with_disable_built_in_roots(true);
             builder = builder.ssl_opts(SslOpts::with_root_certs(tls, vec![pem.clone().into()]));
         }
@@ -68,47 +94,46 @@ impl Server {
     }
 
     /// The row of a name.
-    async fn row(&self, connection: &mut Conn, name: &str) -> Result<Option<Cells>, String> {
+    async fn row(&self, connection: &mut Conn, name: &str) -> Result<Option<Cells>, MysqlError> {
         let query = self.query.as_deref().unwrap_or(QUERY);
-        let rows: Vec<Row> = connection.exec(query, (name,)).await.map_err(|error| told(&error))?;
+        let rows: Vec<Row> = connection.exec(query, (name,)).await.map_err(MysqlError::Server)?;
         let row = match &rows[..] {
             [] => return Ok(None),
             [row] => row,
-            _ => return Err(format!("there is more than one row of {name}")),
+            _ => return Err(RowError::Ambiguous(name.to_owned()).into()),
         };
         let cells: Cells = (0..row.len()).map(|index| cell(row, index)).collect::<Result<_, _>>()?;
         // It compares without case, and without the blanks at the end.
         match cells.iter().any(|(column, _)| column == "name") {
             true => Ok(Some(cells)),
-            false => Err("the query has no column `name`, by which to tell Alice from alice".to_owned()),
+            false => Err(MysqlError::NoName),
         }
     }
 }
 
 impl Link for Server {
     type Connection = Conn;
+    type Error = MysqlError;
 
-    async fn connect(&self) -> Result<Conn, String> {
-        let mut connection = Conn::new(self.options.clone()).await.map_err(|error| told(&error))?;
+    async fn connect(&self) -> Result<Conn, MysqlError> {
+        let mut connection = Conn::new(self.options.clone()).await.map_err(MysqlError::Server)?;
         if self.query.is_none() {
             migrate(&mut connection).await?;
         }
         Ok(connection)
     }
 
-    async fn find(&self, connection: &mut Conn, name: &str, _: Option<&str>) -> Result<Found, String> {
-        found(name, self.row(connection, name).await?)
+    async fn find(&self, connection: &mut Conn, name: &str, _: Option<&str>) -> Result<Found, MysqlError> {
+        Ok(found(name, self.row(connection, name).await?)?)
     }
 }
 
 /// Brings our schema up to date.
-async fn migrate(connection: &mut Conn) -> Result<(), String> {
+async fn migrate(connection: &mut Conn) -> Result<(), MysqlError> {
     match migration(connection).await {
-        Ok(taken) if taken > MIGRATIONS.len() => {
-            Err("its schema is of a later version of Millrace".to_owned())
-        }
+        Ok(taken) if taken > MIGRATIONS.len() => Err(MysqlError::LaterSchema),
         Ok(_) => Ok(()),
-        Err(error) => Err(format!("its schema cannot be brought up to date: {}", told(&error))),
+        Err(error) => Err(MysqlError::Schema(error)),
     }
 }
 
@@ -141,10 +166,10 @@ async fn migration(connection: &mut Conn) -> Result<usize, Error> {
     Ok(before.max(MIGRATIONS.len()))
 }
 
-fn told(error: &Error) -> String {
+/// Returns the server's message, or the innermost cause: each layer of a failed connection repeats its words.
+fn message(error: &Error) -> String {
     match error {
         Error::Server(said) => said.message.clone(),
-        // All that goes wrong on the way is wrapped more than once, each time with the same words.
         error => {
             let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
             causes.last().map_or_else(|| error.to_string(), ToString::to_string)
@@ -152,11 +177,11 @@ fn told(error: &Error) -> String {
     }
 }
 
-fn cell(row: &Row, index: usize) -> Result<(String, Value), String> {
+fn cell(row: &Row, index: usize) -> Result<(String, Value), MysqlError> {
     let columns = row.columns_ref();
     let column = &columns[index];
     let name = column.name_str().into_owned();
-    let wrong = |what: &str| format!("the column {name} is {what}; cast it to CHAR");
+    let wrong = |found| MysqlError::Column { column: name.clone(), found };
     let value = match row.as_ref(index) {
         None | Some(mysql_async::Value::NULL) => Value::Null,
         Some(mysql_async::Value::Int(number)) => (*number).into(),

@@ -1,14 +1,16 @@
 //! PostgreSQL as a source of accounts: the schema, and what a row holds.
 
+use millrace_storage::PostgresError;
 use serde_json::Value;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row};
 
 use super::Sql;
-use super::found::{Cells, found};
-use crate::postgres::{self, told};
+use super::found::{Cells, RowError, found};
+use crate::postgres::Server as Database;
 use crate::remote::{Link, Remote};
 use crate::source::{Found, Source};
+use crate::source_error::SetupError;
 
 /// The migrations of the schema; the database records how many it has applied.
 const MIGRATIONS: &[&str] = &["
@@ -26,7 +28,7 @@ const QUERY: &str = "SELECT name, password, groups, profile FROM millrace_user W
 const LOCK: i64 = 0x6d69_6c6c_7261_6365;
 
 /// A PostgreSQL database by its connection string (`host=... user=... dbname=...`, or a URL).
-pub fn postgres(settings: &Sql) -> Result<impl Source + use<>, String> {
+pub fn postgres(settings: &Sql) -> Result<impl Source + use<>, SetupError> {
     let server = Server::new(settings)?;
     Ok(Remote::new(server.name(), server, true, settings.time)?.marked(&settings.query))
 }
@@ -34,16 +36,39 @@ pub fn postgres(settings: &Sql) -> Result<impl Source + use<>, String> {
 /// A PostgreSQL database, and how it is asked.
 #[derive(Debug)]
 struct Server {
-    server: postgres::Server,
+    server: Database,
     /// `None` where the table is ours.
     query: Option<String>,
 }
 
+/// Why the database gives no answer.
+#[derive(Debug, thiserror::Error)]
+enum QueryError {
+    /// The server, or the way there.
+    #[error(transparent)]
+    Server(#[from] PostgresError),
+    /// The tables cannot be made.
+    #[error("its schema cannot be brought up to date: {0}")]
+    Schema(PostgresError),
+    /// The tables are newer than this program.
+    #[error("its schema is of a later version of Millrace")]
+    LaterSchema,
+    /// A column has a type that no setting has.
+    #[error("the column {column} is of type {found}; cast it to text")]
+    Type { column: String, found: Type },
+    /// The value of a column cannot be read.
+    #[error("the column {column}: {source}")]
+    Value { column: String, source: tokio_postgres::Error },
+    /// The row is no user.
+    #[error(transparent)]
+    Row(#[from] RowError),
+}
+
 impl Server {
-    fn new(settings: &Sql) -> Result<Self, String> {
-        let server = postgres::Server::new(settings)?;
+    fn new(settings: &Sql) -> Result<Self, SetupError> {
+        let server = Database::new(settings)?;
         if settings.query.as_ref().is_some_and(|query| !query.contains("$1")) {
-            return Err("the query has no $1, where the name goes".to_owned());
+            return Err(SetupError::NoParameter("$1"));
         }
         Ok(Self { server, query: settings.query.clone() })
     }
@@ -54,21 +79,22 @@ impl Server {
     }
 
     /// The row of a name.
-    async fn row(&self, client: &Client, name: &str) -> Result<Option<Cells>, String> {
+    async fn row(&self, client: &Client, name: &str) -> Result<Option<Cells>, QueryError> {
         let query = self.query.as_deref().unwrap_or(QUERY);
-        let rows = client.query_typed(query, &[(&name, Type::TEXT)]).await.map_err(|error| told(&error))?;
+        let rows = client.query_typed(query, &[(&name, Type::TEXT)]).await.map_err(PostgresError)?;
         match &rows[..] {
             [] => Ok(None),
             [row] => (0..row.len()).map(|index| cell(row, index)).collect::<Result<_, _>>().map(Some),
-            _ => Err(format!("there is more than one row of {name}")),
+            _ => Err(RowError::Ambiguous(name.to_owned()).into()),
         }
     }
 }
 
 impl Link for Server {
     type Connection = Client;
+    type Error = QueryError;
 
-    async fn connect(&self) -> Result<Client, String> {
+    async fn connect(&self) -> Result<Client, QueryError> {
         let client = self.server.connect().await?;
         if self.query.is_none() {
             migrate(&client).await?;
@@ -76,19 +102,17 @@ impl Link for Server {
         Ok(client)
     }
 
-    async fn find(&self, connection: &mut Client, name: &str, _: Option<&str>) -> Result<Found, String> {
-        found(name, self.row(connection, name).await?)
+    async fn find(&self, connection: &mut Client, name: &str, _: Option<&str>) -> Result<Found, QueryError> {
+        Ok(found(name, self.row(connection, name).await?)?)
     }
 }
 
 /// Brings our schema up to date, all or nothing.
-async fn migrate(client: &Client) -> Result<(), String> {
+async fn migrate(client: &Client) -> Result<(), QueryError> {
     match migration(client).await {
-        Ok(taken) if taken > MIGRATIONS.len() => {
-            Err("its schema is of a later version of Millrace".to_owned())
-        }
+        Ok(taken) if taken > MIGRATIONS.len() => Err(QueryError::LaterSchema),
         Ok(_) => Ok(()),
-        Err(error) => Err(format!("its schema cannot be brought up to date: {}", told(&error))),
+        Err(error) => Err(QueryError::Schema(error.into())),
     }
 }
 
@@ -121,8 +145,9 @@ async fn migration(client: &Client) -> Result<usize, tokio_postgres::Error> {
     Ok(before.max(MIGRATIONS.len()))
 }
 
-fn cell(row: &Row, index: usize) -> Result<(String, Value), String> {
+fn cell(row: &Row, index: usize) -> Result<(String, Value), QueryError> {
     let column = &row.columns()[index];
+    let name = || column.name().to_owned();
     let value = match *column.type_() {
         Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME => {
             row.try_get::<_, Option<String>>(index).map(Value::from)
@@ -135,8 +160,8 @@ fn cell(row: &Row, index: usize) -> Result<(String, Value), String> {
             row.try_get::<_, Option<Vec<Option<String>>>>(index).map(Value::from)
         }
         Type::JSON | Type::JSONB => row.try_get::<_, Option<Value>>(index).map(Value::from),
-        ref other => return Err(format!("the column {} is of type {other}; cast it to text", column.name())),
+        ref other => return Err(QueryError::Type { column: name(), found: other.clone() }),
     };
-    let value = value.map_err(|error| format!("the column {}: {error}", column.name()))?;
-    Ok((column.name().to_owned(), value))
+    let value = value.map_err(|source| QueryError::Value { column: name(), source })?;
+    Ok((name(), value))
 }

@@ -3,8 +3,9 @@
 use super::Sql;
 use crate::absent::{Absent, absent};
 use crate::source::Source;
+use crate::source_error::SetupError;
 
 /// Fails: PostgreSQL is not in this build.
-pub fn postgres(_: &Sql) -> Result<impl Source + use<>, String> {
+pub fn postgres(_: &Sql) -> Result<impl Source + use<>, SetupError> {
     absent("PostgreSQL", "postgres").map(|absent: Absent| absent)
 }

@@ -75,5 +75,5 @@ impl Gate {
 fn read(path: &std::path::Path) -> Result<Baseline, Failure> {
     let wrong = |what: String| Failure::Configuration(format!("--baseline {}: {what}.", path.display()));
     let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-    Baseline::parse(&text).map_err(wrong)
+    Baseline::parse(&text).map_err(|error| wrong(error.to_string()))
 }

@@ -229,7 +229,9 @@ fn credentials(table: &HookTable, url: &Said<String>, places: &Places<'_>) -> Re
             let wrong = |message: &str| places.error(&said.place, "secret-file", message);
             let bytes = sources::read(Some(said), "secret-file", places)?.unwrap_or_default();
             let text = String::from_utf8(bytes).map_err(|_| wrong("the secret is not UTF-8"))?;
-            credentials.secret(text.lines().next().unwrap_or_default()).map_err(|message| wrong(&message))
+            credentials
+                .secret(text.lines().next().unwrap_or_default())
+                .map_err(|error| wrong(&error.to_string()))
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Where a value was written: an error about it points there, and a path counts from there.
 
 use std::ffi::OsStr;
+use std::fmt::Display;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -25,9 +26,9 @@ impl<'a> Places<'a> {
     }
 
     /// An error about a value: at its place in the file, or with the name of its flag.
-    pub(crate) fn error(&self, place: &Place, flag: &str, message: &str) -> Failure {
+    pub(crate) fn error(&self, place: &Place, flag: &str, message: &(impl Display + ?Sized)) -> Failure {
         match (place, self.file) {
-            (Place::File(span), Some(source)) => source.point(span.clone(), message),
+            (Place::File(span), Some(source)) => source.point(span.clone(), &message.to_string()),
             (Place::Environment(name), _) => Failure::Configuration(format!("{name}: {message}.")),
             _ => Failure::Configuration(format!("{flag}: {message}.")),
         }

@@ -252,7 +252,7 @@ pub(super) fn add(
 /// Adds a source that has a name to be told by.
 fn named(
     chain: Chain,
-    source: Result<impl Source + 'static, String>,
+    source: Result<impl Source + 'static, auth::SetupError>,
     said: &Said<String>,
     places: &Places<'_>,
 ) -> Result<(Chain, String), Failure> {

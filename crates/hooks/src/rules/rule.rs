@@ -9,6 +9,7 @@ use millrace_ftp::digest::Algorithm;
 use crate::Event;
 use crate::facts::{Facts, Template};
 use crate::patterns::PathPattern;
+use crate::setting_error::SettingError;
 use crate::webhook::{Credentials, Webhook};
 
 /// Methods of HTTP, some of which only others answer.
@@ -98,12 +99,12 @@ impl Action {
     }
 
     /// Checks that events can be posted to this address.
-    pub fn check_url(url: &str) -> Result<(), String> {
+    pub fn check_url(url: &str) -> Result<(), SettingError> {
         Webhook::check(url)
     }
 
     /// Checks that there is a command or method of this name.
-    pub fn check_verb(verb: &str) -> Result<(), String> {
+    pub fn check_verb(verb: &str) -> Result<(), SettingError> {
         let is_in = |table: &[Command], name: &str| table.iter().any(|command| command.verb == name);
         let is_known = match verb.split_once(' ') {
             Some(("SITE", name)) => is_in(SITE_COMMANDS, name),
@@ -112,28 +113,26 @@ impl Action {
         };
         match is_known {
             true => Ok(()),
-            false => {
-                Err(format!("there is no command or method {verb:?}, such as STOR, \"SITE CHMOD\" or PUT"))
-            }
+            false => Err(SettingError::Verb(verb.to_owned())),
         }
     }
 
     /// Checks that this text can refuse a client.
-    pub fn check_refusal(text: &str) -> Result<(), String> {
+    pub fn check_refusal(text: &str) -> Result<(), SettingError> {
         let code = text.split_once(' ').map_or(text, |(code, _)| code);
         match code.parse::<u16>() {
             Ok(number) if code.len() == 3 && !(400..600).contains(&number) => {
-                Err(format!("{code} is no code of a refusal: those are 400 to 599"))
+                Err(SettingError::RefusalCode(code.to_owned()))
             }
             _ => Ok(()),
         }
     }
 
     /// Checks that a rule can rewrite this command's path. It can for every HTTP method.
-    pub fn check_rewrite(verb: &str) -> Result<(), String> {
-        let (table, name, row) = match verb.split_once(' ') {
-            Some(("SITE", name)) => (SITE_COMMANDS, name, verb),
-            _ => (COMMANDS, verb, verb),
+    pub fn check_rewrite(verb: &str) -> Result<(), SettingError> {
+        let (table, name) = match verb.split_once(' ') {
+            Some(("SITE", name)) => (SITE_COMMANDS, name),
+            _ => (COMMANDS, verb),
         };
         let why = match table.iter().find(|command| command.verb == name).map(|command| command.paths) {
             _ if verb == "SITE" => "is many commands: name them, as in \"SITE MKDIR\"",
@@ -141,7 +140,7 @@ impl Action {
             Some(Paths::Within(_) | Paths::Listed(_)) => "takes more than one path, or more than a path",
             Some(Paths::Whole(_)) | None => return Ok(()),
         };
-        Err(format!("{row} {why}, so it cannot be rewritten"))
+        Err(SettingError::Rewrite { verb: verb.to_owned(), why })
     }
 }
 

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
+use thiserror::Error;
 
 use super::GateOutcome;
 use super::figure::{Figure, SAMPLES, Samples};
@@ -76,20 +77,35 @@ impl Says {
     }
 }
 
+/// Why a file is no baseline.
+#[derive(Debug, Error)]
+pub enum BaselineError {
+    /// It is no JSON.
+    #[error("it is no JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    /// It is another document of this program.
+    #[error("it {0}: a baseline is a --json file of \"millrace bench\"")]
+    Other(&'static str),
+    /// It is some other JSON.
+    #[error("it is no report of millrace bench --json")]
+    NoReport,
+    /// Its format is of another version.
+    #[error("its format is {0}, and this program's {ours}", ours = crate::report::FORMAT)]
+    Format(Value),
+}
+
 impl Baseline {
-    /// Reads the JSON of an earlier report. The error is a sentence.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let report: Value = serde_json::from_str(text).map_err(|error| format!("it is no JSON: {error}"))?;
+    /// Reads the JSON of an earlier report.
+    pub fn parse(text: &str) -> Result<Self, BaselineError> {
+        let report: Value = serde_json::from_str(text)?;
         match report["cells"].as_array() {
             None => Err(match crate::report::kind::told(text) {
-                Some(other) => format!("it {other}: a baseline is a --json file of \"millrace bench\""),
-                None => "it is no report of millrace bench --json".to_owned(),
+                Some(other) => BaselineError::Other(other),
+                None => BaselineError::NoReport,
             }),
-            Some(_) if report["format"] != crate::report::FORMAT => Err(format!(
-                "its format is {}, and this program's {}",
-                report["format"],
-                crate::report::FORMAT
-            )),
+            Some(_) if report["format"] != crate::report::FORMAT => {
+                Err(BaselineError::Format(report["format"].clone()))
+            }
             Some(_) => Ok(Self { report }),
         }
     }
@@ -349,9 +365,14 @@ mod tests {
 
     #[test]
     fn only_reports_are_read() {
-        assert!(Baseline::parse("{").unwrap_err().contains("no JSON"));
-        assert!(Baseline::parse("{}").unwrap_err().contains("no report"));
-        assert!(Baseline::parse(r#"{"format": 99, "cells": []}"#).unwrap_err().contains("format is 99"));
+        assert!(Baseline::parse("{").unwrap_err().to_string().contains("no JSON"));
+        assert!(Baseline::parse("{}").unwrap_err().to_string().contains("no report"));
+        assert!(
+            Baseline::parse(r#"{"format": 99, "cells": []}"#)
+                .unwrap_err()
+                .to_string()
+                .contains("format is 99")
+        );
         assert!(Baseline::parse(&report(&[1.0], "server").to_string()).is_ok());
     }
 }

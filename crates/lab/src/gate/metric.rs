@@ -2,8 +2,23 @@
 
 use serde::Deserialize;
 use serde_json::Value;
+use thiserror::Error;
 
 use millrace_load::fault::Fault;
+
+/// Why a text is no value of a metric.
+#[derive(Debug, PartialEq, Error)]
+pub(super) enum UnitError {
+    /// It does not begin with a number.
+    #[error("{0:?} is no number")]
+    NoNumber(String),
+    /// A count has a unit.
+    #[error("a count has no unit")]
+    Count,
+    /// The unit is none of these.
+    #[error("its unit is one of {0}")]
+    NoUnit(String),
+}
 
 /// Something that was measured in a cell.
 #[derive(Debug)]
@@ -139,17 +154,17 @@ impl Unit {
         }
     }
 
-    /// A number with its unit. The error is a sentence.
-    pub(super) fn parse(self, text: &str) -> Result<f64, String> {
+    /// Parses a number with its unit.
+    pub(super) fn parse(self, text: &str) -> Result<f64, UnitError> {
         let end = text.find(|letter: char| letter.is_ascii_alphabetic() || "/%".contains(letter));
         let (number, suffix) = text.split_at(end.unwrap_or(text.len()));
-        let number: f64 = number.trim().parse().map_err(|_| format!("{text:?} is no number"))?;
+        let number: f64 = number.trim().parse().map_err(|_| UnitError::NoNumber(text.to_owned()))?;
         let factor = self.suffixes().iter().find(|(name, _)| *name == suffix.trim());
         factor.map(|(_, factor)| number * factor).ok_or_else(|| {
             let names = self.suffixes().iter().map(|(name, _)| *name).filter(|name| !name.is_empty());
             match names.collect::<Vec<_>>().join(", ") {
-                names if names.is_empty() => "a count has no unit".to_owned(),
-                names => format!("its unit is one of {names}"),
+                names if names.is_empty() => UnitError::Count,
+                names => UnitError::NoUnit(names),
             }
         })
     }

@@ -88,7 +88,7 @@ impl Threshold {
         let behind = at + sign.len();
         let value = &text[behind..];
         let column = behind + (value.len() - value.trim_start().len());
-        let limit = metric.unit.parse(value.trim()).map_err(|sentence| wrong(column, sentence))?;
+        let limit = metric.unit.parse(value.trim()).map_err(|error| wrong(column, error.to_string()))?;
         Ok(Self { text: text.to_owned(), words, metric, comparator, limit })
     }
 

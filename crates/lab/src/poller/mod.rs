@@ -61,7 +61,7 @@ const BLOCKS: u32 = 10;
 /// Asks every selector.
 pub fn compare(question: &Question) -> io::Result<Vec<Answer>> {
     let mut arena = Arena::new(question)?;
-    let mut rounds: Vec<Result<Vec<f64>, String>> = SELECTORS.iter().map(|_| Ok(Vec::new())).collect();
+    let mut rounds: Vec<io::Result<Vec<f64>>> = SELECTORS.iter().map(|_| Ok(Vec::new())).collect();
     let mut order: Vec<usize> = (0..SELECTORS.len()).collect();
     let mut random = Random::new(1);
     for _ in 0..BLOCKS {
@@ -69,14 +69,14 @@ pub fn compare(question: &Question) -> io::Result<Vec<Answer>> {
         for &at in &order {
             let Ok(times) = &mut rounds[at] else { continue };
             if let Err(error) = arena.block(SELECTORS[at].1, question.time / BLOCKS, &mut random, times) {
-                rounds[at] = Err(error.to_string());
+                rounds[at] = Err(error);
             }
         }
     }
-    let answer = |((_, selector), times): (&(&str, Selector), Result<Vec<f64>, String>)| Answer {
+    let answer = |((_, selector), times): (&(&str, Selector), io::Result<Vec<f64>>)| Answer {
         selector: *selector,
         us_per_round: times.as_ref().ok().and_then(|times| median(times)),
-        refused: times.err(),
+        refused: times.err().map(|error| error.to_string()),
     };
     Ok(SELECTORS.iter().zip(rounds).map(answer).collect())
 }

@@ -22,7 +22,7 @@ pub use self::comparison::{Comparison, METRICS, Metric, Outcome};
 pub(crate) use self::conclusions::in_a_row;
 pub use self::entrant::Entrant;
 use self::entrant::Started;
-pub use self::report::{Contestant, RaceReport, SentinelReport};
+pub use self::report::{Contestant, RaceReport, ReportError, SentinelReport};
 pub use self::scenario::{Scenario, Standing};
 use crate::peers::{PeerError, Ports};
 use millrace_load::driver;
@@ -34,6 +34,7 @@ use millrace_load::run::Ending;
 use millrace_load::run::{RunError, Station, address_of};
 use millrace_load::stats::Random;
 use millrace_load::stop::Stop;
+use millrace_load::target::TargetError;
 
 /// Blocks, where no number is given: fewer leave intervals too wide to be useful.
 const BLOCKS: u32 = 5;
@@ -46,7 +47,7 @@ const FOUND: [&str; 2] = ["server-pid", "server-root"];
 pub enum RaceError {
     /// A URL.
     #[error("{0}")]
-    Target(String),
+    Target(TargetError),
     /// Fewer than two servers, or no server of the reference's name.
     #[error("{0}")]
     Usage(String),

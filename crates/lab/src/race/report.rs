@@ -3,6 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use super::comparison::{CONFIDENCE, MARGIN, Outcome};
 use super::entrant::{Entrant, Server, Started};
@@ -20,6 +21,25 @@ const FORMAT: u32 = 1;
 const KIND: &str = "race";
 /// How deep a figure of a block lies: in a scenario, in a standing, in its cells.
 const DEPTH: usize = 6;
+/// Why a file is no report of a race.
+#[derive(Debug, Error)]
+pub enum ReportError {
+    /// It is another document of this program.
+    #[error("{0}")]
+    Other(&'static str),
+    /// It has another form.
+    #[error("is no report of a race: {0}")]
+    Json(serde_json::Error),
+    /// It is of another kind, or of another version.
+    #[error("is a report of kind {kind} in format {format}")]
+    Format {
+        /// Its kind.
+        kind: String,
+        /// Its version.
+        format: u32,
+    },
+}
+
 /// The results of a race.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RaceReport {
@@ -187,15 +207,15 @@ impl RaceReport {
         lines::render(&value, DEPTH)
     }
 
-    /// Reads a report that [`RaceReport::json`] wrote. The error is a sentence.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    /// Reads a report that [`RaceReport::json`] wrote.
+    pub fn parse(text: &str) -> Result<Self, ReportError> {
         let other = |error: serde_json::Error| match kind::told(text) {
-            Some(other) if !other.contains("race --read") => other.to_owned(),
-            _ => format!("is no report of a race: {error}"),
+            Some(other) if !other.contains("race --read") => ReportError::Other(other),
+            _ => ReportError::Json(error),
         };
         let mut report: Self = serde_json::from_str(text).map_err(other)?;
         if report.kind != KIND || report.format != FORMAT {
-            return Err(format!("is a report of kind {} in format {}", report.kind, report.format));
+            return Err(ReportError::Format { kind: report.kind, format: report.format });
         }
         // An earlier build may have worded its conclusions worse.
         report.conclude();

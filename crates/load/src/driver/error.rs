@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use thiserror::Error;
 
+use super::files::CacheError;
 use crate::plan::Op;
 use crate::progress::Left;
 use crate::target::Scheme;
@@ -105,7 +106,7 @@ pub enum DriverError {
     },
     /// The files cannot be dropped from the server's page cache.
     #[error("the cache cannot be made cold: {0}")]
-    Cache(String),
+    Cache(CacheError),
     /// The test files would fill the server's disk.
     #[error(
         "--dataset-vs-ram: {needed} MiB of test files do not fit into the {free} MiB that are free there, of which a \

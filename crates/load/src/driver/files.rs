@@ -1,11 +1,13 @@
 //! Names and contents of test files.
 
 use std::fs::File;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
 use rustix::fs::Advice;
+use thiserror::Error;
 
 use crate::payload::FileId;
 use crate::plan::{Cell, Download, Names, Op};
@@ -15,6 +17,25 @@ use crate::target::Target;
 /// dropped.
 const TRIES: u32 = 50;
 const BETWEEN_TRIES: Duration = Duration::from_millis(20);
+
+/// Why a file stays in the page cache.
+#[derive(Debug, Error)]
+pub enum CacheError {
+    /// The server's folder is unknown.
+    #[error("--server-root must name the server's folder")]
+    NoRoot,
+    /// The file cannot be opened or written back.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The kernel keeps its pages.
+    #[error("{} is still in memory: is it on a memory file system?", .0.display())]
+    Kept(PathBuf),
+}
 
 /// The test files of one cell.
 #[derive(Debug, Clone, Copy)]
@@ -97,12 +118,11 @@ impl<'a> Files<'a> {
     }
 
     /// Drops a file from the page cache of this machine, if the server's folder is here.
-    pub(super) fn drop_from_cache(&self, path: &str, size: u64) -> Result<(), String> {
-        let root =
-            self.cell.settings.server_root.as_ref().ok_or("--server-root must name the server's folder")?;
+    pub(super) fn drop_from_cache(&self, path: &str, size: u64) -> Result<(), CacheError> {
+        let root = self.cell.settings.server_root.as_ref().ok_or(CacheError::NoRoot)?;
         let name = path.strip_prefix(&self.target.path).unwrap_or(path).trim_start_matches('/');
         let place = Path::new(root).join(name);
-        let failed = |error: std::io::Error| format!("{}: {error}", place.display());
+        let failed = |source| CacheError::Io { path: place.clone(), source };
         let file = File::open(&place).map_err(failed)?;
         for _ in 0..TRIES {
             // Dirty pages stay.
@@ -113,7 +133,7 @@ impl<'a> Files<'a> {
             }
             thread::sleep(BETWEEN_TRIES);
         }
-        Err(format!("{} is still in memory: is it on a memory file system?", place.display()))
+        Err(CacheError::Kept(place))
     }
 
     /// The free bytes in the server's folder; `None` where it is not known to be on this machine.

@@ -8,7 +8,7 @@ use super::script::Script;
 use super::settings::Settings;
 use super::value::{
     self, CACHES, CLOCKS, DEATHS, DOWNLOADS, HTTP_VERSIONS, HttpVersion, MODES, NAMES, OPS, PROTS,
-    SourceRange, TLS_VERSIONS,
+    SourceRange, TLS_VERSIONS, ValueError,
 };
 use crate::selector::SELECTORS;
 
@@ -21,13 +21,13 @@ pub struct Key {
     pub value: &'static str,
     /// Its help text.
     pub help: &'static str,
-    set: fn(&mut Settings, &str) -> Result<(), String>,
+    set: fn(&mut Settings, &str) -> Result<(), ValueError>,
 }
 
 impl Settings {
-    /// Changes one setting by its name. The error is a sentence without the name.
-    pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
-        let key = KEYS.iter().find(|key| key.name == name).ok_or("there is no such setting")?;
+    /// Changes one setting by its name.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), ValueError> {
+        let key = KEYS.iter().find(|key| key.name == name).ok_or(ValueError::NoSetting)?;
         (key.set)(self, value)?;
         self.note(name, value);
         Ok(())
@@ -172,7 +172,7 @@ pub const KEYS: [Key; 54] = [
         name: "seed",
         value: "N",
         help: "of what the test files contain",
-        set: |s, t| put(&mut s.seed, t.parse().map_err(|_| format!("{t:?} is no number"))),
+        set: |s, t| put(&mut s.seed, t.parse().map_err(|_| value::wrong(t, "is no number"))),
     },
     Key {
         name: "keep",
@@ -310,7 +310,7 @@ pub const KEYS: [Key; 54] = [
         name: "replay",
         value: "FILE",
         help: "a transfer log (xferlog): its downloads and uploads, in its sizes, when it says",
-        set: |s, t| put(&mut s.replay, Script::read(t).map(|script| Some(Arc::new(script)))),
+        set: |s, t| put(&mut s.replay, Ok(Some(Arc::new(Script::read(t)?)))),
     },
     Key {
         name: "speed",
@@ -372,11 +372,11 @@ pub const KEYS: [Key; 54] = [
 ];
 
 /// `off`, or a value.
-fn unless_off<T>(text: &str, one: impl Fn(&str) -> Result<T, String>) -> Result<Option<T>, String> {
+fn unless_off<T>(text: &str, one: impl Fn(&str) -> Result<T, ValueError>) -> Result<Option<T>, ValueError> {
     if text == "off" { Ok(None) } else { one(text).map(Some) }
 }
 
-fn put<T>(slot: &mut T, value: Result<T, String>) -> Result<(), String> {
+fn put<T>(slot: &mut T, value: Result<T, ValueError>) -> Result<(), ValueError> {
     *slot = value?;
     Ok(())
 }
@@ -445,7 +445,7 @@ mod tests {
         ];
         let mut settings = Settings::default();
         for (name, value) in examples {
-            assert_eq!(settings.set(name, value), Ok(()), "{name}");
+            settings.set(name, value).unwrap_or_else(|error| panic!("{name}: {error}"));
         }
         assert_eq!(examples.len(), KEYS.len());
         assert_eq!(settings.users, [1, 10, 100, 7]);

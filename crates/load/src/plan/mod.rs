@@ -25,22 +25,24 @@ pub(crate) use self::dataset::MOST_FILES;
 pub use self::keys::{KEYS, Key};
 pub use self::preset::{BUILT_IN, Form, Preset};
 pub use self::published::{Line, Published, Value};
-pub use self::script::{Job, Logged, Script};
+pub use self::script::{Job, Logged, Script, ScriptError};
 pub use self::settings::Settings;
 pub use self::value::size as parse_size;
+pub(crate) use self::value::wrong;
 pub use self::value::{
     Cache, Clock, Download, HttpVersion, MODES, Mode, Names, OPS, OnDeath, Op, Prot, SourceRange, TlsVersion,
+    ValueError,
 };
 use crate::chaos::Chaos;
 use crate::schedule::Pace;
-use crate::target::{Scheme, Target};
+use crate::target::{Scheme, Target, TargetError};
 
 /// Why there is no plan.
 #[derive(Debug, Error)]
 pub enum PlanError {
     /// The URL.
     #[error("{0}")]
-    Target(String),
+    Target(TargetError),
     /// A flag.
     #[error("--{name}: {wrong}")]
     Flag {
@@ -137,7 +139,8 @@ impl Plan {
         let mut plan =
             Self { target, name, summary, notes, base, steps, as_published, quick, tables, allowed, helper };
         for &(name, value) in flags {
-            let wrong = |wrong| PlanError::Flag { name: name.to_owned(), wrong };
+            let wrong =
+                |wrong: ValueError| PlanError::Flag { name: name.to_owned(), wrong: wrong.to_string() };
             plan.set(name, value).map_err(wrong)?;
             if name != "allow" {
                 full.iter_mut().try_for_each(|step| step.set(name, value)).map_err(wrong)?;
@@ -146,7 +149,7 @@ impl Plan {
         plan.quick = shortened::shortened(&plan.steps, &full);
         sense::check(&plan, has_preset, flags)?;
         let followed = plan.steps.iter_mut().try_for_each(Settings::follow_script);
-        followed.map_err(|wrong| PlanError::Flag { name: "replay".to_owned(), wrong })?;
+        followed.map_err(|wrong| PlanError::Flag { name: "replay".to_owned(), wrong: wrong.to_string() })?;
         plan.steps.iter_mut().chain([&mut plan.base]).for_each(Settings::find_memory);
         if plan.target.host.parse::<std::net::Ipv6Addr>().is_ok() {
             // PASV and PORT can name IPv4 ports only (RFC 2428).
@@ -162,9 +165,9 @@ impl Plan {
         Ok(plan)
     }
 
-    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+    fn set(&mut self, name: &str, value: &str) -> Result<(), ValueError> {
         if name == "allow" {
-            self.allowed.push(value.parse().map_err(|_| format!("{value:?} is no address"))?);
+            self.allowed.push(value.parse().map_err(|_| value::wrong(value, "is no address"))?);
             return Ok(());
         }
         self.base.set(name, value)?;

@@ -6,11 +6,12 @@
 //! transfers at the same time.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs;
 use std::time::Duration;
+use std::{fs, io};
 
 use millrace_vfs::Civil;
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use super::Op;
 
@@ -72,14 +73,37 @@ struct Entry<'a> {
     direction: &'a str,
 }
 
+/// A log that cannot be replayed.
+#[derive(Debug, Error)]
+#[error("{path}: {source}")]
+pub struct ScriptError {
+    path: String,
+    source: LogError,
+}
+
+#[derive(Debug, Error)]
+enum LogError {
+    #[error(transparent)]
+    Read(io::Error),
+    #[error("it has no line of a transfer log (xferlog)")]
+    Empty,
+    #[error("it moves more bytes than can be counted")]
+    TooLarge,
+    #[error("its downloads have {sizes} different sizes, {needed} bytes together; {MOST_FILES} are possible")]
+    Downloads { sizes: usize, needed: u64 },
+    #[error("its uploads would leave {0} bytes at the same time on the server; {MOST_FILES} are possible")]
+    Uploads(u64),
+}
+
 impl Script {
-    /// Reads a log. The error is a sentence.
-    pub fn read(path: &str) -> Result<Self, String> {
-        let bytes = fs::read(path).map_err(|error| format!("{path}: {error}"))?;
-        Self::parse(&String::from_utf8_lossy(&bytes)).map_err(|wrong| format!("{path}: {wrong}"))
+    /// Reads a log.
+    pub fn read(path: &str) -> Result<Self, ScriptError> {
+        let read = fs::read(path).map_err(LogError::Read);
+        let parsed = read.and_then(|bytes| Self::parse(&String::from_utf8_lossy(&bytes)));
+        parsed.map_err(|source| ScriptError { path: path.to_owned(), source })
     }
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, LogError> {
         let mut logged = Logged::default();
         let mut entries = Vec::new();
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
@@ -89,13 +113,13 @@ impl Script {
             }
         }
         if entries.is_empty() {
-            return Err("it has no line of a transfer log (xferlog)".to_owned());
+            return Err(LogError::Empty);
         }
         let jobs = timed(&entries);
         logged.transfers = jobs.len() as u64;
         let sum = |what: &dyn Fn(&Job) -> bool| {
             let mut bytes = jobs.iter().map(|(job, _)| job).filter(|job| what(job)).map(|job| job.bytes);
-            bytes.try_fold(0, u64::checked_add).ok_or("it moves more bytes than can be counted")
+            bytes.try_fold(0, u64::checked_add).ok_or(LogError::TooLarge)
         };
         logged.bytes = sum(&|_| true)?;
         logged.downloaded = sum(&|job| job.op == Op::Retr)?;
@@ -107,10 +131,7 @@ impl Script {
         let script = Self { users: users(jobs), logged };
         let needed: u64 = script.downloads().iter().sum();
         if needed > MOST_FILES {
-            return Err(format!(
-                "its downloads have {} different sizes, {needed} bytes together; {MOST_FILES} are possible",
-                script.downloads().len()
-            ));
+            return Err(LogError::Downloads { sizes: script.downloads().len(), needed });
         }
         let uploads = script.users.iter().map(|jobs| {
             let uploads = jobs.iter().filter(|job| job.op == Op::Stor);
@@ -118,9 +139,7 @@ impl Script {
         });
         let room = uploads.fold(0u64, u64::saturating_add);
         if room > MOST_FILES {
-            return Err(format!(
-                "its uploads would leave {room} bytes at the same time on the server; {MOST_FILES} are possible"
-            ));
+            return Err(LogError::Uploads(room));
         }
         Ok(script)
     }
@@ -309,16 +328,16 @@ Mon Oct  1 00:00:00 2001 1 10.0.0.1 5 /y b _ o r bob ftp 0 * c
         let script = Script::parse(&(line(vast, "10") + &line("1", vast) + &line("1", "7"))).unwrap();
         assert_eq!((script.logged().transfers, script.logged().skipped, script.logged().bytes), (1, 2, 7));
         let many = line("1", &LARGEST_TRANSFER.to_string()).repeat(1 << 14);
-        assert!(Script::parse(&many).unwrap_err().contains("than can be counted"));
+        assert!(Script::parse(&many).unwrap_err().to_string().contains("than can be counted"));
     }
 
     #[test]
     fn a_file_that_is_not_a_log_is_refused() {
         let upload = "Sun Sep  9 01:46:41 2001 1 h 9999999999 /a b _ i r bob ftp 0 * c\n";
-        assert!(Script::parse(upload).unwrap_err().contains("its uploads would leave"));
+        assert!(Script::parse(upload).unwrap_err().to_string().contains("its uploads would leave"));
         assert!(Script::parse("").is_err() && Script::parse("nonsense\n").is_err());
         let vast = "Sun Sep  9 01:46:50 2001 1 h 99999999999999 /f b _ o r a ftp 0 * c\n";
-        assert!(Script::parse(vast).unwrap_err().contains("sizes"));
+        assert!(Script::parse(vast).unwrap_err().to_string().contains("sizes"));
         assert!(Script::read("/nowhere/xferlog").is_err());
     }
 }

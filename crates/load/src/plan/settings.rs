@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use super::dataset::Dataset;
 use super::script::Script;
@@ -86,9 +87,18 @@ impl PartialEq for Said {
     }
 }
 
+/// The replay of a log would take longer than a run may.
+#[derive(Debug, Error)]
+#[error(
+    "the log is of {:.0} hours, and a run takes at most 24: --speed {:.0} or more",
+    .0.as_secs_f64() / 3600.0,
+    (.0.as_secs_f64() / LONGEST.as_secs_f64()).ceil()
+)]
+pub(super) struct LogTooLong(Duration);
+
 impl Settings {
     /// A replayed log also determines the number of users and the duration.
-    pub(super) fn follow_script(&mut self) -> Result<(), String> {
+    pub(super) fn follow_script(&mut self) -> Result<(), LogTooLong> {
         /// The last transfer begins before the end.
         const AFTER_THE_LAST: Duration = Duration::from_secs(1);
         match &self.replay {
@@ -97,11 +107,7 @@ impl Settings {
                 self.users = vec![script.users()];
                 let seconds = script.length().as_secs_f64() / self.speed;
                 if seconds > LONGEST.as_secs_f64() {
-                    return Err(format!(
-                        "the log is of {:.0} hours, and a run takes at most 24: --speed {:.0} or more",
-                        script.length().as_secs_f64() / 3600.0,
-                        (script.length().as_secs_f64() / LONGEST.as_secs_f64()).ceil()
-                    ));
+                    return Err(LogTooLong(script.length()));
                 }
                 self.duration = Duration::from_secs_f64(seconds) + AFTER_THE_LAST;
             }

@@ -6,6 +6,9 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::script::ScriptError;
 
 /// The operation that a user repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -220,63 +223,113 @@ fn name_of<T: PartialEq>(table: &[(&'static str, T)], value: &T) -> &'static str
     table.iter().find(|row| row.1 == *value).map_or("", |row| row.0)
 }
 
+/// Why a text is no value of a setting.
+#[derive(Debug, Error)]
+pub enum ValueError {
+    /// It has another form, or is out of range.
+    #[error("{value:?} {fault}")]
+    Malformed {
+        /// The text.
+        value: String,
+        /// What it is not, and what is accepted.
+        fault: &'static str,
+    },
+    /// It is none of the names that there are.
+    #[error("{value:?} is none of {names}")]
+    NoName {
+        /// The text.
+        value: String,
+        /// The accepted names.
+        names: String,
+    },
+    /// The number is too small.
+    #[error("{value} is too few: at least {least}")]
+    TooFew {
+        /// The text.
+        value: String,
+        /// The least number.
+        least: u64,
+    },
+    /// The number is too large.
+    #[error("{value} is more than {most}")]
+    TooMany {
+        /// The text.
+        value: String,
+        /// The largest number.
+        most: u32,
+    },
+    /// There is no setting of this name.
+    #[error("there is no such setting")]
+    NoSetting,
+    /// The log to replay cannot be used.
+    #[error(transparent)]
+    Script(#[from] ScriptError),
+    /// The size is nothing.
+    #[error("0 bytes are too few")]
+    NoBytes,
+}
+
+pub(crate) fn wrong(value: &str, fault: &'static str) -> ValueError {
+    ValueError::Malformed { value: value.to_owned(), fault }
+}
+
 /// One of the names of a table.
-pub(super) fn one_of<T: Copy>(table: &[(&str, T)], text: &str) -> Result<T, String> {
+pub(super) fn one_of<T: Copy>(table: &[(&str, T)], text: &str) -> Result<T, ValueError> {
     table.iter().find(|row| row.0.eq_ignore_ascii_case(text)).map(|row| row.1).ok_or_else(|| {
         let names: Vec<_> = table.iter().map(|row| row.0).collect();
-        format!("{text:?} is none of {}", names.join(", "))
+        ValueError::NoName { value: text.to_owned(), names: names.join(", ") }
     })
 }
 
 /// The number of a process.
-pub(super) fn process(text: &str) -> Result<i32, String> {
+pub(super) fn process(text: &str) -> Result<i32, ValueError> {
     let number = text.parse().ok().filter(|&number| number > 0);
-    number.ok_or_else(|| format!("{text:?} is no process's number"))
+    number.ok_or_else(|| wrong(text, "is no process's number"))
 }
 
 /// The number of a port.
-pub(super) fn port(text: &str) -> Result<u16, String> {
-    text.parse().ok().filter(|&port| port > 0).ok_or_else(|| format!("{text:?} is no port"))
+pub(super) fn port(text: &str) -> Result<u16, ValueError> {
+    text.parse().ok().filter(|&port| port > 0).ok_or_else(|| wrong(text, "is no port"))
 }
 
 /// Several values with commas between them, at least one.
-pub(super) fn list<T>(text: &str, one: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
+pub(super) fn list<T>(text: &str, one: impl Fn(&str) -> Result<T, ValueError>) -> Result<Vec<T>, ValueError> {
     text.split(',').map(|item| one(item.trim())).collect()
 }
 
 /// `on` or `off`; also `true`, `false`, `yes`, `no`, and nothing for a flag without a value.
-pub(super) fn switch(text: &str) -> Result<bool, String> {
+pub(super) fn switch(text: &str) -> Result<bool, ValueError> {
     match text {
         "" | "on" | "true" | "yes" => Ok(true),
         "off" | "false" | "no" => Ok(false),
-        _ => Err(format!("{text:?} is neither on nor off")),
+        _ => Err(wrong(text, "is neither on nor off")),
     }
 }
 
 /// A whole number of at least `least`: `500`, or `10k` for 10,240.
-pub(super) fn count(text: &str, least: u64) -> Result<u64, String> {
-    let count = size(text).map_err(|_| format!("{text:?} is no number: write 500 or 10k"))?;
-    if count >= least { Ok(count) } else { Err(format!("{text} is too few: at least {least}")) }
+pub(super) fn count(text: &str, least: u64) -> Result<u64, ValueError> {
+    let count = size(text).map_err(|_| wrong(text, "is no number: write 500 or 10k"))?;
+    if count >= least { Ok(count) } else { Err(ValueError::TooFew { value: text.to_owned(), least }) }
 }
 
 /// A size that is not nothing.
-pub(super) fn some_bytes(text: &str) -> Result<u64, String> {
+pub(super) fn some_bytes(text: &str) -> Result<u64, ValueError> {
     match size(text)? {
-        0 => Err("0 bytes are too few".to_owned()),
+        0 => Err(ValueError::NoBytes),
         bytes => Ok(bytes),
     }
 }
 
 /// A whole number within a range.
-pub(super) fn number(text: &str, range: RangeInclusive<u32>) -> Result<u32, String> {
+pub(super) fn number(text: &str, range: RangeInclusive<u32>) -> Result<u32, ValueError> {
     let number = u32::try_from(count(text, u64::from(*range.start()))?).ok();
     number
         .filter(|number| range.contains(number))
-        .ok_or_else(|| format!("{text} is more than {}", range.end()))
+        .ok_or_else(|| ValueError::TooMany { value: text.to_owned(), most: *range.end() })
 }
 
 /// Bytes: `1024`, `10k`, `1.5m`, `64MiB`; `k` is 1024, `kB` is 1000.
-pub fn size(text: &str) -> Result<u64, String> {
+pub fn size(text: &str) -> Result<u64, ValueError> {
     let (number, unit) = split_unit(text);
     let factor: u64 = match unit.to_ascii_lowercase().as_str() {
         "" | "b" => 1,
@@ -288,12 +341,12 @@ pub fn size(text: &str) -> Result<u64, String> {
         "mb" => 1_000_000,
         "gb" => 1_000_000_000,
         "tb" => 1_000_000_000_000,
-        _ => return Err(format!("{text:?} is no size: write 10k, 64MiB or a number of bytes")),
+        _ => return Err(wrong(text, "is no size: write 10k, 64MiB or a number of bytes")),
     };
     match number.parse::<f64>() {
         Ok(number) if number >= 0.0 && number * (factor as f64) < 9e15 => Ok((number * factor as f64) as u64),
-        Ok(number) if number >= 9e15 / factor as f64 => Err(format!("{text:?} is more than 9 PB")),
-        _ => Err(format!("{text:?} is no number")),
+        Ok(number) if number >= 9e15 / factor as f64 => Err(wrong(text, "is more than 9 PB")),
+        _ => Err(wrong(text, "is no number")),
     }
 }
 
@@ -301,7 +354,7 @@ pub fn size(text: &str) -> Result<u64, String> {
 pub(super) const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// A time: `30s`, `500ms`, `2m`, `1h`; a bare number counts seconds.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, ValueError> {
     let (number, unit) = split_unit(text);
     let seconds = match unit {
         "" | "s" => 1.0,
@@ -309,48 +362,48 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         "ms" => 1e-3,
         "m" | "min" => 60.0,
         "h" => 3600.0,
-        _ => return Err(format!("{text:?} is no time: write 30s, 500ms, 2m or 1h")),
+        _ => return Err(wrong(text, "is no time: write 30s, 500ms, 2m or 1h")),
     };
-    let number: f64 = number.parse().map_err(|_| format!("{text:?} is no number"))?;
+    let number: f64 = number.parse().map_err(|_| wrong(text, "is no number"))?;
     match number * seconds {
         time if (0.0..=LONGEST.as_secs_f64()).contains(&time) => Ok(Duration::from_secs_f64(time)),
-        _ => Err(format!("{text:?} is not between 0 and 24h")),
+        _ => Err(wrong(text, "is not between 0 and 24h")),
     }
 }
 
 /// A time in which something can happen.
-pub(super) fn some_time(text: &str) -> Result<Duration, String> {
+pub(super) fn some_time(text: &str) -> Result<Duration, ValueError> {
     let time = duration(text)?;
-    if time.is_zero() { Err(format!("{text:?} is no time at all: nothing would be begun")) } else { Ok(time) }
+    if time.is_zero() { Err(wrong(text, "is no time at all: nothing would be begun")) } else { Ok(time) }
 }
 
 /// A rate per second, more than none.
-pub(super) fn rate(text: &str) -> Result<f64, String> {
+pub(super) fn rate(text: &str) -> Result<f64, ValueError> {
     let (number, unit) = split_unit(text.trim_end_matches("/s"));
     let factor = match unit {
         "" => 1.0,
         "k" => 1e3,
-        _ => return Err(format!("{text:?} is no rate: write 500, 2k or 500/s")),
+        _ => return Err(wrong(text, "is no rate: write 500, 2k or 500/s")),
     };
     match number.parse::<f64>() {
         Ok(number) if number * factor > 0.0 && number * factor <= 1e6 => Ok(number * factor),
-        _ => Err(format!("{text:?} is no rate between 0 and 1,000,000 a second")),
+        _ => Err(wrong(text, "is no rate between 0 and 1,000,000 a second")),
     }
 }
 
 /// How many times: `10`, `2.5x`.
-pub(super) fn factor(text: &str) -> Result<f64, String> {
+pub(super) fn factor(text: &str) -> Result<f64, ValueError> {
     match text.trim_end_matches('x').parse::<f64>() {
         Ok(factor) if (1e-3..=1e6).contains(&factor) => Ok(factor),
-        _ => Err(format!("{text:?} is no number of times: write 10 or 2.5x")),
+        _ => Err(wrong(text, "is no number of times: write 10 or 2.5x")),
     }
 }
 
 /// A share, or more than once: `0.5`, `2`, `1.5x`.
-pub(super) fn share(text: &str) -> Result<f64, String> {
+pub(super) fn share(text: &str) -> Result<f64, ValueError> {
     match text.trim_end_matches('x').parse::<f64>() {
         Ok(share) if (1e-6..=100.0).contains(&share) => Ok(share),
-        _ => Err(format!("{text:?} is no share from 0.000001 to 100: write 0.5 or 2")),
+        _ => Err(wrong(text, "is no share from 0.000001 to 100: write 0.5 or 2")),
     }
 }
 
@@ -364,12 +417,12 @@ fn split_unit(text: &str) -> (&str, &str) {
 const MOST_USERS: u32 = 1_000_000;
 
 /// Numbers of users: `5`, `1..1000` (each ten times the last), `10..5000x2`, `10..100+10`.
-pub(super) fn users(text: &str) -> Result<Vec<u32>, String> {
+pub(super) fn users(text: &str) -> Result<Vec<u32>, ValueError> {
     let number = |text: &str| match size(text) {
         Ok(_) => number(text, 1..=MOST_USERS),
-        Err(_) => Err(format!(
-            "{text:?} is no number of users: write 100, a list, 1..1000, 10..5000x2 or 10..100+10"
-        )),
+        Err(_) => {
+            Err(wrong(text, "is no number of users: write 100, a list, 1..1000, 10..5000x2 or 10..100+10"))
+        }
     };
     let Some((first, rest)) = text.split_once("..") else { return Ok(vec![number(text)?]) };
     let (last, factor, summand) = if let Some((last, factor)) = rest.split_once('x') {
@@ -381,7 +434,7 @@ pub(super) fn users(text: &str) -> Result<Vec<u32>, String> {
     };
     let (mut at, last) = (number(first)?, number(last)?);
     if factor == 1 && summand == 0 || at > last {
-        return Err(format!("{text:?} does not rise"));
+        return Err(wrong(text, "does not rise"));
     }
     let mut steps = Vec::new();
     while at < last {
@@ -401,8 +454,8 @@ pub struct SourceRange {
 
 impl SourceRange {
     /// `127.0.0.0/8`, or one address.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no range of IPv4 addresses: write 127.0.0.0/8");
+    pub fn parse(text: &str) -> Result<Self, ValueError> {
+        let wrong = || wrong(text, "is no range of IPv4 addresses: write 127.0.0.0/8");
         let (address, prefix) = text.split_once('/').unwrap_or((text, "32"));
         let address: Ipv4Addr = address.parse().map_err(|_| wrong())?;
         let prefix: u32 = prefix.parse().ok().filter(|prefix| (8..=32).contains(prefix)).ok_or_else(wrong)?;
@@ -433,18 +486,18 @@ mod tests {
 
     #[test]
     fn numbers_have_units() {
-        assert_eq!(size("10k"), Ok(10_240));
-        assert_eq!(size("64MiB"), Ok(64 << 20));
-        assert_eq!(size("1.5m"), Ok(3 << 19));
-        assert_eq!(size("100kB"), Ok(100_000));
-        assert_eq!(size("2T"), Ok(2 << 40));
-        assert_eq!(size("9000TiB"), Err("\"9000TiB\" is more than 9 PB".to_owned()));
-        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!(duration("2"), Ok(Duration::from_secs(2)));
-        assert_eq!(duration("24h"), Ok(LONGEST));
-        assert_eq!(duration("1000h"), Err("\"1000h\" is not between 0 and 24h".to_owned()));
+        assert_eq!(size("10k").ok(), Some(10_240));
+        assert_eq!(size("64MiB").ok(), Some(64 << 20));
+        assert_eq!(size("1.5m").ok(), Some(3 << 19));
+        assert_eq!(size("100kB").ok(), Some(100_000));
+        assert_eq!(size("2T").ok(), Some(2 << 40));
+        assert_eq!(size("9000TiB").unwrap_err().to_string(), "\"9000TiB\" is more than 9 PB");
+        assert_eq!(duration("500ms").ok(), Some(Duration::from_millis(500)));
+        assert_eq!(duration("2").ok(), Some(Duration::from_secs(2)));
+        assert_eq!(duration("24h").ok(), Some(LONGEST));
+        assert_eq!(duration("1000h").unwrap_err().to_string(), "\"1000h\" is not between 0 and 24h");
         assert!(some_time("0").is_err() && some_time("0ms").is_err() && some_time("1ms").is_ok());
-        assert_eq!(rate("2k"), Ok(2000.0));
+        assert_eq!(rate("2k").ok(), Some(2000.0));
         for bad in ["", "k", "-1", "1x", "1e99", "nan"] {
             assert!(size(bad).is_err() && duration(bad).is_err() && rate(bad).is_err(), "{bad}");
         }
@@ -452,14 +505,14 @@ mod tests {
 
     #[test]
     fn users_are_numbers_or_ramps() {
-        assert_eq!(users("7"), Ok(vec![7]));
-        assert_eq!(users("1..1000"), Ok(vec![1, 10, 100, 1000]));
-        assert_eq!(users("10..50x2"), Ok(vec![10, 20, 40, 50]));
-        assert_eq!(users("10..30+10"), Ok(vec![10, 20, 30]));
+        assert_eq!(users("7").ok(), Some(vec![7]));
+        assert_eq!(users("1..1000").ok(), Some(vec![1, 10, 100, 1000]));
+        assert_eq!(users("10..50x2").ok(), Some(vec![10, 20, 40, 50]));
+        assert_eq!(users("10..30+10").ok(), Some(vec![10, 20, 30]));
         for bad in ["0", "5..1", "1..9x1", "1..9+0", "a", "1..", "5000000000"] {
             assert!(users(bad).is_err(), "{bad}");
         }
-        assert!(users("abc").unwrap_err().starts_with("\"abc\" is no number of users"));
+        assert!(users("abc").unwrap_err().to_string().starts_with("\"abc\" is no number of users"));
     }
 
     #[test]

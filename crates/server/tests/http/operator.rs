@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use millrace_server::auth::{Chain, Changed, Found, Homes, Password, Profile, Proof, Source, User};
+use millrace_server::auth::{
+    Chain, Changed, Found, Homes, Password, Profile, Proof, Source, SourceError, User,
+};
 use millrace_server::limits::{Limit, Limits, Scope};
 use millrace_server::{Accounts, Attempt, Config, Permissions, Protocol, SessionReport};
 use millrace_storage::LocalOptions;
@@ -118,7 +120,7 @@ impl Source for Alice {
         "the test"
     }
 
-    fn find(&self, attempt: &Attempt<'_>) -> Result<Found, String> {
+    fn find(&self, attempt: &Attempt<'_>) -> Result<Found, SourceError> {
         if attempt.user != b"alice" {
             return Ok(Found::Unknown);
         }

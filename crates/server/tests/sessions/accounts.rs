@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use millrace_server::auth::{
-    Chain, Changed, Found, Group, Homes, Needs, Password, Profile, Proof, Source, User,
+    Chain, Changed, Found, Group, Homes, Needs, Password, Profile, Proof, Source, SourceError, User,
 };
 use millrace_server::limits::{Limit, Limits, ServerLimits};
 use millrace_server::{Attempt, Config};
@@ -35,9 +35,9 @@ impl Source for Changing {
         "the test"
     }
 
-    fn find(&self, attempt: &Attempt<'_>) -> Result<Found, String> {
+    fn find(&self, attempt: &Attempt<'_>) -> Result<Found, SourceError> {
         if *self.away.lock().unwrap() {
-            return Err("the cable is out".to_owned());
+            return Err(SourceError::backend("the cable is out"));
         }
         let profile = self.profile.lock().unwrap().clone();
         Ok(match profile {
@@ -376,7 +376,7 @@ impl Source for Knows {
         self.name
     }
 
-    fn find(&self, attempt: &Attempt<'_>) -> Result<Found, String> {
+    fn find(&self, attempt: &Attempt<'_>) -> Result<Found, SourceError> {
         let is_asked_without = self.needs == Needs::Password && attempt.password.is_empty();
         assert!(!is_asked_without, "there is nothing to ask it with");
         let profile = Profile { directory: Some(self.directory.to_owned()), ..Profile::default() };

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use millrace_net::tls::{Authorities, Clients, Connector, Heard, KeyPair, Plan, Trust, Versions};
-use millrace_server::auth::{Asked, Chain, Found, Homes, Needs, Password, Proof, Source, User};
+use millrace_server::auth::{Asked, Chain, Found, Homes, Needs, Password, Proof, Source, SourceError, User};
 use millrace_server::config::Tls;
 use millrace_server::{Attempt, Authenticator, Config, Decision};
 use millrace_storage::{LocalOptions, MemoryStorage};
@@ -28,7 +28,7 @@ impl Source for Users {
         "the test"
     }
 
-    fn find(&self, attempt: &Attempt<'_>) -> Result<Found, String> {
+    fn find(&self, attempt: &Attempt<'_>) -> Result<Found, SourceError> {
         let name = String::from_utf8_lossy(attempt.user).into_owned();
         let login = match name.as_str() {
             "off" | "or-password" | "and-password" | "alone" => &name,
@@ -50,7 +50,7 @@ impl Source for Failures {
         Users.name()
     }
 
-    fn find(&self, attempt: &Attempt<'_>) -> Result<Found, String> {
+    fn find(&self, attempt: &Attempt<'_>) -> Result<Found, SourceError> {
         let is_without = attempt.password.is_empty();
         self.0.fetch_add(usize::from(is_without), Ordering::Relaxed);
         Users.find(attempt)

@@ -237,11 +237,11 @@ fn a_slow_directory_blocks_a_login_for_its_time_limit_at_most() {
 #[test]
 fn a_server_that_is_not_a_directory_is_refused() {
     let away = ldap(&settings("ldapi://%2Fnowhere")).unwrap();
-    assert_eq!(away.begin().unwrap_err(), "No such file or directory (os error 2)");
+    assert_eq!(away.begin().unwrap_err().to_string(), "No such file or directory (os error 2)");
     let wrong = |change: &dyn Fn(&mut Ldap)| {
         let mut settings = settings("ldap://localhost");
         change(&mut settings);
-        ldap(&settings).err().unwrap()
+        ldap(&settings).err().unwrap().to_string()
     };
     for url in ["", "ldap://", "http://localhost", "localhost"] {
         assert!(wrong(&|settings| settings.url = url.to_owned()).contains("is no URL"), "{url}");

@@ -116,7 +116,8 @@ fn a_query_makes_users_of_any_table_of_mysql() {
         let found = find(query, name);
         assert!(found.starts_with("error: ") && found.contains(told), "{query}: {found}");
     }
-    let wrong = |connection: &str, query| mysql(&settings(connection, query, PATIENT)).err().unwrap();
+    let wrong =
+        |connection: &str, query| mysql(&settings(connection, query, PATIENT)).err().unwrap().to_string();
     assert_eq!(wrong("mysql://me@a/b", Some("SELECT 1")), "the query has no ?, where the name goes");
     assert_eq!(wrong("mysql://me@a", None), "it names no database");
     for url in ["", "host=a", "postgres://me@a/b"] {
@@ -134,7 +135,7 @@ fn a_mysql_that_is_not_there_is_told_in_few_words() {
     let source =
         mysql(&settings("mysql://me@localhost/x?socket=%2Fnowhere%2Fat%2Fall", None, PATIENT)).unwrap();
     assert_eq!(source.name(), "the MySQL database x at /nowhere/at/all");
-    assert_eq!(source.begin().unwrap_err(), "No such file or directory (os error 2)");
+    assert_eq!(source.begin().unwrap_err().to_string(), "No such file or directory (os error 2)");
     assert_eq!(known(&source, "alice", ""), "error: No such file or directory (os error 2)");
 }
 

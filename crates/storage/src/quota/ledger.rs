@@ -76,7 +76,7 @@ pub(super) struct Book {
     /// Held for a transaction.
     connection: Mutex<Option<Connection>>,
     /// The last error.
-    complaint: Mutex<Option<String>>,
+    complaint: Mutex<Option<LedgerError>>,
 }
 
 impl Ledger {
@@ -139,8 +139,8 @@ impl Ledger {
     }
 
     /// Stores the counts of trees that are quiet; with `last`, of all that have no change under way. To be called about
-    /// every second. The error is a full sentence without its final period, and is returned once.
-    pub fn keep(&self, last: bool) -> Result<(), String> {
+    /// every second. Returns each error of the ledger once; trees are counted anew in its place.
+    pub fn keep(&self, last: bool) -> Result<(), LedgerError> {
         if self.is_left() {
             return Ok(());
         }
@@ -265,9 +265,7 @@ impl Book {
     }
 
     fn or_complain<T>(&self, result: Result<T, LedgerError>) -> Option<T> {
-        result
-            .inspect_err(|error| *lock(&self.complaint) = Some(format!("{error}; trees are counted instead")))
-            .ok()
+        result.map_err(|error| *lock(&self.complaint) = Some(error)).ok()
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut Connection) -> rusqlite::Result<T>) -> Result<T, LedgerError> {

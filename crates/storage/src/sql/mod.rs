@@ -48,7 +48,7 @@ use tree::{Node, ROOT};
 use write::{InPlace, Staged};
 
 #[cfg(feature = "postgres")]
-pub use postgres::{Connecting, PostgresServer};
+pub use postgres::{Connecting, PostgresError, PostgresServer};
 
 /// A tree of files in a database. Clones share it.
 #[derive(Debug, Clone)]
@@ -103,12 +103,9 @@ impl SqlStorage {
         Ok(storage)
     }
 
-    /// Makes sure that the database can be asked. The error is a sentence without its full stop.
-    pub fn check(&self) -> Result<(), String> {
-        match self.node(&VirtualPath::root()) {
-            Err(FileError::Io(error)) => Err(error.to_string()),
-            found => found.map(drop).map_err(|error| error.to_string()),
-        }
+    /// Checks that the database can be used.
+    pub fn check(&self) -> Result<(), FileError> {
+        self.node(&VirtualPath::root()).map(drop)
     }
 
     /// The node at a path.

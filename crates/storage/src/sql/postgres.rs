@@ -9,6 +9,7 @@
 //! server has it now, calls fail; what that server has removed of ours, its foreign keys keep us from naming.
 
 use std::cell::Cell as Flag;
+use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
@@ -26,7 +27,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error};
 
 use super::rows::{Cell, Row, Statements, Value};
-use super::tree;
+use super::tree::{self, LaterForm};
 
 /// Connections at a time. More calls than that wait for one another.
 const CONNECTIONS: usize = 8;
@@ -74,8 +75,56 @@ const SOLE: i64 = 0x6d69_6c6c_6669_6c65;
 /// Held by who changes the tree.
 const TREE: i64 = SOLE + 1;
 
-/// A connection on its way; its error is a sentence without its full stop.
-pub type Connecting = Pin<Box<dyn Future<Output = Result<Client, String>> + Send>>;
+/// A connection being made.
+pub type Connecting = Pin<Box<dyn Future<Output = Result<Client, PostgresError>> + Send>>;
+
+/// An error of the PostgreSQL client, shown with the database's own message, which the client's text leaves out.
+#[derive(Debug)]
+pub struct PostgresError(pub Error);
+
+impl fmt::Display for PostgresError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0.as_db_error(), std::error::Error::source(&self.0)) {
+            (Some(report), _) => f.write_str(report.message()),
+            (None, Some(source)) => write!(f, "{}: {source}", self.0),
+            (None, None) => self.0.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for PostgresError {}
+
+impl From<Error> for PostgresError {
+    fn from(error: Error) -> Self {
+        Self(error)
+    }
+}
+
+/// Why there is no connection to the database.
+#[derive(Debug, thiserror::Error)]
+enum LinkError {
+    /// The database, or the way there.
+    #[error(transparent)]
+    Postgres(#[from] PostgresError),
+    /// The database has not answered in time.
+    #[error("the database has not answered within {0:?}")]
+    TimedOut(Duration),
+    /// Another server holds the lock of the database.
+    #[error("another server has the database open")]
+    Locked,
+    /// The tables cannot be made or read.
+    #[error("the tables for files cannot be made: {0}")]
+    Tables(PostgresError),
+    /// The tables have a form that this version does not know.
+    #[error(transparent)]
+    LaterForm(#[from] LaterForm),
+}
+
+impl From<Error> for LinkError {
+    fn from(error: Error) -> Self {
+        Self::Postgres(error.into())
+    }
+}
 
 /// A PostgreSQL database for files. Its implementation knows addresses, passwords and TLS.
 pub trait PostgresServer: std::fmt::Debug + Send + Sync {
@@ -118,7 +167,7 @@ struct Link {
     /// Idle connections. Locked for a push or a pop.
     idle: Mutex<Vec<Client>>,
     /// Why there is no connection; `None` as far as it is known that there can be one. Guarded for a clone.
-    away: Mutex<Option<String>>,
+    away: Mutex<Option<Arc<LinkError>>>,
     /// The client that holds the database's lock. Locked for a lookup.
     keeper: Mutex<Option<Client>>,
     /// Held by who takes that lock.
@@ -202,7 +251,7 @@ impl Pool {
         let turn = turn.map_err(|_| away("too many calls wait for the database"))?;
         let turn = turn.map_err(|_| away("the database is being closed"))?;
         if let Some(why) = lock(&link.away).clone() {
-            return Err(away(&why));
+            return Err(away(why));
         }
         let running = |client, is_new| Running {
             runtime,
@@ -226,7 +275,7 @@ impl Pool {
         let connecting = runtime.spawn(async move { link.connect_in_time(end).await });
         match runtime.block_on(connecting) {
             Ok(Ok(client)) => Ok(running(client, true)),
-            Ok(Err(why)) => Err(away(&why)),
+            Ok(Err(why)) => Err(away(why)),
             Err(_) => Err(away("the connection to the database failed")),
         }
     }
@@ -280,14 +329,14 @@ impl Running<'_> {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => {
                 self.is_lost.set(self.is_lost.get() || is_loss(&error));
-                Err(failed(&error))
+                Err(failed(error))
             }
             Err(_) => {
                 self.is_lost.set(true);
-                let why = self.link.too_late();
+                let why = Arc::new(self.link.timed_out());
                 let _within = self.runtime.enter();
-                self.link.be_away(why.clone());
-                Err(away(&why))
+                self.link.be_away(Arc::clone(&why));
+                Err(away(why))
             }
         }
     }
@@ -366,7 +415,7 @@ fn cell(row: &tokio_postgres::Row, index: usize) -> Result<Cell, FileError> {
         Type::BYTEA => row.try_get::<_, Option<Vec<u8>>>(index).map(|bytes| bytes.map(Cell::Bytes)),
         _ => row.try_get::<_, Option<i64>>(index).map(|number| number.map(Cell::Number)),
     };
-    Ok(cell.map_err(|error| failed(&error))?.unwrap_or(Cell::Null))
+    Ok(cell.map_err(failed)?.unwrap_or(Cell::Null))
 }
 
 /// Returns true if the connection is of no more use.
@@ -376,9 +425,9 @@ fn is_loss(error: &Error) -> bool {
     error.code().is_none_or(|code| shut_down.contains(code))
 }
 
-/// The database's error, as that of a file.
-fn failed(error: &Error) -> FileError {
-    let Some(code) = error.code() else { return away(&told(error)) };
+/// Converts the database's error to that of a file.
+fn failed(error: Error) -> FileError {
+    let Some(code) = error.code() else { return away(PostgresError(error)) };
     match *code {
         SqlState::DISK_FULL => FileError::NoSpace,
         SqlState::OUT_OF_MEMORY | SqlState::TOO_MANY_CONNECTIONS | SqlState::INSUFFICIENT_RESOURCES => {
@@ -388,22 +437,13 @@ fn failed(error: &Error) -> FileError {
         SqlState::READ_ONLY_SQL_TRANSACTION => FileError::ReadOnly,
         SqlState::INSUFFICIENT_PRIVILEGE => FileError::PermissionDenied,
         SqlState::UNIQUE_VIOLATION => FileError::AlreadyExists,
-        _ => FileError::Io(io::Error::other(format!("the database says: {}", told(error)))),
+        _ => FileError::Io(io::Error::other(format!("the database says: {}", PostgresError(error)))),
     }
 }
 
-/// Of a database that cannot be asked now.
-fn away(why: &str) -> FileError {
+/// Makes the error of a call while the database cannot be used.
+fn away(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> FileError {
     FileError::Io(io::Error::new(io::ErrorKind::NotConnected, why))
-}
-
-/// With what the database itself says, which the error alone leaves out.
-fn told(error: &Error) -> String {
-    match (error.as_db_error(), std::error::Error::source(error)) {
-        (Some(said), _) => said.message().to_owned(),
-        (None, Some(source)) => format!("{error}: {source}"),
-        (None, None) => error.to_string(),
-    }
 }
 
 impl Link {
@@ -411,29 +451,30 @@ impl Link {
         lock(&self.idle)
     }
 
-    /// Returns true if the lock of the database is held, as far as one knows.
+    /// Returns whether the connection that holds the lock of the database is open.
     fn is_kept(&self) -> bool {
         lock(&self.keeper).as_ref().is_some_and(|keeper| !keeper.is_closed())
     }
 
     /// Connects, or refuses calls from now on.
-    async fn connect_in_time(self: &Arc<Self>, end: Instant) -> Result<Client, String> {
-        let connected = timeout_at(end.into(), self.connect()).await.unwrap_or_else(|_| Err(self.too_late()));
-        connected.inspect_err(|why| self.be_away(why.clone()))
+    async fn connect_in_time(self: &Arc<Self>, end: Instant) -> Result<Client, Arc<LinkError>> {
+        let connected =
+            timeout_at(end.into(), self.connect()).await.unwrap_or_else(|_| Err(self.timed_out()));
+        connected.map_err(Arc::new).inspect_err(|why| self.be_away(Arc::clone(why)))
     }
 
-    async fn connect(self: &Arc<Self>) -> Result<Client, String> {
+    async fn connect(self: &Arc<Self>) -> Result<Client, LinkError> {
         self.keep().await?;
-        self.open().await
+        Ok(self.open().await?)
     }
 
-    fn too_late(&self) -> String {
-        format!("the database has not answered within {:?}", self.time)
+    fn timed_out(&self) -> LinkError {
+        LinkError::TimedOut(self.time)
     }
 
-    /// A connection on which nothing hangs: neither does the server wait long for us, nor for what we asked. An index
-    /// leads to everything; plans that were made while the tables were small, and are kept, would not use it.
-    async fn open(&self) -> Result<Client, String> {
+    /// Opens a connection with time limits: of a statement, of a transaction without one, of a client that is gone.
+    /// An index leads to every row; the database caches plans made while the tables were small, which would not use it.
+    async fn open(&self) -> Result<Client, PostgresError> {
         let connecting = lock(&self.server).connect();
         let client = connecting.await?;
         let most = self.time.as_millis().clamp(1, i32::MAX as u128);
@@ -442,12 +483,12 @@ impl Link {
              SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3;
              SET search_path = millrace_files; SET enable_seqscan = off"
         );
-        client.batch_execute(&settings).await.map_err(|error| told(&error))?;
+        client.batch_execute(&settings).await?;
         Ok(client)
     }
 
     /// Takes the lock of the database, if it is not held, and makes the tables if they are not there.
-    async fn keep(self: &Arc<Self>) -> Result<(), String> {
+    async fn keep(self: &Arc<Self>) -> Result<(), LinkError> {
         let _keeping = self.keeping.lock().await;
         if self.is_kept() {
             return Ok(());
@@ -455,8 +496,8 @@ impl Link {
         let client = self.open().await?;
         let sql = format!("SELECT pg_try_advisory_lock({SOLE})");
         let taken = client.query_typed_one(&sql, &[]).await.and_then(|row| row.try_get::<_, bool>(0));
-        if !taken.map_err(|error| told(&error))? {
-            return Err("another server has the database open".to_owned());
+        if !taken? {
+            return Err(LinkError::Locked);
         }
         if !self.is_set_up.load(Relaxed) {
             let last = set_up(&client).await?;
@@ -469,21 +510,18 @@ impl Link {
         Ok(())
     }
 
-    /// Removes what a killed server left: contents without a name, up to this one.
-    async fn sweep(&self, last: i64) -> Result<(), String> {
+    /// Removes the remains of a killed server: contents without a name, up to this one.
+    async fn sweep(&self, last: i64) -> Result<(), PostgresError> {
         let client = self.open().await?;
-        let swept = async {
-            client.batch_execute("SET statement_timeout = 0").await?;
-            for sql in tree::SWEEP {
-                client.execute_typed(&numbered(sql), &[(&last, Type::INT8)]).await?;
-            }
-            Ok(())
-        };
-        swept.await.map_err(|error: Error| told(&error))
+        client.batch_execute("SET statement_timeout = 0").await?;
+        for sql in tree::SWEEP {
+            client.execute_typed(&numbered(sql), &[(&last, Type::INT8)]).await?;
+        }
+        Ok(())
     }
 
     /// Fails calls from now on, until a task has found the database again.
-    fn be_away(self: &Arc<Self>, why: String) {
+    fn be_away(self: &Arc<Self>, why: Arc<LinkError>) {
         self.idle().clear();
         if lock(&self.away).replace(why).is_some() {
             return; // There is such a task.
@@ -493,13 +531,13 @@ impl Link {
             loop {
                 sleep(PAUSE).await;
                 let connected = timeout_at((Instant::now() + link.time).into(), link.connect()).await;
-                match connected.unwrap_or_else(|_| Err(link.too_late())) {
+                match connected.unwrap_or_else(|_| Err(link.timed_out())) {
                     Ok(client) => {
                         link.idle().push(client);
                         *lock(&link.away) = None;
                         return;
                     }
-                    Err(why) => *lock(&link.away) = Some(why),
+                    Err(why) => *lock(&link.away) = Some(Arc::new(why)),
                 }
             }
         });
@@ -515,8 +553,8 @@ impl std::fmt::Debug for Link {
     }
 }
 
-/// Makes the tables, if they are not there; answers the last content that there is.
-async fn set_up(client: &Client) -> Result<i64, String> {
+/// Makes the tables, if they are not there; returns the id of the last content.
+async fn set_up(client: &Client) -> Result<i64, LinkError> {
     const KNOWN: &str = "SELECT to_regclass('millrace_files.form') IS NOT NULL";
     const FORM_AND_LAST: &str = "SELECT (SELECT max(number) FROM form), (SELECT max(id) FROM content)";
     let asked = async {
@@ -528,9 +566,9 @@ async fn set_up(client: &Client) -> Result<i64, String> {
         Ok((row.try_get::<_, Option<i64>>(0)?, row.try_get::<_, Option<i64>>(1)?))
     };
     match asked.await {
-        Ok((Some(form), _)) if form > tree::FORM => Err(tree::later_form(form)),
+        Ok((Some(form), _)) if form > tree::FORM => Err(LaterForm(form).into()),
         Ok((_, last)) => Ok(last.unwrap_or(0)),
-        Err(error) => Err(format!("the tables for files cannot be made: {}", told(&error))),
+        Err(error) => Err(LinkError::Tables(PostgresError(error))),
     }
 }
 

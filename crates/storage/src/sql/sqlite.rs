@@ -75,7 +75,7 @@ impl Pool {
         pool.within(TransactionBehavior::Immediate, |change| {
             let version = set_up(change).map_err(failed)?;
             if version > tree::FORM {
-                return Err(FileError::Io(std::io::Error::other(tree::later_form(version))));
+                return Err(FileError::Io(std::io::Error::other(tree::LaterForm(version))));
             }
             tree::make_root(change)?;
             tree::SWEEP.iter().try_for_each(|sql| change.execute(sql, &[i64::MAX.into()]))

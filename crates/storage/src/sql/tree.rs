@@ -13,10 +13,10 @@ pub(super) const ROOT: i64 = 1;
 /// The form of the tables, which the database remembers.
 pub(super) const FORM: i64 = 1;
 
-/// Of tables that this program does not know.
-pub(super) fn later_form(form: i64) -> String {
-    format!("it was written by a later version of Millrace (form {form})")
-}
+/// The tables have a form that this version does not know.
+#[derive(Debug, thiserror::Error)]
+#[error("it was written by a later version of Millrace (form {0})")]
+pub(super) struct LaterForm(pub i64);
 
 /// A node as found.
 #[derive(Debug)]
