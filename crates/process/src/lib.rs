@@ -7,7 +7,8 @@
 //! that a child has to make (`vfork.rs`). Where that is not to be had (another processor, a seccomp filter that knows no
 //! `clone3`), `Command` does the same.
 //!
-//! In a sandbox a server starts nothing itself: a process beside it does ([`connect_spawner`]).
+//! In a sandbox a server starts nothing itself: a process beside it does ([`connect_spawner`]), and makes children of the
+//! server.
 //!
 //! The invariant: a child has the three streams that it is given and no other descriptor, the variables that it is
 //! given and no other, its own process group, and signals as a shell's child has them. (By `Command` it also has
@@ -35,7 +36,7 @@ mod vfork;
 pub use limits::{ProgramLimits, limit_programs};
 pub use program::{Ended, How, Program, Purpose, Recall};
 pub use slots::keep_descriptors;
-pub use spawner::{Policy, Word, connect_spawner, has_spawner, run_spawner, start_successor};
+pub use spawner::{Policy, Request, Word, connect_spawner, has_spawner, run_spawner, start_successor};
 
 /// A program that is to be started, in a process group of its own.
 #[derive(Debug, Clone, Copy)]
@@ -57,7 +58,7 @@ pub struct Start<'a> {
 pub struct Process {
     pid: Pid,
     status: Option<ExitStatus>,
-    /// Where the spawner tells of its end, if it was the spawner that started it.
+    /// Where the spawner tells of its end, if it is the spawner's child and not this process's.
     spawner: Option<OwnedFd>,
 }
 
@@ -67,12 +68,22 @@ enum Failure {
     /// It was not tried, because it is not available here.
     Unavailable,
     Failed(io::Error),
+    /// The child has ended before it was the program. It is for its parent to wait for it, which is another process.
+    Ended(Pid, io::Error),
 }
 
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        Self::Failed(error)
+impl<E: Into<io::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
     }
+}
+
+/// The parent of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Parent {
+    ThisProcess,
+    /// The parent of this process: the server, where this process is its spawner.
+    OfThisProcess,
 }
 
 impl Start<'_> {
@@ -85,24 +96,24 @@ impl Start<'_> {
 
     /// Starts it as a child of this process.
     fn start_here(&self) -> io::Result<Process> {
-        match self.start_quickly() {
-            Ok(process) => Ok(process),
-            Err(Failure::Failed(error)) => Err(error),
+        match self.start_quickly(Parent::ThisProcess) {
+            Ok(pid) => Ok(Process::own(pid)),
+            Err(Failure::Failed(error) | Failure::Ended(_, error)) => Err(error),
             Err(Failure::Unavailable) => self.start_by_command(),
         }
     }
 
     #[cfg(target_arch = "x86_64")]
-    fn start_quickly(&self) -> Result<Process, Failure> {
+    fn start_quickly(&self, parent: Parent) -> Result<Pid, Failure> {
         // A stream that is one of the first three already would be overwritten, or closed.
         match self.streams.iter().all(|stream| stream.as_raw_fd() > 2) {
-            true => vfork::start(self).map(Process::own),
+            true => vfork::start(self, parent),
             false => Err(Failure::Unavailable),
         }
     }
 
     #[cfg(not(target_arch = "x86_64"))]
-    fn start_quickly(&self) -> Result<Process, Failure> {
+    fn start_quickly(&self, _: Parent) -> Result<Pid, Failure> {
         Err(Failure::Unavailable)
     }
 

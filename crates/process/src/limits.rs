@@ -35,8 +35,8 @@ pub(crate) fn in_force() -> impl Iterator<Item = (Resource, u64)> {
         (Resource::Nproc, processes),
     ];
     wanted.into_iter().filter_map(|(resource, most)| {
-        let own = getrlimit(resource).maximum.unwrap_or(u64::MAX);
-        Some((resource, most?.min(own)))
+        let most = most?;
+        Some((resource, most.min(getrlimit(resource).maximum.unwrap_or(u64::MAX))))
     })
 }
 

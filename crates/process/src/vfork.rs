@@ -12,6 +12,9 @@
 //! - **No handler of the parent's runs in the child** (`CLONE_CLEAR_SIGHAND`, Linux 5.5): a signal that comes in
 //!   between ends the child.
 //!
+//! A child of this process's parent (`CLONE_PARENT`) is no exception: it is this thread that waits for it to be another
+//! program.
+//!
 //! The table of descriptors may be shared as well, until the first of the calls: no other of them touches it before.
 
 use std::arch::asm;
@@ -21,11 +24,12 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::io::Errno;
 use rustix::process::{Pid, Resource};
 
 use super::limits;
 use super::slots::{self, Lent};
-use super::{Failure, Process, Start, strings};
+use super::{Failure, Parent, Process, Start, strings};
 
 // Numbers of x86-64.
 const RT_SIGACTION: usize = 13;
@@ -41,6 +45,7 @@ const CLOSE_RANGE: usize = 436;
 const CLONE_VM: u64 = 0x100;
 const CLONE_FILES: u64 = 0x400;
 const CLONE_VFORK: u64 = 0x4000;
+const CLONE_PARENT: u64 = 0x8000;
 const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 const SIGPIPE: usize = 13;
 const SIGCHLD: u64 = 17;
@@ -85,7 +90,7 @@ struct CloneArguments {
 static IS_REFUSED: AtomicBool = AtomicBool::new(false);
 
 /// Starts a program whose streams are not among the first three descriptors; returns when it is loaded.
-pub(crate) fn start(start: &Start<'_>) -> Result<Pid, Failure> {
+pub(crate) fn start(start: &Start<'_>, parent: Parent) -> Result<Pid, Failure> {
     if IS_REFUSED.load(Ordering::Relaxed) {
         return Err(Failure::Unavailable);
     }
@@ -128,18 +133,32 @@ pub(crate) fn start(start: &Start<'_>) -> Result<Pid, Failure> {
         Some(_) => (CLONE_FILES, &calls[..]),
         None => (0, &calls[1..]),
     };
-    let (pid, failed) = begin(shared, calls);
+    // A child of the parent has the signal that this process has.
+    let (parenthood, exit_signal) = match parent {
+        Parent::ThisProcess => (0, SIGCHLD),
+        Parent::OfThisProcess => (CLONE_PARENT, 0),
+    };
+    let (pid, failed) = begin(shared | parenthood, exit_signal, calls);
     drop(lent);
     if matches!(pid, EPERM | EINVAL | ENOSYS) {
         return Err(refused());
     }
     let pid = Pid::from_raw(answer(pid)?).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
     let Err(error) = answer(failed.error) else { return Ok(pid) };
-    // That ends it: the status need not be collected by anyone else.
-    let _ = Process::own(pid).wait();
     let index = (failed.next.addr() - calls.as_ptr().addr()) / size_of::<Call>() - 1;
     // Other errors are about the program; this one, about the system call filter.
-    Err(if calls[index].number == CLOSE_RANGE { refused() } else { error.into() })
+    let is_refused = calls[index].number == CLOSE_RANGE;
+    match (parent, is_refused) {
+        (Parent::OfThisProcess, false) => return Err(Failure::Ended(pid, error)),
+        (Parent::OfThisProcess, true) => {
+            IS_REFUSED.store(true, Ordering::Relaxed);
+            return Err(Failure::Ended(pid, Errno::AGAIN.into()));
+        }
+        (Parent::ThisProcess, _) => {}
+    }
+    // That ends it: the status need not be collected by anyone else.
+    let _ = Process::own(pid).wait();
+    Err(if is_refused { refused() } else { error.into() })
 }
 
 fn refused() -> Failure {
@@ -177,13 +196,13 @@ fn answer(answer: isize) -> io::Result<i32> {
     }
 }
 
-/// Makes a child with these shared resources that makes these calls until one fails, or `execve` succeeds. Returns the
+/// Makes a child with these flags and this signal at its end that makes these calls until one fails, or `execve` succeeds. Returns the
 /// child's process ID, or the error; and the failed call, with an error of 0 where none has failed.
 #[allow(unsafe_code)]
-fn begin(shared: u64, calls: &[Call]) -> (isize, Failed) {
+fn begin(flags: u64, exit_signal: u64, calls: &[Call]) -> (isize, Failed) {
     let clone = CloneArguments {
-        flags: shared | CLONE_VM | CLONE_VFORK | CLONE_CLEAR_SIGHAND,
-        exit_signal: SIGCHLD,
+        flags: flags | CLONE_VM | CLONE_VFORK | CLONE_CLEAR_SIGHAND,
+        exit_signal,
         ..CloneArguments::default()
     };
     let mut failed = Failed { error: 0, next: ptr::null() };

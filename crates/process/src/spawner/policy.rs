@@ -6,8 +6,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
+use super::request::Request;
 use super::wire::{Reader, Writer};
-use crate::{ProgramLimits, Start, program, strings};
+use crate::{ProgramLimits, program, strings};
 
 /// What a spawner starts, and how. It is fixed when the spawner is started.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -51,34 +52,38 @@ impl Word {
 }
 
 impl Policy {
-    /// Returns whether a program may be started so.
-    pub(super) fn allows(&self, start: &Start<'_>) -> bool {
-        let (Ok(arguments), Ok(variables)) = (strings(start.arguments), strings(start.environment)) else {
+    /// Returns whether a request is for what may be started.
+    pub fn allows(&self, request: &Request<'_>) -> bool {
+        let Request::Program { program, folder, arguments, environment } = *request else {
+            return !self.successor.is_empty();
+        };
+        let (Ok(arguments), Ok(variables)) = (strings(arguments), strings(environment)) else {
             return false;
         };
         let arguments: Vec<&[u8]> = arguments.collect();
-        let is_allowed = self.is_command(start, &arguments) || self.is_in_folder(start, &arguments);
+        let is_allowed =
+            self.is_in_folder(program, folder, &arguments) || self.is_command(program, folder, &arguments);
         is_allowed && variables.into_iter().all(|variable| self.allows_variable(variable))
     }
 
-    fn is_command(&self, start: &Start<'_>, arguments: &[&[u8]]) -> bool {
+    fn is_command(&self, program: &CStr, folder: &CStr, arguments: &[&[u8]]) -> bool {
         let matches = |words: &Vec<Word>| {
             words.len() == arguments.len()
                 && words.iter().zip(arguments).all(|(word, said)| word.matches(said))
         };
         let Some(name) = arguments.first() else { return false };
         // The program that the name leads to here, whatever the request says.
-        let is_named = || program::find(OsStr::from_bytes(name)).is_ok_and(|file| *file == *start.program);
-        is_starting_folder(start.folder) && self.commands.iter().any(matches) && is_named()
+        let is_named = || program::find(OsStr::from_bytes(name)).is_ok_and(|file| *file == *program);
+        is_starting_folder(folder) && self.commands.iter().any(matches) && is_named()
     }
 
-    fn is_in_folder(&self, start: &Start<'_>, arguments: &[&[u8]]) -> bool {
-        let file = path(start.program);
+    fn is_in_folder(&self, program: &CStr, folder: &CStr, arguments: &[&[u8]]) -> bool {
+        let file = path(program);
         let is_plain =
             file.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
         let is_beneath = self.folders.iter().any(|folder| file.starts_with(folder) && file != folder);
-        let runs_beside = file.parent() == Some(path(start.folder));
-        is_plain && is_beneath && runs_beside && arguments == [start.program.to_bytes()]
+        let runs_beside = file.parent() == Some(path(folder));
+        is_plain && is_beneath && runs_beside && arguments == [program.to_bytes()]
     }
 
     /// Variables decide what an interpreter or the dynamic linker loads, so that not every name is allowed.
@@ -90,7 +95,13 @@ impl Policy {
         is_inherited || self.variables.iter().any(|prefix| variable.starts_with(prefix.as_bytes()))
     }
 
-    pub(super) fn write(&self, out: &mut Writer) {
+    /// Writes it as [`Policy::read`] reads it.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.written().into_bytes()
+    }
+
+    pub(super) fn written(&self) -> Writer {
+        let mut out = Writer::default();
         out.number(self.commands.len() as u64);
         for command in &self.commands {
             out.number(command.len() as u64);
@@ -107,25 +118,29 @@ impl Policy {
         for limit in [cpu.map(|cpu| cpu.as_secs().max(1)), memory, processes] {
             out.number(limit.unwrap_or(0));
         }
+        out
     }
 
-    pub(super) fn read(message: &mut Reader) -> io::Result<Self> {
+    /// Reads a policy. Every byte of the message has to belong to it.
+    pub fn read(message: &[u8]) -> io::Result<Self> {
+        let mut reader = Reader::new(message);
         let mut commands = Vec::new();
-        for _ in 0..message.number()? {
+        for _ in 0..reader.number()? {
             let mut command = Vec::new();
-            for _ in 0..message.number()? {
-                let prefix = OsString::from_vec(message.block()?);
-                command.push(Word { prefix, suffix: message.texts()?.pop() });
+            for _ in 0..reader.number()? {
+                let prefix = OsString::from_vec(reader.block()?.to_vec());
+                command.push(Word { prefix, suffix: reader.texts()?.pop() });
             }
             commands.push(command);
         }
-        let folders = message.texts()?.into_iter().map(PathBuf::from).collect();
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).map_err(io::Error::other);
-        let variables = message.blocks()?.into_iter().map(text).collect::<io::Result<_>>()?;
-        let successor = message.texts()?;
-        let mut limit = || message.number().map(|limit| Some(limit).filter(|limit| *limit > 0));
+        let folders = reader.texts()?.into_iter().map(PathBuf::from).collect();
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).map_err(io::Error::other);
+        let variables = reader.blocks()?.into_iter().map(text).collect::<io::Result<_>>()?;
+        let successor = reader.texts()?;
+        let mut limit = || reader.number().map(|limit| Some(limit).filter(|limit| *limit > 0));
         let limits =
             ProgramLimits { cpu: limit()?.map(Duration::from_secs), memory: limit()?, processes: limit()? };
+        reader.end()?;
         Ok(Self { commands, folders, variables, limits, successor })
     }
 }

@@ -13,14 +13,13 @@ use rustix::process::{Signal, kill_process_group, test_kill_process};
 use super::client::{Spawner, pair};
 use super::policy::{Policy, Word};
 use super::service::run_spawner;
-use super::wire::{Reader, Writer};
 use crate::{Process, ProgramLimits, Start};
 
 /// A spawner in a thread of this process.
 fn spawner(policy: &Policy) -> Spawner {
     let (ours, theirs) = pair().unwrap();
     std::thread::spawn(move || run_spawner(theirs));
-    Spawner::new(ours, policy).unwrap()
+    Spawner::new(&ours, policy).unwrap()
 }
 
 fn shell(words: &[&str]) -> Policy {
@@ -183,7 +182,7 @@ fn files_of_a_listed_folder_are_programs_and_others_are_not() {
 #[test]
 fn a_spawner_that_has_ended_is_told_of() {
     let (ours, theirs) = pair().unwrap();
-    let spawner = Spawner::new(ours, &shell(&["sh"])).unwrap();
+    let spawner = Spawner::new(&ours, &shell(&["sh"])).unwrap();
     drop(theirs);
     let error = request(&sh(), &["sh"]).start(&spawner).map(|_| ()).unwrap_err();
     assert!(error.to_string().contains("restart the server"), "{error}");
@@ -201,15 +200,10 @@ fn a_policy_is_read_as_it_was_written_and_a_cut_one_is_an_error() {
         limits: ProgramLimits { cpu: Some(Duration::from_secs(3)), memory: None, processes: Some(7) },
         successor: ["millrace", "serve"].map(OsString::from).to_vec(),
     };
-    let written = || {
-        let mut writer = Writer::default();
-        policy.write(&mut writer);
-        writer
-    };
-    assert_eq!(Policy::read(&mut Reader::of(written())).unwrap(), policy);
-    let whole = written().into_bytes();
+    let whole = policy.to_bytes();
+    assert_eq!(Policy::read(&whole).unwrap(), policy);
     for length in 0..whole.len() {
-        let mut cut = Reader::of(Writer::from_bytes(whole[..length].to_vec()));
-        assert!(Policy::read(&mut cut).is_err(), "cut at {length}");
+        assert!(Policy::read(&whole[..length]).is_err(), "cut at {length}");
     }
+    assert!(Policy::read(&[&whole[..], b"more"].concat()).is_err());
 }
