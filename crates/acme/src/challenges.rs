@@ -54,6 +54,7 @@ impl<'a> Shown<'a> {
     }
 
     /// By TLS.
+    #[cfg(feature = "client")]
     pub(super) fn certificate(acceptor: &'a Acceptor, name: &str, digest: &[u8]) -> Result<Self, LoadError> {
         acceptor.show_challenge(name, digest)?;
         Ok(Self::Certificate(acceptor, name.to_owned()))

@@ -15,8 +15,11 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+#[cfg(feature = "client")]
 use instant_acme::AccountCredentials;
-use millrace_net::tls::{CertificateInfo, KeyPair, LoadError, placeholder};
+#[cfg(feature = "client")]
+use millrace_net::tls::CertificateInfo;
+use millrace_net::tls::{KeyPair, LoadError, placeholder};
 use thiserror::Error;
 
 use super::settings::Acme;
@@ -45,8 +48,10 @@ impl Acme {
     }
 
     /// Makes sure that a usable certificate exists: makes a self-signed one if none is stored. An unusable one is
-    /// renamed, and the returned message says so. An unreadable one stays.
+    /// renamed, and the returned message says so. An unreadable one stays. Fails where this program was built without
+    /// ACME: a self-signed certificate would never be replaced.
     pub fn prepare(&self) -> io::Result<Option<String>> {
+        Self::built().map_err(|error| io::Error::new(io::ErrorKind::Unsupported, error))?;
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let path = self.identity().certificate;
         let warning = match self.identity().info(&[]) {
@@ -61,7 +66,10 @@ impl Acme {
         replace(&path, &[key, certificate].concat())?;
         Ok(warning)
     }
+}
 
+#[cfg(feature = "client")]
+impl Acme {
     /// The certificate that is kept, if a CA has issued it for all of these names; an error where that cannot be told now.
     pub(super) fn info(&self) -> Result<Option<CertificateInfo>, LoadError> {
         match self.identity().info(&self.domains) {
@@ -163,7 +171,7 @@ fn settle(staged: &Path, path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "client"))]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 

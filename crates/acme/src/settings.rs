@@ -48,6 +48,11 @@ impl Acme {
         }
     }
 
+    /// Fails where this program was built without ACME.
+    pub fn built() -> Result<(), NotBuilt> {
+        if cfg!(feature = "client") { Ok(()) } else { Err(NotBuilt) }
+    }
+
     /// Returns true if the same is to be done in the same way. (Clocks cannot be compared: another one is a test's.)
     pub(super) fn wants_the_same_as(&self, other: &Self) -> bool {
         let Self { domains, contacts, directory, authorities, folder, challenge, patience, clock: _ } = self;
@@ -56,6 +61,13 @@ impl Acme {
             && (challenge, patience) == (&other.challenge, &other.patience)
     }
 }
+
+/// The error of settings for ACME in a program that was built without it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error(
+    "this program was built without ACME; build it with the feature acme: cargo build --release --features acme"
+)]
+pub struct NotBuilt;
 
 /// How a CA validates a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,7 +111,8 @@ impl Clock {
         Self(Arc::new(now))
     }
 
-    pub(super) fn now(&self) -> SystemTime {
+    /// Returns the time that renewals go by.
+    pub fn now(&self) -> SystemTime {
         (self.0)()
     }
 }
@@ -113,5 +126,17 @@ impl Default for Clock {
 impl fmt::Debug for Clock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Clock")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_of_a_build_without_acme_names_the_feature() {
+        let error = NotBuilt.to_string();
+        assert!(error.contains("without ACME") && error.ends_with("--features acme"), "{error}");
+        assert_eq!(Acme::built().is_ok(), cfg!(feature = "client"));
     }
 }

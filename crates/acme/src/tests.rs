@@ -374,6 +374,6 @@ fn an_order_says_what_it_replaces_and_is_made_without_that_where_the_ca_minds() 
 #[test]
 fn the_first_pause_is_told_as_the_minute_that_it_is() {
     for (seconds, minutes) in [(1, 1), (60, 1), (75, 1), (15 * 60, 15), (1125, 19), (3600, 60)] {
-        assert_eq!(super::in_minutes(Duration::from_secs(seconds)), minutes, "{seconds}");
+        assert_eq!(super::renewing::in_minutes(Duration::from_secs(seconds)), minutes, "{seconds}");
     }
 }

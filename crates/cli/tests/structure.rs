@@ -70,16 +70,16 @@ const TEXT_ERRORS: &[&str] = &[
     "hooks/src/pending.rs",
     "hooks/src/queue.rs",
     "hooks/src/rules.rs",
+    "gateway/src/forward.rs",
+    "http-server/src/dav_state/mod.rs",
+    "http-server/src/web/links.rs",
     "http/src/cors.rs",
     "http/src/media_type.rs",
     "lab/src/race/mod.rs",
     "runtime/src/passive/port.rs",
     "runtime/src/worker/arrival.rs",
-    "server/src/http/dav/mod.rs",
-    "server/src/http/side/forward.rs",
-    "server/src/upgrade/predecessor.rs",
-    "server/src/upgrade/successor.rs",
-    "server/src/web/links.rs",
+    "server/src/running/upgrade/predecessor.rs",
+    "server/src/running/upgrade/successor.rs",
 ];
 
 #[test]
@@ -153,5 +153,22 @@ fn text_errors_are_found_behind_any_value() {
         "#[cfg(test)]\nmod tests {\nResult<(), String>",
     ] {
         assert!(!has_text_error(right), "{right}");
+    }
+}
+
+/// A new crate on a hot path would be compiled without much optimisation, and nothing else would say so.
+#[test]
+fn every_crate_has_its_level_of_optimisation_in_a_release_build() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();
+    let manifest: toml::Value = toml::from_str(&manifest).unwrap();
+    let levels = manifest["profile"]["release"]["package"].as_table().unwrap();
+    for folder in TIERS.iter().copied().flatten() {
+        let name = if *folder == "cli" { "millrace".to_owned() } else { format!("millrace-{folder}") };
+        let level = levels.get(&name).and_then(|package| package.get("opt-level"));
+        assert!(level.is_some(), "say in [profile.release.package.{name}] how far it is optimised");
+    }
+    for name in levels.keys().filter_map(|name| name.strip_prefix("millrace-")) {
+        assert!(tier(name).is_some(), "[profile.release.package.millrace-{name}] is of a crate that is gone");
     }
 }

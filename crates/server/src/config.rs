@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use millrace_acme::{Acme, Challenge, ChallengeError, Clock, LETS_ENCRYPT};
+pub use millrace_acme::{Acme, Challenge, ChallengeError, Clock, LETS_ENCRYPT, NotBuilt};
 pub use millrace_gateway::settings::ProgramSettings as Programs;
 pub use millrace_gateway::upstream::{Pass, Peer, Upstream};
 pub use millrace_http_server::Resumable;

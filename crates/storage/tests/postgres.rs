@@ -251,7 +251,10 @@ fn tables_of_another_program_are_reported() {
     server.run("DROP TABLE millrace_files.form");
     eventually("it is tried again", || storage.check().unwrap_err().to_string().contains("cannot be made"));
     let told = storage.check().unwrap_err().to_string();
-    assert!(told.ends_with("the tables for files cannot be made: relation \"content\" already exists"), "{told}");
+    assert!(
+        told.ends_with("the tables for files cannot be made: relation \"content\" already exists"),
+        "{told}"
+    );
     server.run("DROP SCHEMA millrace_files CASCADE");
     eventually("they are made", || storage.check().is_ok());
     server.run("ALTER TABLE millrace_files.node DROP COLUMN mode");

@@ -3,6 +3,8 @@
 //! A few lines below the prompt, written over five times a second; they are gone when the run is over, and the report
 //! stands in their place. No keys are read and nothing is to be restored: whatever ends the program leaves a good terminal.
 
+mod screen;
+
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Stderr, stderr, stdin, stdout};
@@ -14,26 +16,28 @@ use millrace_load::plan::{Cell, Plan};
 use millrace_load::progress::{Progress, Snapshot};
 use millrace_load::stop::Stop;
 use millrace_load::verdict::Bound;
-use ratatui::backend::CrosstermBackend;
-use ratatui::layout::{Constraint, Layout, Position};
-use ratatui::style::{Color, Style};
-use ratatui::text::{Line, Span};
-use ratatui::widgets::{Gauge, Sparkline};
-use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
+use rustix::termios::tcgetwinsize;
 
+use self::screen::{Color, Row, Screen};
 use super::output::has_color;
 use super::progress::Between;
 
 /// Lines of the view.
-const HEIGHT: u16 = 8;
+const HEIGHT: usize = 8;
 /// The number of figures that stay visible.
 const KEPT: usize = 4;
 /// Points of the curve: no terminal is wider.
 const POINTS: usize = 500;
+/// Columns of the current figure's name, before its bar.
+const NAME: usize = 40;
+/// The width of a terminal that does not tell its own.
+const COLUMNS: usize = 80;
+/// The curve's levels.
+const LEVELS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// The view, on standard error.
 pub(super) struct Live {
-    terminal: RefCell<Terminal<CrosstermBackend<Stderr>>>,
+    screen: RefCell<Screen<Stderr, HEIGHT>>,
     view: RefCell<View>,
     between: Between,
 }
@@ -44,16 +48,19 @@ impl Live {
         if !(stdin().is_terminal() && stdout().is_terminal() && stderr().is_terminal()) {
             return None;
         }
-        let options = TerminalOptions { viewport: Viewport::Inline(HEIGHT) };
-        let terminal = Terminal::with_options(CrosstermBackend::new(stderr()), options).ok()?;
-        let view = View::new(plan, has_color(&stderr()));
-        Some(Self { terminal: RefCell::new(terminal), view: RefCell::new(view), between: Between::default() })
+        let screen = Screen::new(stderr(), has_color(&stderr()));
+        let view = View::new(plan);
+        Some(Self { screen: RefCell::new(screen), view: RefCell::new(view), between: Between::default() })
     }
 
     /// A terminal that has gone is no reason to end a measurement.
     fn draw(&self) {
-        let view = self.view.borrow();
-        let _: io::Result<_> = self.terminal.borrow_mut().draw(|frame| view.draw(frame)).map(drop);
+        let mut screen = self.screen.borrow_mut();
+        let columns = match tcgetwinsize(screen.terminal()) {
+            Ok(size) if size.ws_col > 0 => usize::from(size.ws_col),
+            _ => COLUMNS,
+        };
+        let _: io::Result<()> = screen.draw(columns, &self.view.borrow().rows(columns));
     }
 }
 
@@ -82,7 +89,7 @@ impl Progress for Live {
 
 impl Drop for Live {
     fn drop(&mut self) {
-        let _ = self.terminal.borrow_mut().clear();
+        let _: io::Result<()> = self.screen.borrow_mut().clear();
     }
 }
 
@@ -91,7 +98,6 @@ struct View {
     title: String,
     begun: Instant,
     planned: Duration,
-    has_color: bool,
     now: Option<Now>,
     /// The work between two figures.
     between: Option<String>,
@@ -125,12 +131,11 @@ struct Done {
 }
 
 impl View {
-    fn new(plan: &Plan, has_color: bool) -> Self {
+    fn new(plan: &Plan) -> Self {
         Self {
             title: format!("{}  {}", plan.name, plan.target),
             begun: Instant::now(),
             planned: plan.time(),
-            has_color,
             now: None,
             between: None,
             rates: VecDeque::new(),
@@ -186,58 +191,64 @@ impl View {
         }
     }
 
-    fn draw(&self, frame: &mut Frame<'_>) {
-        let rows = Layout::vertical([Constraint::Length(1); HEIGHT as usize]).split(frame.area());
+    fn rows(&self, columns: usize) -> [Row; HEIGHT] {
+        let mut rows = std::array::from_fn(|_| Row::default());
         let spent = self.begun.elapsed().as_secs();
-        let title = format!("{}  {spent} s of about {} s", self.title, self.planned.as_secs());
-        frame.render_widget(Line::from(title), rows[0]);
+        rows[0] = Row::plain(format!("{}  {spent} s of about {} s", self.title, self.planned.as_secs()));
         if let Some(between) = &self.between {
-            frame.render_widget(Line::from(between.as_str()), rows[1]);
+            rows[1] = Row::plain(between.as_str());
         } else if let Some(now) = &self.now {
-            let [name, bar] =
-                Layout::horizontal([Constraint::Length(40), Constraint::Min(10)]).areas(rows[1]);
-            let (number, count) = (now.place.0 + 1, now.place.1);
-            frame.render_widget(Line::from(format!("{number}/{count} {}", now.name)), name);
-            let share = now.elapsed.as_secs_f64() / now.length.as_secs_f64().max(1e-3);
-            let gauge = Gauge::default().ratio(share.clamp(0.0, 1.0)).label(format!(
-                "{:.1} of {:.1} s",
-                now.elapsed.as_secs_f64(),
-                now.length.as_secs_f64()
-            ));
-            frame.render_widget(gauge.gauge_style(self.style(Color::Cyan)), bar);
-            let width = usize::from(rows[2].width);
-            let newest = self.rates.iter().copied().skip(self.rates.len().saturating_sub(width));
-            frame.render_widget(Sparkline::default().data(newest).style(self.style(Color::Cyan)), rows[2]);
-            frame.render_widget(self.numbers(now), rows[3]);
+            rows[1] = now.bar(columns);
+            rows[2] = Row::colored(Color::Cyan, self.curve(columns));
+            rows[3] = now.numbers();
         }
-        for (done, row) in self.done.iter().zip(&rows[4..]) {
-            let color = match done.bound {
-                _ if done.is_faulty => Color::Red,
-                bound if bound.hides_the_server() => Color::Yellow,
-                _ => Color::Reset,
-            };
-            frame.render_widget(Line::styled(&*done.text, self.style(color)), *row);
+        for (done, row) in self.done.iter().zip(&mut rows[HEIGHT - KEPT..]) {
+            *row = done.row();
         }
-        // The cursor is visible again before Ctrl-C ends the program.
-        let last = rows[usize::from(HEIGHT) - 1];
-        frame.set_cursor_position(Position::new(last.x, last.y));
+        rows
     }
 
-    fn numbers(&self, now: &Now) -> Line<'static> {
-        let mean = now.mean_ms.map_or_else(|| "-".to_owned(), |mean| format!("{mean:.2}"));
+    /// The newest rates, one a column, against the highest of them.
+    fn curve(&self, columns: usize) -> String {
+        let newest = || self.rates.iter().skip(self.rates.len().saturating_sub(columns));
+        let highest = newest().copied().max().unwrap_or(0).max(1);
+        let level = |rate: &u64| rate.saturating_mul(LEVELS.len() as u64 - 1) / highest;
+        newest().map(|rate| LEVELS[level(rate) as usize]).collect()
+    }
+}
+
+impl Now {
+    /// The figure's name, and how much of its time is over.
+    fn bar(&self, columns: usize) -> Row {
+        let name = format!("{}/{} {}", self.place.0 + 1, self.place.1, self.name);
+        let (elapsed, length) = (self.elapsed.as_secs_f64(), self.length.as_secs_f64());
+        let label = format!(" {elapsed:.1} of {length:.1} s");
+        let width = columns.saturating_sub(NAME + label.len());
+        let share = (elapsed / length.max(1e-3)).clamp(0.0, 1.0);
+        let filled = (share * width as f64) as usize;
+        let bar = "█".repeat(filled) + &"░".repeat(width - filled);
+        Row::plain(format!("{name:<NAME$.NAME$}")).and(Color::Cyan, bar).and(Color::Plain, label)
+    }
+
+    fn numbers(&self) -> Row {
+        let mean = self.mean_ms.map_or_else(|| "-".to_owned(), |mean| format!("{mean:.2}"));
         let numbers = format!(
             "{:.0} ops/s   {:.1} MB/s   mean {mean} ms   {} users   ",
-            now.rate, now.megabytes, now.sessions
+            self.rate, self.megabytes, self.sessions
         );
-        let errors = match now.faults {
-            0 => Span::raw("0 errors"),
-            count => Span::styled(format!("{count} errors"), self.style(Color::Red)),
-        };
-        Line::from(vec![Span::raw(numbers), errors])
+        let color = if self.faults > 0 { Color::Red } else { Color::Plain };
+        Row::plain(numbers).and(color, format!("{} errors", self.faults))
     }
+}
 
-    fn style(&self, color: Color) -> Style {
-        if self.has_color { Style::new().fg(color) } else { Style::new() }
+impl Done {
+    fn row(&self) -> Row {
+        let color = match self.bound {
+            _ if self.is_faulty => Color::Red,
+            bound if bound.hides_the_server() => Color::Yellow,
+            _ => Color::Plain,
+        };
+        Row::colored(color, self.text.as_str())
     }
 }
 
@@ -249,14 +260,12 @@ fn name(cell: &Cell) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ratatui::backend::TestBackend;
-
     use super::*;
 
     fn screen(view: &View) -> String {
-        let mut terminal = Terminal::new(TestBackend::new(100, HEIGHT)).unwrap();
-        terminal.draw(|frame| view.draw(frame)).unwrap();
-        terminal.backend().to_string()
+        let mut screen = Screen::new(Vec::new(), false);
+        screen.draw(100, &view.rows(100)).unwrap();
+        String::from_utf8(screen.terminal().clone()).unwrap()
     }
 
     fn snapshot(what: &Cell, seconds: u64, ops: u64, faults: u64) -> Snapshot<'_> {
@@ -278,7 +287,7 @@ mod tests {
         let plan = Plan::new("ftp://me:secret@127.0.0.1:1/", None, &[("ops", "retr"), ("duration", "4s")]);
         let plan = plan.unwrap();
         let cell = &plan.cells()[0];
-        let mut view = View::new(&plan, false);
+        let mut view = View::new(&plan);
         assert!(screen(&view).contains("custom  ftp://me@127.0.0.1:1/"), "and before anything has");
         view.note(&snapshot(cell, 1, 500, 0));
         view.note(&snapshot(cell, 2, 800, 3));
@@ -289,6 +298,11 @@ mod tests {
             assert!(shown.contains(part), "{part}: {shown}");
         }
         assert!(shown.contains("3 errors") && !shown.contains("secret"), "{shown}");
+        assert!(
+            shown.contains(&format!("{}{} 2.0 of", "█".repeat(23), "░".repeat(24))),
+            "half of the time: {shown}"
+        );
+        assert!(shown.contains("\r\n█▄\x1b[K"), "500 a second, then 300: {shown}");
         view.between = Some(FixtureStep::Removing.words(3, 40_000));
         assert!(screen(&view).contains("removing test files: 3 of 40000; Ctrl-C leaves them there"));
         // The next figure counts from nothing again.

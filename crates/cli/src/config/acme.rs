@@ -24,6 +24,7 @@ pub(super) struct Wanted {
 pub(super) fn acme(written: &Written, places: &Places<'_>) -> Result<Option<Wanted>, Failure> {
     let directory = directory(written, places)?;
     let Some(first) = written.acme.first() else { return Ok(None) };
+    Acme::built().map_err(|error| places.error(&first.place, "--acme", &error.to_string()))?;
     let host = directory.trim_start_matches("https://").split('/').next().unwrap_or_default();
     if !is_on(written.acme_agree.clone(), false) {
         let message = format!(
