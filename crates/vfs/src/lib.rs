@@ -20,6 +20,7 @@ mod layer;
 mod metadata;
 mod partial;
 mod path;
+mod permission;
 mod quota;
 mod storage;
 
@@ -32,5 +33,6 @@ pub use layer::{Call, Layer};
 pub use metadata::{Change, FileKind, Metadata, Owner, Special, Timestamp};
 pub use partial::{Partial, PartialKey, PartialMode, PartialState, Resting};
 pub use path::{PathError, VirtualPath};
+pub use permission::{Permission, Permissions};
 pub use quota::{Counted, Held, OverQuota, QuotaScope};
 pub use storage::{Space, Storage, Wait};

@@ -5,15 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_vfs::{
-    Change, DirEntry, FileError, Metadata, OverQuota, ReadHandle, Space, Timestamp, Upload, VirtualPath,
-    WriteMode,
+    Change, DirEntry, FileError, Metadata, OverQuota, Permissions, ReadHandle, Space, Timestamp, Upload,
+    VirtualPath, WriteMode,
 };
 
 use crate::codec::Coding;
 use crate::digest::Algorithm;
 use crate::listing::{Lister, Listing, Unread};
 use crate::reply::{Replies, Reply, code};
-use crate::session::permission::Permissions;
 use crate::session::rules::Rules;
 
 /// An input of a session.

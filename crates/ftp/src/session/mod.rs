@@ -25,7 +25,6 @@ mod exchange;
 pub(crate) mod failure;
 mod gate;
 mod notes;
-mod permission;
 mod rules;
 mod security;
 mod settings;
@@ -50,7 +49,7 @@ pub use exchange::{
 };
 pub(crate) use gate::{DENIED, split, wrong_syntax};
 pub use gate::{NOT_BEGUN, Named, rewritten};
-pub use permission::{Permission, Permissions};
+pub use millrace_vfs::{Permission, Permissions};
 pub use rules::Rules;
 pub(crate) use security::Security;
 pub use settings::{Settings, TlsPolicy};

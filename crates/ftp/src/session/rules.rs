@@ -5,9 +5,8 @@
 //! matches the account's own. A name that is
 //! denied is denied as any component of a path, so nothing beneath such a directory is reached either.
 
-use millrace_vfs::VirtualPath;
+use millrace_vfs::{Permission, Permissions, VirtualPath};
 
-use super::permission::{Permission, Permissions};
 use crate::glob::Glob;
 
 /// Permissions by place and name. Cheap where there is nothing to look at.

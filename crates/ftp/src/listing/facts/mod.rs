@@ -19,6 +19,7 @@ use std::{fmt, ops::BitOr};
 
 pub use self::parse::{FactLine, Kind, parse};
 pub use self::write::{FactWriter, Item};
+use millrace_vfs::{Permission, Permissions};
 
 /// A set of facts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -147,6 +148,22 @@ pub struct Rights {
     pub rename: bool,
     /// `MKD`.
     pub make_directory: bool,
+}
+
+/// A user's permissions, as the `perm` fact tells them.
+impl From<Permissions> for Rights {
+    fn from(permissions: Permissions) -> Self {
+        Self {
+            list: permissions.allows(Permission::List),
+            read: permissions.allows(Permission::Read),
+            overwrite: permissions.allows(Permission::Overwrite),
+            append: permissions.allows(Permission::Append),
+            create: permissions.allows(Permission::Write),
+            delete: permissions.allows(Permission::Delete),
+            rename: permissions.allows(Permission::Rename),
+            make_directory: permissions.allows(Permission::MakeDirectory),
+        }
+    }
 }
 
 impl Rights {

@@ -125,7 +125,7 @@ fn request(
     let only_directories = options.directory && path.ends_with(b"/");
     let prefix = unescaped(folder).into_owned();
     let path = session.path(folder)?;
-    let rights = session.permissions_at(&path).rights();
+    let rights = session.permissions_at(&path).into();
     let listing = Listing { prefix, search, rights, only_directories, ..listing };
     // A pattern may be longer than any name.
     let literal = literal.ok().map(Box::new);
@@ -141,7 +141,7 @@ fn literal(session: &Session, name: &[u8], mut listing: Listing) -> Result<ListR
         }
     }
     let path = session.path(name)?;
-    listing.rights = session.permissions_at(&path).rights();
+    listing.rights = session.permissions_at(&path).into();
     Ok(ListRequest { path, listing, files: true, literal: None })
 }
 
@@ -150,7 +150,7 @@ fn mlsd(session: &mut Session, argument: &[u8]) -> Step {
         Ok(path) => path,
         Err(reply) => return reply.into(),
     };
-    let rights = session.permissions_at(&path).rights();
+    let rights = session.permissions_at(&path).into();
     // The entry of the directory itself is part of an MLSD (RFC 3659 section 7.2).
     let line_end = line_end(session.coding);
     let (links, fact_source) = (links(session), Arc::clone(&session.settings.fact_source));
@@ -259,7 +259,7 @@ fn mlst(session: &mut Session, argument: &[u8]) -> Step {
         let (Answer::Entry(entry), Some(path)) = (answer, session.subject.take()) else {
             return Step::mismatch();
         };
-        let rights = session.permissions_at(&path).rights();
+        let rights = session.permissions_at(&path).into();
         let writer = FactWriter::new(session.facts, rights, Arc::new(NumericOwners))
             .with_links(links(session))
             .with_fact_source(Arc::clone(&session.settings.fact_source));

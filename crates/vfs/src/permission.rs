@@ -1,7 +1,5 @@
 //! The permissions of an account.
 
-use crate::listing::Rights;
-
 /// One thing that an account may be allowed to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u16)]
@@ -97,20 +95,6 @@ impl Permissions {
     /// Returns true if every permission of `other` is in the set.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
-    }
-
-    /// The same as the `perm` fact of a listing tells it.
-    pub fn rights(self) -> Rights {
-        Rights {
-            list: self.allows(Permission::List),
-            read: self.allows(Permission::Read),
-            overwrite: self.allows(Permission::Overwrite),
-            append: self.allows(Permission::Append),
-            create: self.allows(Permission::Write),
-            delete: self.allows(Permission::Delete),
-            rename: self.allows(Permission::Rename),
-            make_directory: self.allows(Permission::MakeDirectory),
-        }
     }
 }
 
