@@ -1,21 +1,21 @@
-//! Changes of files by request, on the blocking pool: `PUT`, `DELETE` (RFC 9110 section 9.3), `MKCOL`, `MOVE` and `COPY`
-//! (RFC 4918 section 9).
+//! Changes of files by request, on the blocking pool: looks up what [`millrace_http::change`] decides from, asks the
+//! locks, and performs the decision.
 
 use std::fmt;
 use std::sync::Arc;
 
-use millrace_ftp::session::{Permission, Permissions};
 use millrace_hooks::Event;
-use millrace_http::conditional::{self, Validators, Verdict};
-use millrace_http::target::{self};
-use millrace_http::{Field, Framing, Head, Method, Refusal, Status, range};
-use millrace_vfs::{DirEntry, FileError, Metadata, Storage, Upload, VirtualPath, Wait, WriteMode};
+use millrace_http::change::{self, ChangeRequest, Put, Replaced, Transfer, TransferKind};
+use millrace_http::conditional::Validators;
+use millrace_http::dav::Touch;
+use millrace_http::{Head, Method, Refusal, Status};
+use millrace_vfs::{DirEntry, FileError, Permissions, Storage, Upload, VirtualPath, Wait, WriteMode};
 
-use crate::dav_state::claim::{Claim, Touch};
+use crate::dav_state::claim::Claim;
 use crate::refused::{Refused, refuse};
 use crate::shared::Http;
 use crate::trees;
-use crate::trees::{Aside, Failures, is_tree};
+use crate::trees::{Aside, Failures};
 
 /// What a change came to.
 #[derive(Debug)]
@@ -55,15 +55,6 @@ pub(crate) fn failed(error: FileError) -> Refused {
     error.into()
 }
 
-/// Checks the preconditions of a request against the present content (RFC 9110 section 13).
-pub(crate) fn conditions(head: &Head, current: Option<&Metadata>) -> Result<(), Refused> {
-    let validators = current.map(Validators::of);
-    match conditional::evaluate(head, validators.as_ref()) {
-        Verdict::Proceed => Ok(()),
-        _ => refuse(Status::PRECONDITION_FAILED, "The resource does not meet the condition of the request."),
-    }
-}
-
 impl Change {
     /// What it is about.
     pub(crate) fn path(&self) -> &VirtualPath {
@@ -72,22 +63,20 @@ impl Change {
 
     /// Does it. May wait.
     pub(crate) fn make(self: &Arc<Self>) -> Changed {
-        let head = &*self.head;
-        let made = match head.method {
-            Method::Put => self.put(head),
-            Method::Delete => self.delete(head),
-            Method::MkCol => self.make_collection(head),
-            Method::Move | Method::Copy => self.transfer(head),
+        let made = match self.head.method {
+            Method::Put => self.put(),
+            Method::Delete => self.delete(),
+            Method::MkCol => self.make_collection(),
+            Method::Move | Method::Copy => self.transfer(),
             _ => refuse(Status::METHOD_NOT_ALLOWED, "This changes nothing here."),
         };
         made.unwrap_or_else(Changed::Refused)
     }
 
-    fn permit(&self, permission: Permission) -> Result<(), Refused> {
-        match self.permissions.allows(permission) {
-            true => Ok(()),
-            false => refuse(Status::FORBIDDEN, "You may not do that."),
-        }
+    /// The request, to be decided.
+    fn request(&self) -> ChangeRequest<'_> {
+        let Self { head, path, is_directory, permissions, .. } = self;
+        ChangeRequest { head, path, is_directory: *is_directory, permissions: *permissions }
     }
 
     /// What the request has to say to locks that others may hold.
@@ -105,51 +94,17 @@ impl Change {
         }
     }
 
-    fn put(self: &Arc<Self>, head: &Head) -> Outcome {
-        let existing = self.replaced()?;
-        let mode = match (self.may_put(head, existing.as_ref())?, &existing) {
-            // Nothing is there to go on with.
-            (WriteMode::At(0), None) => WriteMode::Replace,
-            (WriteMode::Replace, None) if head.get(Field::IfNoneMatch).is_some() => WriteMode::CreateNew,
-            (mode, _) => mode,
-        };
+    fn put(self: &Arc<Self>) -> Outcome {
+        let existing = self.entry(&self.path)?;
+        let mode = self.may_put(existing.as_ref())?;
         let upload = self.storage.open_write(&self.path, mode, Wait::Allowed).map_err(failed)?;
         Ok(Changed::Upload(upload, Arc::clone(self), existing.is_some()))
     }
 
-    /// What a `PUT` is to replace.
-    fn replaced(&self) -> Result<Option<DirEntry>, Refused> {
-        if self.is_directory {
-            return refuse(Status::CONFLICT, "A directory is made with MKCOL.");
-        }
-        match self.entry(&self.path)? {
-            Some(entry) if entry.metadata.is_directory() => {
-                refuse(Status::CONFLICT, "There is a directory of this name.")
-            }
-            existing => Ok(existing),
-        }
-    }
-
-    /// Returns whether a `PUT` may be, and says how the file is written.
-    fn may_put(&self, head: &Head, existing: Option<&DirEntry>) -> Result<WriteMode, Refused> {
-        conditions(head, existing.map(|entry| &entry.metadata))?;
-        let touch = if existing.is_some() { Touch::Content } else { Touch::Name };
-        self.claim().permit(head, &[(&self.path, touch)])?;
-        let size = existing.map_or(0, |entry| entry.metadata.size);
-        let mode = match head.get(Field::ContentRange) {
-            None => WriteMode::Replace,
-            Some(field) => WriteMode::At(resumed(head, field, size)?),
-        };
-        match (existing, mode) {
-            (None, _) => self.permit(Permission::Write)?,
-            // A user that may only append cannot overwrite.
-            (Some(_), WriteMode::At(first)) if first < size => {
-                self.permit(Permission::Append)?;
-                self.permit(Permission::Overwrite)?;
-            }
-            (Some(_), WriteMode::At(_)) => self.permit(Permission::Append)?,
-            (Some(_), _) => self.permit(Permission::Overwrite)?,
-        }
+    /// Returns how the file of a `PUT` is written, where neither rules nor locks forbid it.
+    fn may_put(&self, existing: Option<&DirEntry>) -> Result<WriteMode, Refused> {
+        let Put { mode, touch } = self.request().put(existing)?;
+        self.claim().permit(&self.head, &[(&self.path, touch)])?;
         Ok(mode)
     }
 
@@ -159,143 +114,90 @@ impl Change {
         let claim = self.claim();
         let _turn = claim.turn(&[&self.path])?;
         if upload.is_staged() {
-            let existing = self.replaced()?;
-            self.may_put(&self.head, existing.as_ref())?;
+            let existing = self.entry(&self.path)?;
+            self.may_put(existing.as_ref())?;
         }
         upload.commit().map_err(failed)?;
         let now = self.storage.metadata(&self.path, Wait::Allowed).ok();
         Ok(now.map(|now| Validators::of(&now).etag.to_string()))
     }
 
-    /// What the request is for, which has to be there: as a folder, where it was named as one.
-    fn source(&self) -> Result<DirEntry, Refused> {
-        match self.entry(&self.path)? {
-            Some(entry) if entry.metadata.is_directory() || !self.is_directory => Ok(entry),
-            _ => refuse(Status::NOT_FOUND, "There is no such file."),
-        }
-    }
-
-    fn delete(&self, head: &Head) -> Outcome {
+    fn delete(&self) -> Outcome {
         let claim = self.claim();
         let _turn = claim.turn(&[&self.path])?;
-        let entry = self.source()?;
-        conditions(head, Some(&entry.metadata))?;
-        if self.path.is_root() {
-            return refuse(Status::FORBIDDEN, "The root stays.");
-        }
-        claim.permit(head, &[(&self.path, Touch::Name)])?;
+        let entry = self.entry(&self.path)?;
+        let entry = self.request().delete(entry.as_ref())?;
+        claim.permit(&self.head, &[(&self.path, Touch::Name)])?;
         let place = claim.place(&self.path);
         let mut failures = Failures::default();
-        trees::remove(&*self.storage, &self.path, &entry, &mut failures).map_err(failed)?;
+        trees::remove(&*self.storage, &self.path, entry, &mut failures).map_err(failed)?;
         if !failures.is_empty() {
             return Ok(Changed::Partly(failures, None));
         }
         claim.gone(place);
-        let event = if is_tree(&entry) { Event::RemoveDirectory } else { Event::Delete };
+        let event = if entry.is_tree() { Event::RemoveDirectory } else { Event::Delete };
         Ok(Changed::Done(Status::NO_CONTENT, Some(event)))
     }
 
-    fn make_collection(&self, head: &Head) -> Outcome {
-        // An existing entry is in the way in any case: that is reported below.
-        if self.entry(&self.path)?.is_none() {
-            conditions(head, None)?;
-        }
-        self.claim().permit(head, &[(&self.path, Touch::Name)])?;
+    fn make_collection(&self) -> Outcome {
+        self.request().make_collection(self.entry(&self.path)?.as_ref())?;
+        self.claim().permit(&self.head, &[(&self.path, Touch::Name)])?;
         match self.storage.make_directory(&self.path) {
             Ok(()) => Ok(Changed::Done(Status::CREATED, Some(Event::MakeDirectory))),
+            // Another request was first.
             Err(FileError::AlreadyExists) => refuse(Status::METHOD_NOT_ALLOWED, "It exists already."),
             Err(error) => Err(failed(error)),
         }
     }
 
     /// `MOVE` and `COPY`.
-    fn transfer(&self, head: &Head) -> Outcome {
-        let (to, to_directory) = destination(head)?;
+    fn transfer(&self) -> Outcome {
+        let (to, to_directory) = change::destination(&self.head)?;
         let claim = self.claim();
         // A copy takes too long to have others wait for it.
-        let _turn = (head.method == Method::Move).then(|| claim.turn(&[&self.path, &to])).transpose()?;
-        let entry = self.source()?;
-        conditions(head, Some(&entry.metadata))?;
-        if to.starts_with(&self.path) || self.path.starts_with(&to) {
-            return refuse(Status::FORBIDDEN, "The one lies in the other.");
-        }
-        let there = self.entry(&to)?;
-        let directory_is_there = there.as_ref().is_some_and(|old| old.metadata.is_directory());
-        // But the place of a collection, which is named as one, a file may take (RFC 4918, section 9.8.4).
-        if to_directory && !entry.metadata.is_directory() && !directory_is_there {
-            return refuse(Status::CONFLICT, "A file is to have a name without a slash at its end.");
-        }
-        match &there {
-            Some(_) if head.get(Field::Overwrite).is_some_and(|said| said.eq_ignore_ascii_case(b"F")) => {
-                return refuse(Status::PRECONDITION_FAILED, "There is one of this name.");
-            }
-            Some(_) => self.permit(Permission::Overwrite)?,
-            None => self.permit(Permission::Write)?,
-        }
-        match head.method {
-            Method::Move => claim.permit(head, &[(&self.path, Touch::Name), (&to, Touch::Name)])?,
-            _ => {
-                self.permit(Permission::Read)?;
-                claim.permit(head, &[(&to, Touch::Name)])?;
-            }
-        }
-        // A file takes the place of a file in one step; what a directory has a part in, does not.
-        let aside = match &there {
-            Some(old) if is_tree(old) || is_tree(&entry) => {
-                self.permit(Permission::Delete)?;
-                self.permit(Permission::Rename)?;
-                Some(Aside::put(&*self.storage, &to, old).map_err(failed)?)
-            }
-            _ => None,
-        };
+        let _turn = (self.head.method == Method::Move).then(|| claim.turn(&[&self.path, &to])).transpose()?;
+        let (entry, there) = (self.entry(&self.path)?, self.entry(&to)?);
+        let transfer = self.request().transfer(entry.as_ref(), (&to, to_directory), there.as_ref())?;
+        claim.permit(&self.head, &transfer.touched(&self.path, &to))?;
+        let aside = there.as_ref().filter(|_| transfer.replaced == Replaced::SetAside);
+        let aside = aside.map(|old| Aside::put(&*self.storage, &to, old)).transpose().map_err(failed)?;
         let (old, new) = (claim.place(&self.path), claim.place(&to));
-        let failures = match (self.make_there(head, &entry, &to, aside.is_some()), aside) {
+        let failures = match (self.make_there(&transfer, &to), aside) {
             (Ok(failures), None) => failures,
             (Ok(mut failures), Some(aside)) => {
                 aside.remove(&mut failures);
                 failures
             }
-            (Err(refused), None) => return Err(refused),
-            (Err(refused), Some(aside)) => return Err(aside.put_back().err().map_or(refused, lost)),
+            (Err(error), None) => return Err(failed(error)),
+            (Err(error), Some(aside)) => return Err(aside.put_back().err().map_or(failed(error), lost)),
         };
         claim.copied(old.as_ref(), new.as_ref());
-        let event = match head.method {
-            Method::Move => {
+        let event = match transfer.how {
+            TransferKind::Rename => {
                 claim.gone(old);
                 Some(Event::Rename)
             }
             _ => Some(Event::Copy),
         };
-        Ok(match (failures.is_empty(), there) {
-            (false, _) => Changed::Partly(failures, event),
-            (true, Some(_)) => Changed::Done(Status::NO_CONTENT, event),
-            (true, None) => Changed::Done(Status::CREATED, event),
+        Ok(match failures.is_empty() {
+            false => Changed::Partly(failures, event),
+            true => Changed::Done(transfer.status(), event),
         })
     }
 
-    /// The step of `MOVE` and `COPY` behind which the new name is there: all of it, where it `replaces` something.
-    fn make_there(
-        &self,
-        head: &Head,
-        entry: &DirEntry,
-        to: &VirtualPath,
-        replaces: bool,
-    ) -> Result<Failures, Refused> {
-        let (storage, mut failures) = (&*self.storage, Failures::default());
+    /// The step of `MOVE` and `COPY` behind which the new name is there: all of it, where it replaces something.
+    fn make_there(&self, transfer: &Transfer, to: &VirtualPath) -> Result<Failures, FileError> {
+        let (storage, from, mut failures) = (&*self.storage, &self.path, Failures::default());
         let withheld = &self.server.web().withheld;
-        match head.method {
-            Method::Move => storage.rename(&self.path, to),
-            _ if !is_tree(entry) => trees::copy_file(storage, withheld, &self.path, to),
-            _ => {
-                self.permit(Permission::MakeDirectory)?;
-                let alone = head.get(Field::Depth) == Some(b"0");
-                match replaces {
-                    true => trees::copy_whole((storage, withheld), &self.path, to, alone),
-                    false => trees::copy((storage, withheld), &self.path, to, alone, &mut failures),
-                }
+        let alone = transfer.how == TransferKind::CopyDirectory;
+        match transfer.how {
+            TransferKind::Rename => storage.rename(from, to)?,
+            TransferKind::CopyFile => trees::copy_file(storage, withheld, from, to)?,
+            _ if transfer.replaced == Replaced::SetAside => {
+                trees::copy_whole((storage, withheld), from, to, alone)?;
             }
+            _ => trees::copy((storage, withheld), from, to, alone, &mut failures)?,
         }
-        .map_err(failed)?;
         Ok(failures)
     }
 }
@@ -304,34 +206,4 @@ impl Change {
 pub(crate) fn lost(_: FileError) -> Refused {
     let reason = "It failed, and what was there could not be put back: it has another name now, beside it.";
     Refusal { status: Status::INTERNAL_SERVER_ERROR, reason }.into()
-}
-
-/// Where a file of `size` bytes is gone on with: `Content-Range: bytes 5-9/10` with a body of five.
-pub(crate) fn resumed(head: &Head, field: &[u8], size: u64) -> Result<u64, Refused> {
-    let Some((first, length)) = range::content_range(field) else {
-        return refuse(Status::BAD_REQUEST, "The Content-Range names no bytes.");
-    };
-    if head.framing != Framing::Length(length) {
-        return refuse(Status::BAD_REQUEST, "The body has another length than its Content-Range.");
-    }
-    if first > size {
-        return refuse(Status::RANGE_NOT_SATISFIABLE, "The file is not that long yet.");
-    }
-    Ok(first)
-}
-
-/// The path that `Destination` names, of this server only; and whether it is named as a folder.
-pub(crate) fn destination(head: &Head) -> Result<(VirtualPath, bool), Refused> {
-    let Some(field) = head.get(Field::Destination) else {
-        return refuse(Status::BAD_REQUEST, "There is no Destination.");
-    };
-    let target = target::parse(field)?;
-    let is_elsewhere = target.authority.is_some_and(|authority| {
-        // A server without configured names cannot be named.
-        head.get(Field::Host).is_none_or(|host| !target::is_same_host(host, authority))
-    });
-    match is_elsewhere {
-        true => refuse(Status::BAD_GATEWAY, "The Destination is another server."),
-        false => Ok((target.path, target.is_directory)),
-    }
 }

@@ -229,7 +229,7 @@ impl Exchange<'_> {
             Method::Get | Method::Head => get::get(self, target, who, found),
             Method::Options => self.answer_options(),
             Method::Put | Method::Delete | Method::MkCol | Method::Move | Method::Copy => {
-                writing::change(self, target, who, found);
+                writing::change_files(self, target, who, found);
             }
             Method::PropFind | Method::PropPatch | Method::Lock | Method::Unlock => {
                 dav::answer_request(self, target, who, found);

@@ -17,11 +17,6 @@ const BATCH: usize = 256;
 /// Members that an answer names; that there are others is said by the first already.
 const NAMED: usize = 1000;
 
-/// Returns whether an entry is a folder itself, and not a link to one.
-pub(crate) fn is_tree(entry: &DirEntry) -> bool {
-    entry.metadata.is_directory() && entry.link.is_none()
-}
-
 /// Members of a folder that something could not be done to.
 #[derive(Debug, Default)]
 pub struct Failures(Vec<Failure>);
@@ -185,7 +180,7 @@ pub(crate) fn remove(
     entry: &DirEntry,
     failures: &mut Failures,
 ) -> Result<(), FileError> {
-    if !is_tree(entry) {
+    if !entry.is_tree() {
         return storage.remove_file(path);
     }
     let mut walk = Walk::of(storage, path, failures)?;
@@ -296,7 +291,7 @@ impl<'a> Aside<'a> {
     ) -> Result<Self, FileError> {
         // A file may have to end as it does, where an account may have such only.
         let end = match path.name().iter().rposition(|&byte| byte == b'.') {
-            Some(dot) if !is_tree(entry) => &path.name()[dot..],
+            Some(dot) if !entry.is_tree() => &path.name()[dot..],
             _ => b"",
         };
         let name = format!("replaced-{:016x}", u64::from_ne_bytes(password::random()));
@@ -318,7 +313,7 @@ impl<'a> Aside<'a> {
     /// The other has its name.
     pub(crate) fn remove(self, failures: &mut Failures) {
         if let Err(error) = remove(self.storage, &self.waits, self.entry, failures) {
-            failures.add(self.waits.as_bytes(), is_tree(self.entry), error);
+            failures.add(self.waits.as_bytes(), self.entry.is_tree(), error);
         }
     }
 }

@@ -4,8 +4,8 @@ use std::fmt;
 
 use millrace_vfs::{Metadata, Timestamp};
 
-use crate::date;
-use crate::request::{Field, Head, Method};
+use crate::request::{Field, Head, Method, Refusal, refuse};
+use crate::{Status, date};
 
 /// A strong entity tag: equal for equal content of one file, and for nothing else.
 ///
@@ -89,6 +89,16 @@ impl fmt::Display for ETag {
 /// Evaluates the preconditions of a request in the order of section 13.2.2. `current` is the existing content, if any.
 pub fn evaluate(head: &Head, current: Option<&Validators>) -> Verdict {
     judge(head, current.is_some(), current)
+}
+
+/// Checks the preconditions of a request that changes something against the present content.
+pub fn check(head: &Head, current: Option<&Metadata>) -> Result<(), Refusal> {
+    match evaluate(head, current.map(Validators::of).as_ref()) {
+        Verdict::Proceed => Ok(()),
+        Verdict::NotModified | Verdict::Failed => {
+            refuse(Status::PRECONDITION_FAILED, "The resource does not meet the condition of the request.")
+        }
+    }
 }
 
 /// The same for content without tag and date: a page that is generated for each request.

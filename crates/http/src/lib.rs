@@ -7,6 +7,7 @@
 //!   ways is refused, so that no proxy in front of us can be made to see other requests than we do.
 //! - [`target`] turns a request target into a path; [`h1`] has what both sides of a connection share.
 //! - [`conditional`], [`range`] and [`negotiate`] are the rules of RFC 9110 sections 13, 14 and 12.
+//! - [`change`] decides what a request that changes files does.
 //! - [`cors`] is what pages of other origins may do (Fetch), [`digest`] RFC 9530.
 //! - [`cgi`] is what a program is told, and answers (RFC 3875),
 //!   and [`fastcgi`] carries the same to an application that stays.
@@ -21,6 +22,7 @@
 pub mod authorization;
 pub mod base64;
 pub mod cgi;
+pub mod change;
 pub mod conditional;
 pub mod cors;
 pub mod date;

@@ -130,7 +130,7 @@ pub struct Refusal {
     pub reason: &'static str,
 }
 
-const fn refuse<T>(status: Status, reason: &'static str) -> Result<T, Refusal> {
+pub(crate) const fn refuse<T>(status: Status, reason: &'static str) -> Result<T, Refusal> {
     Err(Refusal { status, reason })
 }
 

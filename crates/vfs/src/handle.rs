@@ -142,6 +142,11 @@ impl DirEntry {
         self.link.as_ref().map_or(&self.metadata, |link| &link.metadata)
     }
 
+    /// Returns whether this is a directory itself, not a link to one.
+    pub fn is_tree(&self) -> bool {
+        self.metadata.is_directory() && self.link.is_none()
+    }
+
     /// The text of a link.
     pub fn link_text(&self) -> Option<&[u8]> {
         self.link.as_ref().map(|link| &link.text[..])

@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 
 use millrace_http::conditional::{ETag, Validators};
+use millrace_http::dav::Touch;
 use millrace_http::dav::condition::{self, Condition, List, State};
 use millrace_http::{Head, Refusal, Status, target};
 use millrace_vfs::{FileError, Storage, VirtualPath, Wait};
@@ -12,22 +13,11 @@ use crate::dav_state::place::{Chain, Place, chain};
 use crate::dav_state::turns::Turn;
 use crate::dav_state::{Dav, turns};
 
-/// The change of a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Touch {
-    /// What it holds, or says of itself, changes.
-    Content,
-    /// It comes or goes, with all beneath.
-    Name,
-}
-
-impl Touch {
-    /// What it is to write a file at a path. May wait.
-    pub(crate) fn of(storage: &dyn Storage, path: &VirtualPath) -> Self {
-        match storage.metadata(path, Wait::Allowed) {
-            Err(FileError::NotFound) => Self::Name,
-            _ => Self::Content,
-        }
+/// What it is to write a file at a path. May wait.
+pub(crate) fn touch_of(storage: &dyn Storage, path: &VirtualPath) -> Touch {
+    match storage.metadata(path, Wait::Allowed) {
+        Err(FileError::NotFound) => Touch::Name,
+        _ => Touch::Content,
     }
 }
 

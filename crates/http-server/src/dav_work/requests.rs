@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use millrace_accounts::password;
+use millrace_http::conditional;
+use millrace_http::dav::Touch;
 use millrace_http::dav::body::{self, Change};
 use millrace_http::dav::condition::{self, Depth, State};
 use millrace_http::dav::multistatus::{self, Property};
@@ -14,8 +16,7 @@ use millrace_limits::{LimitKey, Reached};
 use millrace_vfs::hex::Hex;
 use millrace_vfs::{FileError, Metadata, Storage, VirtualPath, Wait, WriteMode};
 
-use crate::change::conditions;
-use crate::dav_state::claim::{Claim, Touch, is_absent};
+use crate::dav_state::claim::{Claim, is_absent};
 use crate::dav_state::locks::{Denied, LONGEST, Lock};
 use crate::dav_state::place::{Chain, chain};
 use crate::dav_state::{locks, properties};
@@ -132,7 +133,7 @@ impl DavRequest {
         let changes = body::propertyupdate(body)?;
         let metadata = self.metadata()?;
         self.permit_place(false)?;
-        conditions(head, Some(&metadata))?;
+        conditional::check(head, Some(&metadata))?;
         self.permit(head, Touch::Content)?;
         let chain = self.chain()?;
         let names = changes.iter().map(|change| match change {
@@ -192,7 +193,7 @@ impl DavRequest {
         };
         let is_directory = metadata.is_some_and(|metadata| metadata.is_directory());
         self.permit_place(is_deep && is_directory)?;
-        conditions(head, metadata.as_ref())?;
+        conditional::check(head, metadata.as_ref())?;
         let chain = self.chain()?;
         if metadata.is_none() {
             self.permit(head, Touch::Name)?;

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use millrace_ftp::session::Permission;
+use millrace_http::change;
 use millrace_http::dav::multistatus;
 use millrace_http::target::Target;
-use millrace_http::{Field, Framing, Method, Status, Version};
+use millrace_http::{Method, Status};
 use millrace_limits::{Direction, Reached};
 use millrace_vfs::FileError;
 
@@ -21,26 +21,21 @@ use crate::record::Record;
 use crate::refused::{Refused, status_of};
 
 /// Changes something, or begins to.
-pub(crate) fn change(
+pub(crate) fn change_files(
     exchange: &mut Exchange<'_>,
     target: &Target<'_>,
     who: &Who,
     found: Option<Result<Found, FileError>>,
 ) {
     let head = exchange.head;
-    if head.method != Method::Put && head.framing != Framing::None {
-        let reason = "This request has no body.";
-        return exchange.fail(Status::UNSUPPORTED_MEDIA_TYPE, reason);
-    }
-    // A client of HTTP/1.0 may mean to end it by closing: for a file that is there, that would be the end of it.
-    let says_length = head.framing != Framing::None || head.get(Field::ContentLength).is_some();
-    if head.method == Method::Put && !says_length && head.version != Version::Http2 {
-        let reason = "How long the file is has to be said: send a Content-Length.";
-        exchange.prepare_to_close();
-        return exchange.fail(Status::LENGTH_REQUIRED, reason);
+    if let Err(refusal) = change::check_body(head) {
+        if head.method == Method::Put {
+            exchange.prepare_to_close();
+        }
+        return exchange.fail(refusal.status, refusal.reason);
     }
     match found {
-        None if !exchange.permits(who, first_permission(head.method)) => {}
+        None if !exchange.permits(who, change::first_permission(head.method)) => {}
         None if head.method == Method::Put && !exchange.may_move(Direction::Upload) => {}
         None => {
             let change = Arc::new(Change {
@@ -91,15 +86,5 @@ pub(crate) fn change(
             Answers::new(exchange.connection, exchange.core).tell_limit(Reached::by(&error).as_ref());
             exchange.fail(status, reason);
         }
-    }
-}
-
-/// The right without which a method does nothing.
-fn first_permission(method: Method) -> Permission {
-    match method {
-        Method::Delete => Permission::Delete,
-        Method::MkCol => Permission::MakeDirectory,
-        Method::Move => Permission::Rename,
-        _ => Permission::Write,
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use millrace_accounts::password;
 use millrace_ftp::session::{Permission, Permissions};
 use millrace_http::conditional::{self, Validators, Verdict};
+use millrace_http::dav::Touch;
 use millrace_http::tus::Becomes;
 use millrace_http::{Field, Framing, Head, Method, Refusal, Status, date, tus};
 use millrace_limits::{LimitKey, Reached};
@@ -17,7 +18,7 @@ use millrace_vfs::{
     WriteMode,
 };
 
-use crate::dav_state::claim::{Claim, Touch};
+use crate::dav_state::claim::{Claim, touch_of};
 use crate::refused::{Refused, refuse};
 use crate::shared::Http;
 use crate::tus_state::address::{Address, Kind, Secret};
@@ -356,7 +357,7 @@ impl TusRequest {
     fn patch(&self, head: &Head, mut address: Address) -> Result<TusAnswer, Refused> {
         let tus::Piece { offset, length, checksum } = tus::piece(head)?;
         let check = Check::of(checksum)?;
-        let touch = Touch::of(&*self.storage, &address.path);
+        let touch = touch_of(&*self.storage, &address.path);
         self.claim(&address.path).permit(head, &[(&address.path, touch)])?;
         let state = self.find(&address)?;
         if offset_of(&address, state) != offset {

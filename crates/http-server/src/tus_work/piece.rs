@@ -7,7 +7,7 @@ use millrace_http::{Head, Refusal, Status, tus};
 use millrace_vfs::hex::Hex;
 use millrace_vfs::{PartialKey, Storage, Upload, VirtualPath};
 
-use crate::dav_state::claim::{Claim, Touch};
+use crate::dav_state::claim::{Claim, touch_of};
 use crate::refused::Refused;
 use crate::shared::Http;
 use crate::upload_outcome::{Settled, Settling, Unnamed};
@@ -108,7 +108,7 @@ impl Piece {
         move |upload| {
             let claim = Claim { dav: &server.dav, storage: &storage, user: user.as_deref(), path: &path };
             let _turn = claim.turn(&[&path])?;
-            claim.permit(&head, &[(&path, Touch::of(&*storage, &path))])?;
+            claim.permit(&head, &[(&path, touch_of(&*storage, &path))])?;
             upload.commit()?;
             finish();
             Ok(None)

@@ -11,6 +11,15 @@ pub mod multistatus;
 /// The namespace of WebDAV's own names.
 pub const DAV: &str = "DAV:";
 
+/// What a request changes at a path, which decides on the locks that it has to pass (RFC 4918 section 7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Touch {
+    /// The content or the properties change.
+    Content,
+    /// The entry is created or removed, with all beneath it.
+    Name,
+}
+
 /// The name of a property: a namespace, which may be empty, and what it is called there.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Name {
