@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use millrace_gateway::upstream::pass_of;
 use millrace_http::target::{self, Target};
+use millrace_http::tus::Concern;
 use millrace_http::{Head, Method, Refusal, Status, cors};
 use millrace_limits::{Direction, LimitKey, Reached};
 use millrace_vfs::{FileError, VirtualPath};
@@ -16,7 +17,6 @@ use crate::identity::Who;
 use crate::lookup::Found;
 use crate::methods::{dav, get, index, to_https, tus, writing};
 use crate::shared::Http;
-use crate::tus_state::Concern;
 use crate::upstream::{cgi, passing};
 use crate::worker::Core;
 

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use millrace_hooks::{Event, Hooks, Moment, Refusal, Ruling};
 use millrace_http::target::Target;
+use millrace_http::tus::Concern;
 use millrace_http::{Framing, Head, Method, Status};
 use millrace_log::{self as log, Direction};
 use millrace_vfs::VirtualPath;
@@ -27,7 +28,6 @@ use crate::lookup::Found;
 use crate::notices::{Notices, undecided};
 use crate::record::{Record, destination, shown};
 use crate::secure::Handshake;
-use crate::tus_state::Concern;
 use crate::upload_outcome::{AnswerFields, lent, of_refusals};
 use crate::worker::Core;
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use millrace_ftp::session::Permission;
 use millrace_http::target::Target;
+use millrace_http::tus::{Concern, joins, sharer};
 use millrace_http::{Framing, Status, tus};
 use millrace_limits::Direction;
 use millrace_vfs::FileError;
@@ -14,8 +15,7 @@ use crate::identity::Who;
 use crate::lookup::Found;
 use crate::receiving::{Purpose, Received};
 use crate::refused::Refused;
-use crate::tus_state::shares::sharer;
-use crate::tus_state::{Concern, OF_REFUSALS, joins};
+use crate::tus_state::OF_REFUSALS;
 use crate::tus_work::{TusAnswer, TusRequest};
 use crate::upload_outcome::lent;
 

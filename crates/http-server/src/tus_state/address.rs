@@ -11,6 +11,7 @@ use std::path::Path;
 use millrace_accounts::password;
 use millrace_http::base64;
 use millrace_http::target::written_path;
+use millrace_http::tus::{UploadKind, UploadProgress};
 use millrace_vfs::{PartialKey, VirtualPath};
 
 /// What every address begins with, in the tree of every user. No file has such a name.
@@ -28,17 +29,6 @@ const SEAL: usize = 16;
 /// What a server seals addresses with.
 pub(crate) type Secret = [u8; 32];
 
-/// What an upload becomes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// A file.
-    File,
-    /// A part of one.
-    Part,
-    /// A file of parts that came before.
-    Joined,
-}
-
 /// An upload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Address {
@@ -46,7 +36,7 @@ pub(crate) struct Address {
     /// The owner.
     pub(crate) user: Option<Vec<u8>>,
     /// What it becomes.
-    pub(crate) kind: Kind,
+    pub(crate) kind: UploadKind,
     /// The file that it becomes, or where its part lies in the meantime.
     pub(crate) path: VirtualPath,
     /// Bytes of the whole file; `None` where that was to be said later.
@@ -75,13 +65,18 @@ pub(crate) fn without_seal(target: &[u8]) -> Option<Vec<u8>> {
 }
 
 impl Address {
+    /// How far the upload has come, of which so many bytes are there; `None` where it is its file already.
+    pub(crate) fn progress(&self, received: Option<u64>) -> UploadProgress {
+        UploadProgress { kind: self.kind, length: self.length, received }
+    }
+
     /// The path that clients are told; `None` where it would be too long.
     pub(crate) fn seal(&self, secret: &Secret) -> Option<String> {
         let is_deferred = self.length.is_none();
         let kind = match self.kind {
-            Kind::File => 0,
-            Kind::Part => 4,
-            Kind::Joined => 8,
+            UploadKind::File => 0,
+            UploadKind::Part => 4,
+            UploadKind::Joined => 8,
         };
         let mut bytes = vec![u8::from(self.is_exclusive) | u8::from(is_deferred) << 1 | kind];
         bytes.extend_from_slice(self.key.as_bytes());
@@ -124,9 +119,9 @@ impl Address {
             key: PartialKey::new(*key),
             user: (has_user == 1).then(|| user.to_vec()),
             kind: match flags & 12 {
-                4 => Kind::Part,
-                8 => Kind::Joined,
-                _ => Kind::File,
+                4 => UploadKind::Part,
+                8 => UploadKind::Joined,
+                _ => UploadKind::File,
             },
             path: VirtualPath::parse(path).ok()?,
             length: (flags & 2 == 0).then(|| u64::from_be_bytes(*length)),
@@ -177,7 +172,7 @@ mod tests {
         Address {
             key: PartialKey::new([3; 16]),
             user: Some(b"alice".to_vec()),
-            kind: Kind::File,
+            kind: UploadKind::File,
             path: VirtualPath::parse(b"/d/\xff f").unwrap(),
             length: Some(1 << 40),
             is_exclusive: true,
@@ -196,7 +191,7 @@ mod tests {
         let anonymous = Address { user: None, ..whole };
         let sealed = VirtualPath::parse(anonymous.seal(&secret).unwrap().as_bytes()).unwrap();
         assert_eq!(Address::open(&sealed, &secret), Some(anonymous.clone()));
-        for kind in [Kind::File, Kind::Part, Kind::Joined] {
+        for kind in [UploadKind::File, UploadKind::Part, UploadKind::Joined] {
             let later = Address { length: None, kind, ..anonymous.clone() };
             let sealed = VirtualPath::parse(later.seal(&secret).unwrap().as_bytes()).unwrap();
             assert_eq!(Address::open(&sealed, &secret), Some(later));

@@ -15,11 +15,10 @@
 pub(crate) mod address;
 pub(crate) mod lengths;
 pub(crate) mod shared;
-pub(crate) mod shares;
 
 use millrace_http::target::Target;
-use millrace_http::tus::Becomes;
-use millrace_http::{Head, Method, tus};
+use millrace_http::tus::{Becomes, Concern};
+use millrace_http::{Head, tus};
 use millrace_log::Log;
 use millrace_vfs::VirtualPath;
 
@@ -29,35 +28,11 @@ use crate::tus_state::shared::Tus;
 pub(crate) const OF_REFUSALS: [(&str, &str); 2] =
     [("Tus-Resumable", tus::VERSION), ("Cache-Control", "no-store")];
 
-/// What a request is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Concern {
-    /// A new upload.
-    Creation,
-    /// One that was begun.
-    Upload,
-}
-
-/// Returns whether a request puts a file together.
-pub(crate) fn joins(head: &Head) -> bool {
-    tus::creation(head).is_ok_and(|creation| matches!(creation.becomes, Becomes::Whole { .. }))
-}
-
-/// The file of this name in a folder, where it is one.
-pub(crate) fn file_in(folder: &VirtualPath, name: &[u8]) -> Option<VirtualPath> {
-    folder.join(name).ok().filter(|path| path.name() == name && path.parent() == *folder)
-}
-
 impl Tus {
     /// What a request is about, if it is tus's.
     pub(crate) fn concern(&self, head: &Head, target: Option<&Target<'_>>) -> Option<Concern> {
         let target = target.filter(|_| self.is_spoken())?;
-        match head.method {
-            Method::Options => None,
-            _ if address::is_address(&target.path) => Some(Concern::Upload),
-            Method::Post if tus::speaks(head) => Some(Concern::Creation),
-            _ => None,
-        }
+        tus::concern(head, address::is_address(&target.path))
     }
 
     /// The file that a new upload is for, as its words have it, and its bytes where they say how many; for hooks, which are
@@ -77,10 +52,7 @@ impl Tus {
                 parts.iter().try_fold(0_u64, |sum, part| sum.checked_add(length(part)?))
             }
         };
-        let path = match (target.is_directory, name) {
-            (true, name) => file_in(&target.path, &name?)?,
-            (false, _) => target.path.clone(),
-        };
+        let path = tus::file_path(&target.path, target.is_directory, name.as_deref()).ok()?;
         Some((path, length))
     }
 

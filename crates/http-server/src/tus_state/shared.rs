@@ -1,11 +1,11 @@
 //! What all uploads of a server share: the secret of their addresses, lengths that came late, and which have become
 //! files.
 
-use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use millrace_accounts::password;
+use millrace_http::tus::{FinishedUploads, UploadShares};
 use millrace_log::Log;
 use millrace_vfs::{PartialKey, VirtualPath};
 
@@ -13,14 +13,6 @@ use crate::config::Resumable;
 use crate::tus_state::address;
 use crate::tus_state::address::{Address, Secret};
 use crate::tus_state::lengths::Lengths;
-use crate::tus_state::shares::Shares;
-
-/// For how long it is known that an upload has become its file, and of how many.
-const REMEMBERED: Duration = Duration::from_secs(3600);
-const MOST_REMEMBERED: usize = 10_000;
-
-/// Behind so many it is not known any more which parts they were joined from, which is up to 32 KiB each.
-const MOST_JOINED: usize = 1000;
 
 /// What all uploads of a server share.
 #[derive(Debug)]
@@ -28,22 +20,11 @@ pub(crate) struct Tus {
     pub(crate) settings: Resumable,
     secret: OnceLock<Secret>,
     /// Those that have become files: a client whose connection was cut before it heard so asks again.
-    done: Mutex<HashMap<PartialKey, Done>>,
+    done: Mutex<FinishedUploads>,
     /// What their addresses do not say.
     lengths: OnceLock<Mutex<Lengths>>,
     /// Whose they are that wait.
-    shares: Mutex<Shares>,
-}
-
-/// An upload that has become its file.
-#[derive(Debug, Clone)]
-pub(crate) struct Done {
-    pub(crate) length: u64,
-    since: Instant,
-    /// Whether hooks have let it pass, where there are any: until then clients are told to wait.
-    pub(crate) is_settled: bool,
-    /// Of one that was joined: what the client said of its parts.
-    pub(crate) parts: Option<Box<[u8]>>,
+    shares: Mutex<UploadShares>,
 }
 
 impl Tus {
@@ -103,7 +84,7 @@ impl Tus {
     }
 
     /// Whose uploads wait.
-    pub(crate) fn shares(&self) -> MutexGuard<'_, Shares> {
+    pub(crate) fn shares(&self) -> MutexGuard<'_, UploadShares> {
         self.shares.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -118,23 +99,12 @@ impl Tus {
     /// An upload has become its file, of which hooks may have something to say.
     pub(crate) fn finished(&self, key: PartialKey, length: u64, parts: Option<&[u8]>) {
         self.forget_length(&key);
-        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-        if done.len() >= MOST_REMEMBERED {
-            done.retain(|_, done| done.since.elapsed() < REMEMBERED);
-        }
-        let parts = parts.filter(|_| done.len() < MOST_JOINED).map(Into::into);
-        if done.len() < MOST_REMEMBERED {
-            done.insert(key, Done { length, since: Instant::now(), is_settled: false, parts });
-        }
+        self.done().add(key, length, parts, Instant::now());
     }
 
     /// Nothing forbids it any more; or it was refused, and the client may begin again.
     pub(crate) fn settle(&self, key: &PartialKey, has_passed: bool) {
-        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-        match (has_passed, done.get_mut(key)) {
-            (true, Some(done)) => done.is_settled = true,
-            _ => _ = done.remove(key),
-        }
+        self.done().settle(key, has_passed);
     }
 
     /// What an address says, where it is one. May wait.
@@ -147,14 +117,8 @@ impl Tus {
         Some(self.opened(log, address)?.path)
     }
 
-    /// The state of an upload that has become its file.
-    pub(crate) fn done(&self, key: &PartialKey) -> Option<Done> {
-        self.done.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
-    }
-
-    /// How long the file is that an upload has become.
-    pub(crate) fn finished_length(&self, key: &PartialKey) -> Option<u64> {
-        let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-        done.get(key).map(|done| done.length)
+    /// The uploads that have become files.
+    pub(crate) fn done(&self) -> MutexGuard<'_, FinishedUploads> {
+        self.done.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -14,13 +14,14 @@
 
 use std::sync::Arc;
 
+use millrace_http::tus::{self, UploadKind, UploadProgress};
 use millrace_http::{Field, Framing, Head, Refusal, Status};
 use millrace_vfs::{FileError, PartialKey, Upload, VirtualPath};
 
 use crate::refused::{Refused, refuse};
-use crate::tus_state::address::{Address, Kind};
+use crate::tus_state::address::Address;
 use crate::tus_work::piece::{Joined, Piece};
-use crate::tus_work::{TusAnswer, TusRequest, answer_fields, gone, locked, unsettled};
+use crate::tus_work::{TusAnswer, TusRequest};
 
 impl TusRequest {
     /// Answers a request for one file of parts that came.
@@ -39,29 +40,29 @@ impl TusRequest {
         if parts.iter().enumerate().any(|(at, part)| parts[..at].iter().any(|other| other.key == part.key)) {
             return refuse(Status::BAD_REQUEST, "A part is in a file once.");
         }
-        let path = self.target(Kind::Joined, name)?;
+        let path = self.target(UploadKind::Joined, name.as_deref())?;
         let mut address = Address {
             key: self.key_of(&path, &parts),
             user: self.user.clone(),
-            kind: Kind::Joined,
+            kind: UploadKind::Joined,
             path,
             length: Some(0),
             is_exclusive: head.get(Field::IfNoneMatch).is_some(),
             metadata: metadata.to_vec(),
         };
-        if self.server.tus.done(&address.key).is_some_and(|done| !done.is_settled) {
-            return unsettled();
+        if self.server.tus.done().get(&address.key).is_some_and(|done| !done.is_settled) {
+            return Err(tus::UNSETTLED.into());
         }
         if let Some(length) = self.joined_before(&address) {
             let fields = self.is_joined(&Address { length: Some(length), ..address })?;
             return Ok(TusAnswer::Told(Status::CREATED, fields));
         }
-        let lengths = parts.iter().map(|part| self.length_of_part(part)).collect::<Result<Vec<_>, _>>()?;
-        let length = lengths.iter().fold(0_u64, |sum, length| sum.saturating_add(*length));
+        let states = parts.iter().map(|part| self.progress_of_part(part)).collect::<Result<Vec<_>, _>>()?;
+        let length = tus::joined_length(states.iter().copied())?;
         address.length = Some(length);
         let fields = self.is_joined(&address)?;
         address.is_exclusive &= self.old_size(head, &address.path)?.is_none();
-        self.has_room_beside(&address.path, length - lengths.first().unwrap_or(&0))?;
+        self.has_room_beside(&address.path, length - states.first().map_or(0, UploadProgress::offset))?;
         let upload = self.join_parts(&address, &parts)?;
         let parts = parts.into_iter().map(|part| (part.path, part.key)).collect();
         // As behind a last piece, of no bytes: so it becomes the file as any does.
@@ -71,11 +72,9 @@ impl TusRequest {
             user: self.user.clone(),
             head: Arc::clone(&self.head),
             key: address.key,
-            path: address.path,
+            path: address.path.clone(),
             joined: Some(Joined { said: said.into(), parts }),
-            offset: length,
-            length: Some(length),
-            is_part: false,
+            progress: address.progress(Some(length)),
             status: Status::CREATED,
             fields,
         };
@@ -85,7 +84,7 @@ impl TusRequest {
     /// A part, by its path.
     fn part(&self, path: &[u8]) -> Result<Address, Refused> {
         let address = VirtualPath::parse(path).ok().and_then(|path| Address::open(&path, self.secret()));
-        let address = address.filter(|address| address.user == self.user && address.kind == Kind::Part);
+        let address = address.filter(|address| address.user == self.user && address.kind == UploadKind::Part);
         address.ok_or_else(|| {
             let reason = "One of the parts in Upload-Concat is no partial upload.";
             Refusal { status: Status::BAD_REQUEST, reason }.into()
@@ -106,18 +105,15 @@ impl TusRequest {
 
     /// The length of the file, if it was joined before and is unchanged.
     fn joined_before(&self, address: &Address) -> Option<u64> {
-        let length = self.server.tus.finished_length(&address.key)?;
+        let length = self.server.tus.done().get(&address.key)?.length;
         let there = self.storage.metadata(&address.path, millrace_vfs::Wait::Allowed).ok()?;
         (there.size == length).then_some(length)
     }
 
-    fn length_of_part(&self, part: &Address) -> Result<u64, Refused> {
+    fn progress_of_part(&self, part: &Address) -> Result<UploadProgress, Refused> {
         let length = part.length.or_else(|| self.length(&part.key));
-        match self.find(part)?.map(|state| state.size) {
-            None => gone(),
-            Some(size) if Some(size) == length => Ok(size),
-            Some(_) => refuse(Status::CONFLICT, "One of the parts has not come in full."),
-        }
+        let received = self.find(part)?.map(|state| state.size);
+        Ok(UploadProgress { length, ..part.progress(received) })
     }
 
     /// The answer about a joined file.
@@ -125,7 +121,7 @@ impl TusRequest {
         let Some(location) = address.seal(self.secret()) else {
             return refuse(Status::URI_TOO_LONG, "The path and the Upload-Metadata are too long.");
         };
-        let mut fields = answer_fields();
+        let mut fields = tus::answer_fields();
         fields.push(("Location", location));
         Ok(fields)
     }
@@ -141,9 +137,9 @@ impl TusRequest {
 
     fn join_parts(&self, address: &Address, parts: &[Address]) -> Result<Box<dyn Upload>, Refused> {
         let keys: Vec<_> = parts.iter().map(|part| (part.path.clone(), part.key)).collect();
-        let write = self.write_mode(address.is_exclusive);
+        let write = tus::write_mode(self.permissions, address.is_exclusive);
         let joined = match self.storage.join_partials(&address.path, &keys, write) {
-            Err(FileError::Busy) => return locked(),
+            Err(FileError::Busy) => return Err(tus::LOCKED.into()),
             Err(FileError::CrossDevice) => {
                 let reason = "The parts lie on another disk or in another folder than the file is to.";
                 return refuse(Status::CONFLICT, reason);

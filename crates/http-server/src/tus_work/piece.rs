@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use millrace_ftp::digest::{Algorithm, Hasher};
-use millrace_http::{Head, Refusal, Status, tus};
+use millrace_http::tus::{self, UploadProgress};
+use millrace_http::{Head, Refusal, Status};
 use millrace_vfs::hex::Hex;
 use millrace_vfs::{PartialKey, Storage, Upload, VirtualPath};
 
@@ -25,11 +26,8 @@ pub struct Piece {
     pub(crate) path: VirtualPath,
     /// What the whole was joined from, where it was.
     pub(crate) joined: Option<Joined>,
-    /// Where it begins, and how long the whole is, where that is known.
-    pub(crate) offset: u64,
-    pub(crate) length: Option<u64>,
-    /// The whole is a part of a file.
-    pub(crate) is_part: bool,
+    /// Where it begins, how long the whole is, and what that becomes.
+    pub(crate) progress: UploadProgress,
     /// The status of the answer after it has arrived, without the offset.
     pub(crate) status: Status,
     pub(crate) fields: Vec<(&'static str, String)>,
@@ -86,17 +84,12 @@ impl Piece {
 
     /// How many bytes of it came before.
     pub(crate) fn before(&self) -> u64 {
-        self.offset
+        self.progress.offset()
     }
 
-    /// Returns whether with so many bytes it becomes the file, or that they are too many.
+    /// Returns whether with so many bytes it becomes the file.
     pub(crate) fn ends_with(&self, bytes: u64) -> Result<bool, Refusal> {
-        let Some(length) = self.length else { return Ok(false) };
-        match self.offset.saturating_add(bytes).cmp(&length) {
-            std::cmp::Ordering::Less => Ok(false),
-            std::cmp::Ordering::Equal => Ok(!self.is_part),
-            std::cmp::Ordering::Greater => Err(too_long()),
-        }
+        self.progress.ends_with(bytes)
     }
 
     /// Commits the file, if that is still permitted: the name may have been locked since. May block.
@@ -117,7 +110,7 @@ impl Piece {
 
     /// What follows the commit.
     fn finish(&self) -> impl FnOnce() + Send + 'static {
-        let (server, key, length) = (Arc::clone(&self.server), self.key, self.length);
+        let (server, key, length) = (Arc::clone(&self.server), self.key, self.progress.length);
         let joined = self.joined.clone();
         move || {
             if let Some(length) = length {
@@ -131,7 +124,7 @@ impl Piece {
     /// The complete file of so many bytes, without a name yet; and the answer for when it has one.
     pub(crate) fn unnamed(self, bytes: u64, upload: Box<dyn Upload>) -> (Status, Unnamed) {
         let (commit, settle) = (Box::new(self.commit()), Some(self.settle()));
-        let (path, length) = (Some(self.path.clone()), self.offset + bytes);
+        let (path, length) = (Some(self.path.clone()), self.before() + bytes);
         let (status, fields) = self.answer(bytes);
         (status, Unnamed { upload, path, bytes: length, commit, settle, fields })
     }
@@ -160,7 +153,7 @@ impl Piece {
 
     /// The file, where it is whole with so many bytes of this piece.
     pub(crate) fn whole(&self, bytes: u64) -> Option<Whole> {
-        let length = self.length.filter(|length| !self.is_part && self.offset + bytes == *length)?;
+        let length = self.progress.length.filter(|_| self.ends_with(bytes) == Ok(true))?;
         Some(Whole { key: self.key, path: self.path.clone(), length })
     }
 
@@ -175,24 +168,13 @@ impl Piece {
 
     /// The answer now that so many bytes of it have arrived.
     pub(crate) fn answer(self, bytes: u64) -> (Status, Vec<(&'static str, String)>) {
-        let Self { status, mut fields, offset, length, is_part, joined, .. } = self;
-        let offset = offset + bytes;
+        let Self { status, mut fields, progress, joined, .. } = self;
         if joined.is_none() {
-            fields.push(("Upload-Offset", offset.to_string()));
+            fields.push(("Upload-Offset", (progress.offset() + bytes).to_string()));
         }
-        if Some(offset) == length && !is_part {
+        if progress.ends_with(bytes) == Ok(true) {
             fields.retain(|(name, _)| *name != "Upload-Expires");
         }
         (status, fields)
     }
-}
-
-/// Refuses lengths that no file system has.
-pub(crate) fn can_be(length: u64) -> Result<(), Refusal> {
-    let reason = "No file can be that long.";
-    i64::try_from(length).map(drop).map_err(|_| Refusal { status: Status::CONTENT_TOO_LARGE, reason })
-}
-
-pub(crate) fn too_long() -> Refusal {
-    Refusal { status: Status::CONTENT_TOO_LARGE, reason: "The file is not that long." }
 }

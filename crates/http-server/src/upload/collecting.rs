@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use millrace_http::tus::sharer;
 use millrace_http::{Refusal, Status};
 
 use crate::answer::Answers;
@@ -10,7 +11,6 @@ use crate::connection::Work;
 use crate::connection::ending::unanswered;
 use crate::dav_work::requests::{BODY, Collecting, DavRequest, refusal_of};
 use crate::lookup::Found;
-use crate::tus_state::shares::sharer;
 use crate::upload::Reception;
 
 impl Reception<'_> {

@@ -8,8 +8,14 @@ use std::time::{Duration, Instant};
 
 use millrace_vfs::PartialKey;
 
+/// Uploads of a tree that wait for more at a time.
+pub const MAX_WAITING: u64 = 1000;
+
+/// Uploads of one user that wait at a time, and of one address.
+pub const MAX_SHARE: u64 = MAX_WAITING / 4;
+
 /// Uploads that are counted at a time; of more it is not known whose they are.
-const MOST: usize = 100_000;
+const MAX_COUNTED: usize = 100_000;
 
 /// How often it is looked for those whose time is over.
 const SWEEP: Duration = Duration::from_secs(60);
@@ -29,34 +35,33 @@ struct Waiting {
 
 /// What waits, and how much of it is whose.
 #[derive(Debug, Default)]
-pub(crate) struct Shares {
+pub struct UploadShares {
     waiting: HashMap<PartialKey, Waiting>,
     held: HashMap<Owner, u64>,
     swept: Option<Instant>,
 }
 
-impl Shares {
-    /// Returns whether a user, or an address, has as many as this.
-    pub(crate) fn is_full(&self, user: Option<&[u8]>, address: Option<IpAddr>, share: u64) -> bool {
-        owners(user, address).iter().any(|owner| self.held.get(owner).is_some_and(|&held| held >= share))
+impl UploadShares {
+    /// Returns whether a user, or an address, has a whole share.
+    pub fn is_full(&self, user: Option<&[u8]>, address: Option<IpAddr>) -> bool {
+        owners(user, address).iter().any(|owner| self.held.get(owner).is_some_and(|&held| held >= MAX_SHARE))
     }
 
-    /// An upload was begun, which waits for so long at most.
-    pub(crate) fn begin(
+    /// An upload was begun now, which waits for so long at most.
+    pub fn begin(
         &mut self,
         key: PartialKey,
         user: Option<&[u8]>,
         address: Option<IpAddr>,
-        age: Duration,
+        (now, age): (Instant, Duration),
     ) {
-        let now = Instant::now();
         if self.swept.is_none_or(|swept| now.saturating_duration_since(swept) >= SWEEP) {
             self.swept = Some(now);
             let over = self.waiting.iter().filter(|(_, waiting)| waiting.until <= now).map(|(key, _)| *key);
             let over: Vec<PartialKey> = over.collect();
             over.iter().for_each(|key| self.end(key));
         }
-        if self.waiting.len() < MOST {
+        if self.waiting.len() < MAX_COUNTED {
             let owners = owners(user, address);
             owners.iter().for_each(|owner| *self.held.entry(owner.clone()).or_default() += 1);
             self.waiting.insert(key, Waiting { owners, until: now + age });
@@ -64,7 +69,7 @@ impl Shares {
     }
 
     /// One became a file, or is given up.
-    pub(crate) fn end(&mut self, key: &PartialKey) {
+    pub fn end(&mut self, key: &PartialKey) {
         for owner in self.waiting.remove(key).into_iter().flat_map(|waiting| waiting.owners) {
             if let Some(held) = self.held.get_mut(&owner) {
                 *held -= 1;
@@ -77,7 +82,7 @@ impl Shares {
 }
 
 /// This computer's own address has no share: proxies come from there.
-pub(crate) fn sharer(address: IpAddr) -> Option<IpAddr> {
+pub fn sharer(address: IpAddr) -> Option<IpAddr> {
     let address = address.to_canonical();
     (!address.is_loopback()).then_some(address)
 }
@@ -91,13 +96,16 @@ fn owners(user: Option<&[u8]>, address: Option<IpAddr>) -> Vec<Owner> {
 mod tests {
     use super::*;
 
+    fn key(number: u64) -> PartialKey {
+        PartialKey::new(u128::from(number).to_be_bytes())
+    }
+
     #[test]
     fn a_user_and_an_address_have_a_share_each() {
         let (here, there) = (sharer([192, 0, 2, 1].into()), sharer([192, 0, 2, 2].into()));
-        let (mut shares, day) = (Shares::default(), Duration::from_secs(24 * 3600));
-        let key = |number: u8| PartialKey::new([number; 16]);
-        for number in 0..5 {
-            assert!(!shares.is_full(Some(b"u"), here, 5));
+        let (mut shares, day) = (UploadShares::default(), (Instant::now(), Duration::from_secs(24 * 3600)));
+        for number in 0..MAX_SHARE {
+            assert!(!shares.is_full(Some(b"u"), here));
             shares.begin(key(number), Some(b"u"), here, day);
         }
         for (user, address, full) in [
@@ -108,21 +116,25 @@ mod tests {
             (Some(b"v"), there, false),
             (None, sharer([127, 0, 0, 1].into()), false),
         ] {
-            assert_eq!(shares.is_full(user, address, 5), full, "{user:?} {address:?}");
+            assert_eq!(shares.is_full(user, address), full, "{user:?} {address:?}");
         }
         shares.end(&key(0));
         shares.end(&key(0));
-        assert!(!shares.is_full(Some(b"u"), here, 5) && shares.is_full(Some(b"u"), here, 4));
-        (1..5).for_each(|number| shares.end(&key(number)));
+        assert!(!shares.is_full(Some(b"u"), here));
+        shares.begin(key(0), Some(b"u"), here, day);
+        assert!(shares.is_full(Some(b"u"), here));
+        (0..MAX_SHARE).for_each(|number| shares.end(&key(number)));
         assert!(shares.held.is_empty() && shares.waiting.is_empty());
     }
 
     #[test]
     fn an_expired_share_has_no_owner() {
-        let mut shares = Shares::default();
-        shares.begin(PartialKey::new([1; 16]), Some(b"u"), None, Duration::ZERO);
-        shares.swept = None;
-        shares.begin(PartialKey::new([2; 16]), Some(b"v"), None, Duration::from_secs(60));
-        assert!(!shares.is_full(Some(b"u"), None, 1) && shares.is_full(Some(b"v"), None, 1));
+        let (mut shares, now, age) = (UploadShares::default(), Instant::now(), Duration::from_secs(10));
+        (0..MAX_SHARE).for_each(|number| shares.begin(key(number), Some(b"u"), None, (now, age)));
+        // What is over is looked for once in a while.
+        shares.begin(key(MAX_SHARE), Some(b"v"), None, (now + SWEEP - age, age));
+        assert!(shares.is_full(Some(b"u"), None));
+        shares.begin(key(MAX_SHARE + 1), Some(b"v"), None, (now + SWEEP, age));
+        assert!(!shares.is_full(Some(b"u"), None) && shares.held.len() == 1);
     }
 }

@@ -1,6 +1,18 @@
 //! tus 1.0: uploads that go on where they were cut (<https://tus.io/protocols/resumable-upload>).
 //!
-//! The requests and their header fields; the server performs them.
+//! The requests and their header fields; what they may do with an upload ([`UploadProgress`]); and what is remembered of
+//! uploads, which the driver looks up ([`UploadShares`], [`FinishedUploads`]).
+
+mod finished;
+mod progress;
+mod shares;
+
+pub use finished::{FinishedUpload, FinishedUploads};
+pub use progress::{
+    GONE, LOCKED, OTHER_LENGTH, PieceAction, UNSETTLED, UploadAction, UploadKind, UploadProgress,
+    WRONG_OFFSET, action, expires, file_path, first_piece, is_expired, joined_length, replaces, write_mode,
+};
+pub use shares::{MAX_SHARE, MAX_WAITING, UploadShares, sharer};
 
 use crate::{Field, Head, Method, Refusal, Status, base64, request};
 
@@ -71,6 +83,20 @@ pub struct Piece<'a> {
     pub checksum: Option<Checksum<'a>>,
 }
 
+/// The subject of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Concern {
+    /// A new upload.
+    Creation,
+    /// One that was begun.
+    Upload,
+}
+
+const NOT_A_PIECE: Refusal = Refusal {
+    status: Status::UNSUPPORTED_MEDIA_TYPE,
+    reason: "The Content-Type of a piece is application/offset+octet-stream.",
+};
+
 const fn bad<T>(reason: &'static str) -> Result<T, Refusal> {
     Err(Refusal { status: Status::BAD_REQUEST, reason })
 }
@@ -101,6 +127,26 @@ pub fn speaks(head: &Head) -> bool {
 /// Returns whether it speaks the version that is understood here.
 pub fn speaks_our_version(head: &Head) -> bool {
     matches!(field(head, "tus-resumable"), Ok(Some(version)) if version == VERSION.as_bytes())
+}
+
+/// Returns the subject of a request, if it is one of tus: of a path that is an upload's address, or of another.
+pub fn concern(head: &Head, is_address: bool) -> Option<Concern> {
+    match head.method {
+        Method::Options => None,
+        _ if is_address => Some(Concern::Upload),
+        Method::Post if speaks(head) => Some(Concern::Creation),
+        _ => None,
+    }
+}
+
+/// Returns whether a request puts a file together.
+pub fn joins(head: &Head) -> bool {
+    creation(head).is_ok_and(|creation| matches!(creation.becomes, Becomes::Whole { .. }))
+}
+
+/// Returns the fields of every answer.
+pub fn answer_fields() -> Vec<(&'static str, String)> {
+    vec![("Tus-Resumable", VERSION.to_owned()), ("Cache-Control", "no-store".to_owned())]
 }
 
 /// The method of a request: clients limited to `GET` and `POST` send it in `X-HTTP-Method-Override`.
@@ -200,8 +246,7 @@ fn name(metadata: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
 /// Parses a request with a piece.
 pub fn piece<'a>(head: &'a Head) -> Result<Piece<'a>, Refusal> {
     if !has_piece(head) {
-        let reason = "The Content-Type of a piece is application/offset+octet-stream.";
-        return Err(Refusal { status: Status::UNSUPPORTED_MEDIA_TYPE, reason });
+        return Err(NOT_A_PIECE);
     }
     let Some(offset) = number(head, "upload-offset")? else {
         return bad("There is no Upload-Offset.");
@@ -307,6 +352,22 @@ mod tests {
         assert_eq!(said(kind), Err(400));
         assert_eq!(said(&format!("{kind}Upload-Offset: 0\r\nUpload-Checksum: sha1\r\n")), Err(400));
         assert_eq!(said("Upload-Offset: 7\r\n"), Err(415));
+    }
+
+    #[test]
+    fn a_request_is_about_a_new_upload_or_one_that_was_begun() {
+        for (method, fields, is_address, expected) in [
+            ("POST", "Tus-Resumable: 1.0.0\r\n", false, Some(Concern::Creation)),
+            ("POST", "", false, None),
+            ("PUT", "Tus-Resumable: 1.0.0\r\n", false, None),
+            ("POST", "", true, Some(Concern::Upload)),
+            ("GET", "", true, Some(Concern::Upload)),
+            ("OPTIONS", "Tus-Resumable: 1.0.0\r\n", true, None),
+        ] {
+            let text = format!("{method} / HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
+            let (head, _) = request::parse(text.as_bytes()).unwrap().unwrap();
+            assert_eq!(concern(&head, is_address), expected, "{method} {fields} {is_address}");
+        }
     }
 
     #[test]
