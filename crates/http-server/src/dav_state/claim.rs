@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use millrace_http::conditional::{ETag, Validators};
 use millrace_http::dav::Touch;
-use millrace_http::dav::condition::{self, Condition, List, State};
-use millrace_http::{Head, Refusal, Status, target};
+use millrace_http::dav::condition::{self, List, State};
+use millrace_http::dav::place::{Chain, Place};
+use millrace_http::{Head, Refusal, target};
 use millrace_vfs::{FileError, Storage, VirtualPath, Wait};
 
-use crate::dav_state::place::{Chain, Place, chain};
+use crate::dav_state::place::chain;
 use crate::dav_state::turns::Turn;
 use crate::dav_state::{Dav, turns};
 
@@ -30,10 +31,6 @@ pub(crate) struct Claim<'a> {
     pub(crate) path: &'a VirtualPath,
 }
 
-fn locked<T>() -> Result<T, Refusal> {
-    Err(Refusal { status: Status::LOCKED, reason: "The resource is locked." })
-}
-
 /// A place that cannot be opened has no locks; the request that uses it reports the error.
 fn place_of(storage: &dyn Storage, path: &VirtualPath) -> Option<Chain> {
     chain(storage, path).ok()
@@ -47,58 +44,23 @@ impl Claim<'_> {
         if self.dav.is_empty() {
             return Ok(());
         }
-        let shown: Vec<&[u8]> = lists
-            .iter()
-            .flat_map(|list| &list.conditions)
-            .filter_map(|condition| match condition.state {
-                State::Token(token) if !condition.is_negated => Some(token),
-                _ => None,
-            })
-            .collect();
-        touched.iter().try_for_each(|(path, touch)| self.pass_locks(path, *touch, &shown))
+        let tokens = condition::tokens(&lists);
+        touched.iter().try_for_each(|(path, touch)| {
+            let Some(chain) = place_of(&**self.storage, path) else { return Ok(()) };
+            self.dav.with(|told| told.locks.check(&chain, *touch, self.user, &tokens))
+        })
     }
 
     /// One of the lists has to hold, where there are any.
     fn evaluate(&self, lists: &[List<'_>]) -> Result<(), Refusal> {
         // A field may have thousands of claims of one resource, which is looked at once.
         let mut known: Option<Looked<'_>> = None;
-        for list in lists {
-            let looked = match known.take().filter(|known| known.resource == list.resource) {
+        condition::check(lists, |resource, state| {
+            let looked = match known.take().filter(|known| known.resource == resource) {
                 Some(known) => known,
-                None => Looked::at(self, list.resource),
+                None => Looked::at(self, resource),
             };
-            if looked.path.is_some() && list.conditions.iter().all(|condition| looked.meets(condition)) {
-                return Ok(());
-            }
-            known = Some(looked);
-        }
-        if lists.is_empty() {
-            return Ok(());
-        }
-        Err(Refusal { status: Status::PRECONDITION_FAILED, reason: "What the If field claims is not so." })
-    }
-
-    /// Every lock in the way has to be one's own, and to be named.
-    fn pass_locks(&self, path: &VirtualPath, touch: Touch, shown: &[&[u8]]) -> Result<(), Refusal> {
-        let Some(chain) = place_of(&**self.storage, path) else { return Ok(()) };
-        self.dav.with(|told| {
-            let locks = &told.locks;
-            let passes = |chain: &[Place]| {
-                let mut held = locks.at(chain).peekable();
-                held.peek().is_none()
-                    || held.any(|lock| {
-                        lock.user.as_deref() == self.user && shown.contains(&lock.token.as_bytes())
-                    })
-            };
-            // A change of a directory's entries needs the directory's lock.
-            let of_directory = || touch == Touch::Content || passes(&chain[1..]);
-            let of_members = || {
-                touch == Touch::Content
-                    || locks.beneath(&chain[0]).all(|lock| {
-                        lock.user.as_deref() == self.user && shown.contains(&lock.token.as_bytes())
-                    })
-            };
-            if passes(&chain) && of_directory() && of_members() { Ok(()) } else { locked() }
+            known.insert(looked).has(state)
         })
     }
 
@@ -158,12 +120,12 @@ impl<'a> Looked<'a> {
         Self { claim, resource, path, tag: OnceCell::new(), chain: OnceCell::new() }
     }
 
-    fn meets(&self, condition: &Condition<'_>) -> bool {
-        let is_so = match condition.state {
+    fn has(&self, state: State<'_>) -> Option<bool> {
+        self.path.as_ref()?;
+        Some(match state {
             State::Tag(written) => self.tag().is_some_and(|tag| tag.is(written)),
             State::Token(token) => self.has_lock(token),
-        };
-        is_so != condition.is_negated
+        })
     }
 
     fn tag(&self) -> Option<&ETag> {

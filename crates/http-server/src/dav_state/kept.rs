@@ -10,12 +10,11 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use millrace_http::dav::Name;
+use millrace_http::dav::locks::{LONGEST, Lock};
+use millrace_http::dav::place::Place;
 use serde::{Deserialize, Serialize};
 
-use super::locks::LONGEST;
 use crate::dav_state::Told;
-use crate::dav_state::locks::Lock;
-use crate::dav_state::place::Place;
 
 /// A file that is longer than this is none of ours.
 const MOST: u64 = 64 << 20;
@@ -26,13 +25,19 @@ type KeptProperty = (String, String, String);
 #[derive(Default, Serialize, Deserialize)]
 struct Kept {
     locks: Vec<KeptLock>,
-    properties: Vec<(Place, Vec<KeptProperty>)>,
+    properties: Vec<(KeptPlace, Vec<KeptProperty>)>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct KeptPlace {
+    directory: (u64, u64),
+    name: Vec<u8>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct KeptLock {
     token: String,
-    chain: Vec<Place>,
+    chain: Vec<KeptPlace>,
     root: String,
     is_exclusive: bool,
     is_deep: bool,
@@ -46,10 +51,23 @@ fn wall() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
+impl From<&Place> for KeptPlace {
+    fn from(place: &Place) -> Self {
+        Self { directory: place.directory(), name: place.name().to_vec() }
+    }
+}
+
+impl From<KeptPlace> for Place {
+    fn from(KeptPlace { directory, name }: KeptPlace) -> Self {
+        Self::within(directory, &name)
+    }
+}
+
 impl KeptLock {
     pub(crate) fn of(lock: &Lock, now: Instant, wall: u64) -> Self {
         let Lock { token, chain, root, is_exclusive, is_deep, owner, user, until, address: _ } = lock.clone();
         let until = wall + until.saturating_duration_since(now).as_secs();
+        let chain = chain.iter().map(KeptPlace::from).collect();
         Self { token, chain, root, is_exclusive, is_deep, owner, user, until }
     }
 
@@ -59,7 +77,7 @@ impl KeptLock {
         let left = Duration::from_secs(until.checked_sub(wall).filter(|left| *left > 0)?).min(LONGEST);
         (!chain.is_empty()).then(|| Lock {
             token,
-            chain,
+            chain: chain.into_iter().map(Place::from).collect(),
             root,
             is_exclusive,
             is_deep,
@@ -80,7 +98,7 @@ pub(crate) fn write(told: &Told) -> serde_json::Result<Vec<u8>> {
         properties: told
             .properties
             .all()
-            .map(|(place, values)| (place.clone(), values.iter().map(value).collect()))
+            .map(|(place, values)| (place.into(), values.iter().map(value).collect()))
             .collect(),
     })
 }
@@ -113,7 +131,7 @@ pub(crate) fn read(path: &Path) -> io::Result<Told> {
     }
     for (place, values) in properties {
         let values = values.into_iter().map(|(space, local, value)| (Name { space, local }, value)).collect();
-        told.properties.set(&place, values);
+        told.properties.set(&place.into(), values);
     }
     Ok(told)
 }

@@ -1,15 +1,13 @@
 //! WebDAV, classes 1 and 2 (RFC 4918), over the same files: properties, locks, and what they forbid.
 //!
 //! - `crate::dav_work` answers `PROPFIND`, `PROPPATCH`, `LOCK` and `UNLOCK` with it.
-//! - `locks.rs` and `properties.rs` hold what clients have told, by [`place`].
+//! - [`Locks`] and [`Properties`] decide; `claim.rs` looks up what they decide from, by [`place`].
 //!
 //! All of it runs on the pool. Who uses none of it pays one look at a counter for a change.
 
 pub(crate) mod claim;
 pub(crate) mod kept;
-pub(crate) mod locks;
 pub(crate) mod place;
-pub(crate) mod properties;
 pub(crate) mod turns;
 
 use std::path::{Path, PathBuf};
@@ -17,10 +15,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use millrace_http::{Field, Head, Method, Refusal, Status};
+use millrace_http::dav::locks::Locks;
+use millrace_http::dav::properties::Properties;
+use millrace_http::{Head, Refusal, Status, dav};
 
-use crate::dav_state::locks::Locks;
-use crate::dav_state::properties::Properties;
 use crate::dav_state::turns::Turns;
 
 /// The answer where another server must be asked.
@@ -100,14 +98,7 @@ impl Dav {
 
     /// Returns whether another server has to be asked this: what it would change is kept there.
     pub(crate) fn is_for_another(&self, head: &Head) -> bool {
-        use Method::{Copy, Delete, Lock, Move, PropPatch, Put, Unlock};
-        let would_be_lost = || match head.method {
-            Lock | Unlock | PropPatch => true,
-            Delete | Move | Copy => !self.is_empty(),
-            Put => head.get(Field::If).is_some(),
-            _ => false,
-        };
-        self.is_left() && would_be_lost()
+        self.is_left() && dav::may_change_state(head, self.is_empty())
     }
 
     pub(crate) fn is_left(&self) -> bool {

@@ -4,9 +4,9 @@
 //! A turn lasts as long as the change, never as long as a client; so those who wait wait for the same disk. Each of them
 //! waits with a thread, as long as a folder of any size may take to go: so few may.
 
+use millrace_http::dav::place::Place;
 use millrace_http::{Refusal, Status};
 
-use crate::dav_state::place::Place;
 use millrace_blocking as turns;
 
 /// As many changes wait for others at most: a small part of the threads that there are.

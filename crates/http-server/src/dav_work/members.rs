@@ -9,13 +9,14 @@ use std::time::Instant;
 use millrace_http::conditional::Validators;
 use millrace_http::dav::Name;
 use millrace_http::dav::body::Asked;
+use millrace_http::dav::locks::Lock;
 use millrace_http::dav::multistatus::{self, ActiveLock, Property, Value};
+use millrace_http::dav::place::{Chain, Place};
+use millrace_http::dav::properties::{LIVE, ON_REQUEST, is_protected};
 use millrace_http::{Status, date};
 use millrace_limits::Reached;
 use millrace_vfs::{Civil, DirEntry, Directory, FileError, Metadata, ReadStream, Storage, VirtualPath};
 
-use crate::dav_state::locks::Lock;
-use crate::dav_state::place::{Chain, Place};
 use crate::shared::Http;
 
 /// The size of a write.
@@ -23,27 +24,6 @@ const FILL: usize = 64 * 1024;
 
 /// Entries that are read at a time.
 const BATCH: usize = 256;
-
-/// The live properties of every resource, in the order of output.
-const LIVE: [&str; 9] = [
-    "creationdate",
-    "displayname",
-    "getcontentlength",
-    "getcontenttype",
-    "getetag",
-    "getlastmodified",
-    "lockdiscovery",
-    "resourcetype",
-    "supportedlock",
-];
-
-/// Told only to those who ask (RFC 4331).
-const ON_REQUEST: [&str; 2] = ["quota-available-bytes", "quota-used-bytes"];
-
-/// Returns whether clients cannot set a property.
-pub(crate) fn is_protected(name: &Name) -> bool {
-    name.as_dav().is_some_and(|local| LIVE.contains(&local) || ON_REQUEST.contains(&local))
-}
 
 /// An answer of WebDAV's.
 #[derive(Debug)]

@@ -8,18 +8,18 @@ use std::time::Instant;
 use millrace_accounts::password;
 use millrace_http::conditional;
 use millrace_http::dav::Touch;
-use millrace_http::dav::body::{self, Change};
-use millrace_http::dav::condition::{self, Depth, State};
-use millrace_http::dav::multistatus::{self, Property};
+use millrace_http::dav::body;
+use millrace_http::dav::condition::{self, Depth};
+use millrace_http::dav::locks::{self, LONGEST, Lock, LockDenied};
+use millrace_http::dav::place::Chain;
+use millrace_http::dav::{multistatus, properties};
 use millrace_http::{Head, Method, Refusal, Status, page};
 use millrace_limits::{LimitKey, Reached};
 use millrace_vfs::hex::Hex;
 use millrace_vfs::{FileError, Metadata, Storage, VirtualPath, Wait, WriteMode};
 
 use crate::dav_state::claim::{Claim, is_absent};
-use crate::dav_state::locks::{Denied, LONGEST, Lock};
-use crate::dav_state::place::{Chain, chain};
-use crate::dav_state::{locks, properties};
+use crate::dav_state::place::chain;
 use crate::dav_work::members;
 use crate::dav_work::members::{DavAnswer, DavContent, Resource};
 use crate::refused::{Refused, refuse};
@@ -115,12 +115,11 @@ impl DavRequest {
     fn propfind(&self, head: &Head, body: &[u8]) -> Result<DavAnswer, Refused> {
         let asked = body::propfind(body)?;
         let metadata = self.metadata()?;
-        let beneath = match condition::depth(head)? {
-            Some(Depth::Zero) => false,
-            Some(Depth::One) => true,
-            _ if !metadata.is_directory() => false,
+        let beneath = match condition::propfind_depth(head, metadata.is_directory())? {
+            Depth::Zero => false,
+            Depth::One => true,
             // All beneath could be everything: RFC 4918 section 9.1 lets servers say no.
-            _ => return Ok(no_infinity()),
+            Depth::Infinity => return Ok(no_infinity()),
         };
         let chain = self.chain()?;
         let resource = Resource { path: &self.path, metadata: &metadata, chain: &chain };
@@ -136,22 +135,10 @@ impl DavRequest {
         conditional::check(head, Some(&metadata))?;
         self.permit(head, Touch::Content)?;
         let chain = self.chain()?;
-        let names = changes.iter().map(|change| match change {
-            Change::Set(name, _) | Change::Remove(name) => name.clone(),
-        });
-        let (barred, others): (Vec<_>, Vec<_>) = names.partition(members::is_protected);
-        let told = |names: Vec<_>| names.into_iter().map(|name| (name, None)).collect::<Vec<Property>>();
-        // All or nothing: what would have been done fails with what cannot be.
-        let mut reached = None;
-        let groups = if !barred.is_empty() {
-            vec![(Status::FORBIDDEN, told(barred)), (Status::FAILED_DEPENDENCY, told(others))]
-        } else if self.keep(&chain, changes)? {
-            vec![(Status::OK, told(others))]
-        } else {
-            reached = Some(Box::new(Reached::new(LimitKey::Properties, properties::MOST as u64)));
-            vec![(Status::INSUFFICIENT_STORAGE, told(others))]
-        };
-        let groups: Vec<_> = groups.into_iter().filter(|(_, properties)| !properties.is_empty()).collect();
+        let groups = self.server.dav.change(|told| told.properties.patch(&chain[0], changes))?;
+        let is_full = groups.iter().any(|(status, _)| *status == Status::INSUFFICIENT_STORAGE);
+        let reached =
+            is_full.then(|| Box::new(Reached::new(LimitKey::Properties, properties::MAX_BYTES as u64)));
         let resource = Resource { path: &self.path, metadata: &metadata, chain: &chain };
         let mut out = multistatus::BEGIN.to_owned();
         multistatus::response(&members::href(&resource), &groups, &mut out);
@@ -159,26 +146,9 @@ impl DavRequest {
         Ok(DavAnswer { reached, ..whole(Status::MULTI_STATUS, out) })
     }
 
-    fn keep(&self, chain: &Chain, changes: Vec<Change>) -> Result<bool, Refusal> {
-        let place = &chain[0];
-        self.server.dav.change(|told| {
-            let mut values = told.properties.of(place).cloned().unwrap_or_default();
-            for change in changes {
-                match change {
-                    Change::Set(name, value) => _ = values.insert(name, value),
-                    Change::Remove(name) => _ = values.remove(&name),
-                }
-            }
-            told.properties.set(place, values)
-        })
-    }
-
     fn lock(&self, head: &Head, body: &[u8]) -> Result<DavAnswer, Refused> {
         let info = body::lockinfo(body)?;
-        let is_deep = match condition::depth(head)? {
-            Some(Depth::One) => return refuse(Status::BAD_REQUEST, "A lock is of Depth 0 or infinity."),
-            depth => depth != Some(Depth::Zero),
-        };
+        let is_deep = condition::lock_is_deep(head)?;
         // No other upload takes the name between the check and the lock.
         let claim = self.claim();
         let _turn = claim.turn(&[&self.path])?;
@@ -209,12 +179,10 @@ impl DavRequest {
             address: self.address,
             until: Instant::now() + condition::timeout(head, LONGEST),
         };
-        self.server.dav.change(|told| told.locks.give(lock.clone()))?.map_err(|denied| match denied {
-            Denied::Held => Refusal { status: Status::LOCKED, reason: "The resource is locked." }.into(),
-            Denied::Full => {
-                let reached = Reached::new(LimitKey::Locks, locks::MOST as u64);
-                Refused::because(Status::INSUFFICIENT_STORAGE, "There are too many locks.", reached)
-            }
+        self.server.dav.change(|told| told.locks.give(lock.clone()))?.map_err(|denied| {
+            let reached = Reached::new(LimitKey::Locks, locks::MAX_LOCKS as u64);
+            let reached = (denied == LockDenied::Full).then(|| Box::new(reached));
+            Refused { refusal: denied.refusal(), reached }
         })?;
         if metadata.is_none() {
             // A name that is locked is a file, though an empty one (section 7.3).
@@ -232,40 +200,19 @@ impl DavRequest {
     /// A lock is held on: the `If` field says which.
     fn refresh(&self, head: &Head) -> Result<DavAnswer, Refused> {
         let (lists, chain) = (condition::lists(head)?, self.chain()?);
-        let token =
-            lists.iter().flat_map(|list| &list.conditions).find_map(|condition| match condition.state {
-                State::Token(token) if !condition.is_negated => Some(token),
-                _ => None,
-            });
-        let Some(token) = token else {
-            return refuse(Status::BAD_REQUEST, "Neither a lock is asked for nor one named to be held on.");
-        };
-        let until = Instant::now() + condition::timeout(head, LONGEST);
-        let held = self.server.dav.change(|told| {
-            let lock = told.locks.find(token, &chain).filter(|lock| lock.user == self.user)?;
-            lock.until = until;
-            Some(lock.clone())
-        })?;
-        match held {
-            Some(lock) => Ok(discovery(Status::OK, &lock)),
-            None => refuse(Status::PRECONDITION_FAILED, "There is no such lock here."),
-        }
+        let (user, until) = (self.user.as_deref(), Instant::now() + condition::timeout(head, LONGEST));
+        let lock =
+            self.server.dav.change(|told| told.locks.refresh(&lists, &chain, user, until).cloned())??;
+        Ok(discovery(Status::OK, &lock))
     }
 
     fn unlock(&self, head: &Head) -> Result<DavAnswer, Refused> {
         let Some(token) = condition::lock_token(head) else {
             return refuse(Status::BAD_REQUEST, "There is no Lock-Token.");
         };
-        let chain = self.chain()?;
-        let user = self.server.dav.with(|told| told.locks.find(token, &chain).map(|lock| lock.user.clone()));
-        match user {
-            None => refuse(Status::CONFLICT, "There is no such lock here."),
-            Some(user) if user != self.user => refuse(Status::FORBIDDEN, "The lock belongs to another user."),
-            Some(_) => {
-                self.server.dav.change(|told| told.locks.release(token))?;
-                Ok(whole(Status::NO_CONTENT, String::new()))
-            }
-        }
+        let (chain, user) = (self.chain()?, self.user.as_deref());
+        self.server.dav.change(|told| told.locks.unlock(token, &chain, user))??;
+        Ok(whole(Status::NO_CONTENT, String::new()))
     }
 }
 

@@ -1,9 +1,9 @@
-//! The fields that WebDAV adds to requests: `If`, `Depth`, `Timeout` (RFC 4918 section 10).
+//! The fields that WebDAV adds to requests: `If`, `Depth`, `Timeout` (RFC 4918 section 10), and what they require.
 
 use std::time::Duration;
 
-use crate::request::{Field, Head};
-use crate::{Refusal, Status};
+use crate::Status;
+use crate::request::{Field, Head, Refusal, refuse};
 
 /// One list of an `If` field: it holds where all of its conditions hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +54,23 @@ pub fn depth(head: &Head) -> Result<Option<Depth>, Refusal> {
     }
 }
 
+/// Decides how far a `PROPFIND` of a file or a directory reaches.
+pub fn propfind_depth(head: &Head, is_directory: bool) -> Result<Depth, Refusal> {
+    match depth(head)? {
+        Some(depth @ (Depth::Zero | Depth::One)) => Ok(depth),
+        _ if !is_directory => Ok(Depth::Zero),
+        _ => Ok(Depth::Infinity),
+    }
+}
+
+/// Decides whether a lock is wanted on a resource alone, or on all beneath too.
+pub fn lock_is_deep(head: &Head) -> Result<bool, Refusal> {
+    match depth(head)? {
+        Some(Depth::One) => refuse(Status::BAD_REQUEST, "A lock is of Depth 0 or infinity."),
+        depth => Ok(depth != Some(Depth::Zero)),
+    }
+}
+
 /// How long a lock is wanted for: the first of the `Timeout` field's wishes that is a number, at most `most`.
 pub fn timeout(head: &Head, most: Duration) -> Duration {
     let wishes = head.get(Field::Timeout).unwrap_or_default().split(|&byte| byte == b',');
@@ -74,6 +91,32 @@ pub fn lists<'a>(head: &'a Head) -> Result<Vec<List<'a>>, Refusal> {
     head.get(Field::If).map_or(Ok(Vec::new()), |field| {
         parse(field).ok_or(Refusal { status: Status::BAD_REQUEST, reason: "The If field is malformed." })
     })
+}
+
+/// Checks that one of the lists holds, where there are any. `is_so` returns whether a resource has a state, and `None` for
+/// one that cannot be of this server, of which nothing holds.
+pub fn check<'a>(
+    lists: &[List<'a>],
+    mut is_so: impl FnMut(Option<&'a [u8]>, State<'a>) -> Option<bool>,
+) -> Result<(), Refusal> {
+    let mut holds = |resource, condition: &Condition<'a>| {
+        is_so(resource, condition.state).is_some_and(|is_so| is_so != condition.is_negated)
+    };
+    let mut any = |list: &List<'a>| list.conditions.iter().all(|condition| holds(list.resource, condition));
+    match lists.is_empty() || lists.iter().any(&mut any) {
+        true => Ok(()),
+        false => refuse(Status::PRECONDITION_FAILED, "What the If field claims is not so."),
+    }
+}
+
+/// The tokens of locks that the lists show: the client knows that they are there.
+pub fn tokens<'a>(lists: &[List<'a>]) -> Vec<&'a [u8]> {
+    let conditions = lists.iter().flat_map(|list| &list.conditions);
+    let token = |condition: &Condition<'a>| match condition.state {
+        State::Token(token) if !condition.is_negated => Some(token),
+        _ => None,
+    };
+    conditions.filter_map(token).collect()
 }
 
 fn parse(field: &[u8]) -> Option<Vec<List<'_>>> {
@@ -162,6 +205,64 @@ mod tests {
             (b"a", None),
         ] {
             assert_eq!(parse(field), expected, "{}", field.escape_ascii());
+        }
+    }
+
+    /// `/locked` has the lock `a` and the tag `"1"`, `/free` no lock and the tag `"2"`, and others are not of this server.
+    fn fact(resource: Option<&[u8]>, state: State<'_>) -> Option<bool> {
+        match resource {
+            None | Some(b"/locked") => Some(matches!(state, State::Token(b"a") | State::Tag(b"\"1\""))),
+            Some(b"/free") => Some(matches!(state, State::Tag(b"\"2\""))),
+            Some(_) => None,
+        }
+    }
+
+    #[test]
+    fn one_of_the_lists_has_to_hold() {
+        for (field, expected) in [
+            ("(<a>)", true),
+            ("(<b>)", false),
+            ("(<a> [\"1\"])", true),
+            ("(<a> [\"2\"])", false),
+            ("(<b>) ([\"1\"])", true),
+            ("(Not <b>)", true),
+            ("(Not <a>)", false),
+            ("(Not <DAV:no-lock> <a>)", true),
+            ("</free> ([\"2\"])", true),
+            ("</free> (<a>)", false),
+            ("</free> (<a>) </locked> (<a>)", true),
+            // Nothing holds of what is elsewhere, and so not the contrary either.
+            ("<http://other/> (Not <a>)", false),
+            ("<http://other/> (Not <a>) </free> (Not <a>)", true),
+        ] {
+            let lists = parse(field.as_bytes()).unwrap();
+            assert_eq!(check(&lists, fact).is_ok(), expected, "{field}");
+        }
+        assert_eq!(check(&[], |_, _| None), Ok(()));
+    }
+
+    #[test]
+    fn tokens_are_shown_by_what_requires_them() {
+        let lists = parse(b"(<a> [\"t\"]) (Not <b> <c>)").unwrap();
+        assert_eq!(tokens(&lists), [b"a", b"c"]);
+    }
+
+    #[test]
+    fn a_depth_is_one_that_the_method_has() {
+        use Depth::{Infinity, One, Zero};
+        for (field, of_file, of_directory, deep) in [
+            ("", Ok(Zero), Ok(Infinity), Ok(true)),
+            ("Depth: 0\r\n", Ok(Zero), Ok(Zero), Ok(false)),
+            ("Depth: 1\r\n", Ok(One), Ok(One), Err(400)),
+            ("Depth: Infinity\r\n", Ok(Zero), Ok(Infinity), Ok(true)),
+            ("Depth: 2\r\n", Err(400), Err(400), Err(400)),
+        ] {
+            let text = format!("PROPFIND / HTTP/1.1\r\nHost: h\r\n{field}\r\n");
+            let (head, _) = crate::request::parse(text.as_bytes()).unwrap().unwrap();
+            let status = |refusal: Refusal| refusal.status.0;
+            assert_eq!(propfind_depth(&head, false).map_err(status), of_file, "{field}");
+            assert_eq!(propfind_depth(&head, true).map_err(status), of_directory, "{field}");
+            assert_eq!(lock_is_deep(&head).map_err(status), deep, "{field}");
         }
     }
 }

@@ -1,12 +1,19 @@
 //! WebDAV (RFC 4918): what its requests say, and how its answers are written. Nothing here touches a file.
 //!
 //! - [`body`] reads the XML of `PROPFIND`, `PROPPATCH` and `LOCK`.
-//! - [`condition`] reads the `If` field, `Depth` and `Timeout`.
+//! - [`condition`] reads the `If` field, `Depth` and `Timeout`, and decides whether what they require is so.
+//! - [`locks`] and [`properties`] hold what clients have told, by [`place`], and decide what it forbids. The driver keeps
+//!   one of each and gives the time.
 //! - [`multistatus`] writes answers.
 
 pub mod body;
 pub mod condition;
+pub mod locks;
 pub mod multistatus;
+pub mod place;
+pub mod properties;
+
+use crate::request::{Field, Head, Method};
 
 /// The namespace of WebDAV's own names.
 pub const DAV: &str = "DAV:";
@@ -18,6 +25,16 @@ pub enum Touch {
     Content,
     /// The entry is created or removed, with all beneath it.
     Name,
+}
+
+/// Returns whether a request may change locks or properties, of which there are some or none yet.
+pub fn may_change_state(head: &Head, is_empty: bool) -> bool {
+    match head.method {
+        Method::Lock | Method::Unlock | Method::PropPatch => true,
+        Method::Delete | Method::Move | Method::Copy => !is_empty,
+        Method::Put => head.get(Field::If).is_some(),
+        _ => false,
+    }
 }
 
 /// The name of a property: a namespace, which may be empty, and what it is called there.

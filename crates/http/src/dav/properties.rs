@@ -1,0 +1,196 @@
+//! Properties that clients keep here without our knowing what they mean ("dead" ones, RFC 4918 section 4.5).
+//!
+//! They are kept up to a bound that all share, and the driver has them outlive the server.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::Name;
+use super::body::Change;
+use super::multistatus::Property;
+use super::place::Place;
+use crate::Status;
+
+/// Bytes of all properties together, and of the places that have them.
+pub const MAX_BYTES: usize = 8 << 20;
+
+/// The live properties of every resource, in the order of output.
+pub const LIVE: [&str; 9] = [
+    "creationdate",
+    "displayname",
+    "getcontentlength",
+    "getcontenttype",
+    "getetag",
+    "getlastmodified",
+    "lockdiscovery",
+    "resourcetype",
+    "supportedlock",
+];
+
+/// Told only to those who ask (RFC 4331).
+pub const ON_REQUEST: [&str; 2] = ["quota-available-bytes", "quota-used-bytes"];
+
+/// Returns whether clients cannot set a property.
+pub fn is_protected(name: &Name) -> bool {
+    name.as_dav().is_some_and(|local| LIVE.contains(&local) || ON_REQUEST.contains(&local))
+}
+
+/// The properties of one resource: each as the XML that was given.
+pub type PropertyValues = BTreeMap<Name, String>;
+
+/// All dead properties.
+#[derive(Debug, Default)]
+pub struct Properties {
+    by_place: HashMap<Place, PropertyValues>,
+    bytes: usize,
+    /// Counts what changed them.
+    changes: u64,
+}
+
+/// What a place with properties takes, about as much as where it is kept; nothing without any.
+fn size(place: &Place, values: &PropertyValues) -> usize {
+    if values.is_empty() {
+        return 0;
+    }
+    let each = |(name, value): (&Name, &String)| name.space.len() + name.local.len() + value.len() + 64;
+    place.size() + values.iter().map(each).sum::<usize>()
+}
+
+impl Properties {
+    /// How many places have any.
+    pub fn len(&self) -> usize {
+        self.by_place.len()
+    }
+
+    /// Returns whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.by_place.is_empty()
+    }
+
+    /// Counts what changed them.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = (&Place, &PropertyValues)> {
+        self.by_place.iter()
+    }
+
+    /// Those of a place.
+    pub fn of(&self, place: &Place) -> Option<&PropertyValues> {
+        self.by_place.get(place)
+    }
+
+    /// Gives a place other properties; `false` where there is no room for them.
+    pub fn set(&mut self, place: &Place, values: PropertyValues) -> bool {
+        let old = self.by_place.get(place).map_or(0, |values| size(place, values));
+        let new = size(place, &values);
+        if new > old && self.bytes - old + new > MAX_BYTES {
+            return false;
+        }
+        self.bytes = self.bytes - old + new;
+        self.changes += u64::from(old > 0 || new > 0);
+        match values.is_empty() {
+            true => drop(self.by_place.remove(place)),
+            false => drop(self.by_place.insert(place.clone(), values)),
+        }
+        true
+    }
+
+    /// Changes properties of a place, all or none, and returns them by the status that each gets: what would have been
+    /// done fails with what cannot be (RFC 4918 section 9.2).
+    pub fn patch(&mut self, place: &Place, changes: Vec<Change>) -> Vec<(Status, Vec<Property>)> {
+        let names = changes.iter().map(|(Change::Set(name, _) | Change::Remove(name))| (name.clone(), None));
+        let (barred, others): (Vec<_>, Vec<_>) = names.partition(|(name, _)| is_protected(name));
+        let mut groups = if !barred.is_empty() {
+            vec![(Status::FORBIDDEN, barred), (Status::FAILED_DEPENDENCY, others)]
+        } else if self.apply(place, changes) {
+            vec![(Status::OK, others)]
+        } else {
+            vec![(Status::INSUFFICIENT_STORAGE, others)]
+        };
+        groups.retain(|(_, properties)| !properties.is_empty());
+        groups
+    }
+
+    fn apply(&mut self, place: &Place, changes: Vec<Change>) -> bool {
+        let mut values = self.of(place).cloned().unwrap_or_default();
+        for change in changes {
+            match change {
+                Change::Set(name, value) => _ = values.insert(name, value),
+                Change::Remove(name) => _ = values.remove(&name),
+            }
+        }
+        self.set(place, values)
+    }
+
+    /// What was at a place is gone.
+    pub fn forget(&mut self, place: &Place) {
+        self.set(place, PropertyValues::new());
+    }
+
+    /// The same file has another name, or a copy.
+    pub fn copy(&mut self, from: &Place, to: &Place) {
+        let values = self.by_place.get(from).cloned().unwrap_or_default();
+        // A copy for which there is no room has none.
+        if !self.set(to, values) {
+            self.forget(to);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn properties_change_all_or_none() {
+        let place = Place::within((0, 0), b"f");
+        let set = |local: &str, length: usize| Change::Set(Name::dav(local), "x".repeat(length));
+        let remove = |local: &str| Change::Remove(Name::dav(local));
+        let mut properties = Properties::default();
+        for (changes, expected, kept) in [
+            (vec![set("a", 1), set("b", 1)], &[(Status::OK, &["a", "b"][..])][..], &["a", "b"][..]),
+            (vec![remove("a"), remove("z")], &[(Status::OK, &["a", "z"])], &["b"]),
+            (
+                vec![set("c", 1), set("getetag", 1), remove("b")],
+                &[(Status::FORBIDDEN, &["getetag"]), (Status::FAILED_DEPENDENCY, &["c", "b"])],
+                &["b"],
+            ),
+            (vec![remove("quota-used-bytes")], &[(Status::FORBIDDEN, &["quota-used-bytes"])], &["b"]),
+            (vec![remove("b"), set("c", MAX_BYTES)], &[(Status::INSUFFICIENT_STORAGE, &["b", "c"])], &["b"]),
+        ] {
+            let groups = properties.patch(&place, changes);
+            let names =
+                |group: &[Property]| group.iter().map(|(name, _)| name.local.clone()).collect::<Vec<_>>();
+            let told: Vec<_> = groups.iter().map(|(status, group)| (*status, names(group))).collect();
+            let expected: Vec<_> = expected
+                .iter()
+                .map(|(status, names)| (*status, names.iter().map(|name| (*name).to_owned()).collect()))
+                .collect();
+            assert_eq!(told, expected);
+            let left: Vec<_> = properties.of(&place).unwrap().keys().map(|name| &name.local).collect();
+            assert_eq!(left, kept);
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_and_given_back() {
+        let mut properties = Properties::default();
+        let [one, two] = [b"1", b"2"].map(|name| Place::within((0, 0), name));
+        let values = |length: usize| PropertyValues::from([(Name::dav("x"), "x".repeat(length))]);
+        assert!(properties.set(&one, values(MAX_BYTES / 2)));
+        assert!(!properties.set(&two, values(MAX_BYTES / 2)));
+        assert!(properties.set(&one, values(10)));
+        properties.copy(&one, &two);
+        assert_eq!(properties.of(&two), Some(&values(10)));
+        properties.forget(&one);
+        properties.forget(&two);
+        // A long name takes more where it is kept than a short value.
+        let long = |at: usize| Place::within((0, at as u64), &[b'n'; 255]);
+        let kept = (0..).take_while(|at| properties.set(&long(*at), values(1))).count();
+        assert!((1000..8500).contains(&kept), "{kept}");
+        (0..kept).for_each(|at| properties.forget(&long(at)));
+        assert_eq!((properties.bytes, properties.len()), (0, 0));
+    }
+}
