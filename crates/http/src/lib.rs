@@ -13,6 +13,7 @@
 //!   and [`fastcgi`] carries the same to an application that stays.
 //! - [`dav`] is what WebDAV adds (RFC 4918), [`tus`] what uploads add that go on where they were cut.
 //! - [`h2`] is HTTP/2 on a connection, both sides as values.
+//! - [`link`] is what a signed link grants.
 //! - [`internal_redirect`] makes requests that others lead to within the server.
 //! - [`response`] writes heads, [`index`] the pages of directories, [`page`] those of errors.
 
@@ -33,6 +34,7 @@ pub mod h1;
 pub mod h2;
 pub mod index;
 pub mod internal_redirect;
+pub mod link;
 pub mod media_type;
 pub mod negotiate;
 pub mod page;

@@ -6,6 +6,7 @@ use millrace_ftp::session::Permission;
 use millrace_http::conditional::{self, Verdict};
 use millrace_http::digest::{self, Algorithm};
 use millrace_http::index::{Format, Links, Order, POLICY};
+use millrace_http::link;
 use millrace_http::negotiate::{self, Coding};
 use millrace_http::target::{self, Target};
 use millrace_http::{Field, Head, Status};
@@ -149,8 +150,7 @@ fn list(exchange: &mut Exchange<'_>, target: &Target<'_>, who: &Who) {
         return;
     }
     let (storage, path) = (Arc::clone(&who.account.storage), target.path.clone());
-    let lead_on =
-        who.is_by_link().then(|| exchange.core.http.web.links.lead_on(&path, target.query)).flatten();
+    let lead_on = who.is_by_link().then(|| link::lead_on(&path, target.query)).flatten();
     let shape = Shape {
         format: listing_format(head),
         order: Order::from_query(target.query),

@@ -18,9 +18,10 @@ use millrace_storage::Withheld;
 use millrace_vfs::VirtualPath;
 
 pub use fields::{FieldError, FieldRule, Fields};
-pub(crate) use links::Bad;
-pub use links::{Gives, Link, LinkKeys};
+pub use links::LinkKeys;
 pub use millrace_http::cors::{Grant, Origin};
+pub(crate) use millrace_http::link::BadLink as Bad;
+pub use millrace_http::link::{Gives, Link};
 pub use millrace_http::media_type::Types;
 
 /// What HTTP adds to files.
