@@ -14,6 +14,7 @@ use millrace_http::date;
 use millrace_http::digest::Algorithm;
 use millrace_http::negotiate::Coding;
 use millrace_http::response::PreparedFields;
+use millrace_http::retrieval;
 use millrace_net::copy;
 use millrace_vfs::{
     FileError, FileRange, Metadata, ReadHandle, ReadStream, Readiness, Storage, Timestamp, VirtualPath, Wait,
@@ -134,10 +135,8 @@ pub(crate) fn find(
             true => storage.open_read(&index, wait).map(|_| Found::Index(index)),
             false => open(web, storage, &index, wait),
         };
-        match opened {
-            Err(FileError::NotFound | FileError::IsDirectory | FileError::NotRegular) => {}
-            Err(FileError::NotDirectory) => return Err(FileError::NotFound),
-            opened => return opened,
+        if let Some(answer) = retrieval::index(opened) {
+            return answer;
         }
     }
     Ok(Found::Directory)

@@ -8,12 +8,14 @@
 //! - [`target`] turns a request target into a path; [`h1`] has what both sides of a connection share.
 //! - [`conditional`], [`range`] and [`negotiate`] are the rules of RFC 9110 sections 13, 14 and 12.
 //! - [`change`] decides what a request that changes files does.
+//! - [`retrieval`] decides which part of a file answers a `GET`.
 //! - [`cors`] is what pages of other origins may do (Fetch), [`digest`] RFC 9530.
 //! - [`cgi`] is what a program is told, and answers (RFC 3875),
 //!   and [`fastcgi`] carries the same to an application that stays.
 //! - [`dav`] is what WebDAV adds (RFC 4918), [`tus`] what uploads add that go on where they were cut.
 //! - [`h2`] is HTTP/2 on a connection, both sides as values.
 //! - [`link`] is what a signed link grants.
+//! - [`redirect`] is where clients are sent on to.
 //! - [`internal_redirect`] makes requests that others lead to within the server.
 //! - [`response`] writes heads, [`index`] the pages of directories, [`page`] those of errors.
 
@@ -39,8 +41,10 @@ pub mod media_type;
 pub mod negotiate;
 pub mod page;
 pub mod range;
+pub mod redirect;
 pub mod request;
 pub mod response;
+pub mod retrieval;
 pub mod status;
 pub mod target;
 pub mod tus;

@@ -4,9 +4,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use millrace_http::conditional::{self, Verdict};
-use millrace_http::range::{self, Ranges};
-use millrace_http::{Field, Head, Method, Status, digest};
+use millrace_http::retrieval::{self, FileAnswer, Multipart};
+use millrace_http::{Field, Head, Status, digest};
 use millrace_limits::Direction;
 use millrace_vfs::ReadStream;
 
@@ -27,32 +26,21 @@ pub(crate) fn answer_file(
     if entry.validators.modified > exchange.core.now.wall.seconds {
         exchange.core.look_at_clock();
     }
-    match conditional::evaluate(head, Some(&entry.validators)) {
-        Verdict::Proceed => {}
-        Verdict::NotModified => {
-            discard(exchange.core, stream);
-            return answer_not_modified(exchange, entry);
-        }
-        Verdict::Failed => {
-            discard(exchange.core, stream);
-            let reason = "The file does not meet the condition of the request.";
-            return exchange.fail(Status::PRECONDITION_FAILED, reason);
-        }
-    }
-    let applies = || conditional::range_applies(head, &entry.validators, exchange.core.now.wall.seconds);
-    let ranges = match head.get(Field::Range) {
-        Some(field) if head.method == Method::Get && applies() => range::parse(field, entry.size),
-        _ => Ranges::Whole,
+    // Parts are of what the file is, their coding is not theirs; and a stream is read once, from one place.
+    let multipart = match entry.coding.is_none() && stream.is_none() {
+        true => Multipart::Possible,
+        false => Multipart::Impossible,
     };
-    match ranges {
-        Ranges::Whole => answer_part(exchange, entry, stream, None),
-        Ranges::One(range) => answer_part(exchange, entry, stream, Some(range)),
-        // Parts are of what the file is: its coding is not theirs.
-        Ranges::Many(_) if entry.coding.is_some() => answer_part(exchange, entry, stream, None),
-        Ranges::Many(ranges) if stream.is_none() => answer_parts(exchange, entry, &ranges),
-        // A stream is read once, from one place.
-        Ranges::Many(_) => answer_part(exchange, entry, stream, None),
-        Ranges::Unsatisfiable => {
+    let now = exchange.core.now.wall.seconds;
+    match retrieval::file(head, &entry.validators, entry.size, multipart, now) {
+        Ok(FileAnswer::Whole) => answer_part(exchange, entry, stream, None),
+        Ok(FileAnswer::Part(range)) => answer_part(exchange, entry, stream, Some(range)),
+        Ok(FileAnswer::Parts(ranges)) => answer_parts(exchange, entry, &ranges),
+        Ok(FileAnswer::NotModified) => {
+            discard(exchange.core, stream);
+            answer_not_modified(exchange, entry);
+        }
+        Ok(FileAnswer::Unsatisfiable) => {
             discard(exchange.core, stream);
             let record = exchange.record();
             let range = format!("bytes */{}", entry.size);
@@ -64,6 +52,10 @@ pub(crate) fn answer_file(
                 reason,
                 &fields,
             );
+        }
+        Err(refusal) => {
+            discard(exchange.core, stream);
+            exchange.fail(refusal.status, refusal.reason);
         }
     }
 }

@@ -8,7 +8,8 @@ use millrace_http::digest::{self, Algorithm};
 use millrace_http::index::{Format, Links, Order, POLICY};
 use millrace_http::link;
 use millrace_http::negotiate::{self, Coding};
-use millrace_http::target::{self, Target};
+use millrace_http::redirect;
+use millrace_http::target::Target;
 use millrace_http::{Field, Head, Status};
 use millrace_limits::Direction;
 use millrace_vfs::{FileError, Storage, Wait};
@@ -161,14 +162,7 @@ fn list(exchange: &mut Exchange<'_>, target: &Target<'_>, who: &Who) {
 }
 
 fn redirect(exchange: &mut Exchange<'_>, target: &Target<'_>) {
-    let mut location = Vec::new();
-    target::encode(target.path.as_bytes(), &mut location);
-    location.push(b'/');
-    if let Some(query) = target.query {
-        location.push(b'?');
-        location.extend_from_slice(query);
-    }
-    let location = String::from_utf8_lossy(&location);
+    let location = redirect::directory_location(target);
     let record = exchange.record();
     let fields = [("Location", &*location)];
     Answers::new(exchange.connection, exchange.core).answer_page(
