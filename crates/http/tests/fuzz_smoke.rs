@@ -9,12 +9,28 @@ const HEADS: &[&[u8]] = &[
     b"PUT /f HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nExpect: 100-continue\r\nContent-Range: bytes 5-9/10\r\n\
       Authorization: Basic dTpw\r\nIf-None-Match: *\r\n\r\n",
     b"POST /cgi/x HTTP/1.0\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\nProxy: x\r\nX_Y: z\r\n\r\n",
+    b"POST /d/?expires=5&user=u&signature=00 HTTP/1.1\r\nHost: h\r\nTus-Resumable: 1.0.0\r\nUpload-Length: 9\r\n\
+      Upload-Metadata: filename YQ==\r\nUpload-Offset: 5\r\nContent-Type: application/offset+octet-stream\r\n\
+      Content-Length: 4\r\nUpload-Checksum: sha1 Zm9v\r\n\r\n",
     b"MOVE http://h/a HTTP/1.1\r\nHost: h\r\nDestination: /b\r\nConnection: close, keep-alive\r\n\
       If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n",
 ];
 const SEQUENCES: &[&[u8]] = &[
     b"\x03GET /a HTTP/1.1\r\nHost: h\r\n\r\nPUT /b HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabcGET /c HTTP/1.1\r\nHost: h\r\n\r\n",
     b"\x07PUT /b HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n0\r\nT: x\r\n\r\n\r\n\r\nGET /c HTTP/1.1\r\nHost: h\r\n\r\n",
+];
+const INPUTS: &[&[u8]] = &[
+    // A request in two pieces, answered; time passes; the next one is the last.
+    b"\x20GET /a HTTP/1.1\r\n\x20Host: h\r\n\r\n\x08\x05\x9e\x40GET /c HTTP/1.1\r\nHost: h\r\n\r\n\x08\x0a\x04",
+    // A body that is wanted and taken, a second request behind it, the end of input, and a deadline.
+    b"\x80PUT /b HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\nabcGET / HTTP/1.1\r\nHost: h\r\n\r\n\
+      \x07\x0d\x08\x05\x04\x08\x0b\x0c",
+];
+const HTTP2_INPUTS: &[&[u8]] = &[
+    // SETTINGS and a GET, answered by a body in two frames; a window; a PING of each side; the end.
+    b"\x1f\0\0\0\x04\0\0\0\0\0\0\0\x0e\x01\x05\0\0\0\x01\x82\x87\x84\x41\x01h\0\x01a\x02bc\0\0\x04\x08\0\0\0\0\0\0\0\x10\0\0\0\x08\x06\0\0\0\0\
+      \0\0\x02\x08\x09\x05\x06",
+    b"\x1f\0\0\x0b\x01\x04\0\0\0\x01\x42\x03PUT\x87\x84\x41\x01h\0\0\x05\0\x01\0\0\0\x01hello\x0a\x01\x04",
 ];
 const RESPONSES: &[&[u8]] = &[
     b"\x03HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcHTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nHTTP/1.1 404 x\r\n\
@@ -100,6 +116,16 @@ fn heads_are_understood_in_one_way_only() {
 #[test]
 fn sequences_are_the_same_however_they_are_cut() {
     smoke(SEQUENCES, fuzz_targets::sequence);
+}
+
+#[test]
+fn a_connection_ends_whatever_its_driver_does() {
+    smoke(INPUTS, fuzz_targets::inputs);
+}
+
+#[test]
+fn a_server_says_whole_frames_whatever_its_driver_does() {
+    smoke(HTTP2_INPUTS, fuzz_targets::http2_inputs);
 }
 
 #[test]

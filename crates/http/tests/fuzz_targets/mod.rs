@@ -6,17 +6,21 @@
 #![allow(clippy::disallowed_methods)]
 #![allow(dead_code)]
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use millrace_http::cgi;
+use millrace_http::change::{self, ChangeRequest};
 use millrace_http::conditional::{self, Validators};
 use millrace_http::dav::{body, condition};
 use millrace_http::h1::client::{PreparedRequest, ResponseEvent};
-use millrace_http::h1::{Act, ClientConnection, Heads, Input, ServerConnection, Unread};
+use millrace_http::h1::{Act, ClientConnection, Heads, Input, ServerConnection, Timeouts, Unread};
 use millrace_http::h2;
 use millrace_http::request;
-use millrace_http::{Field, Status, Version, authorization, negotiate, range, target};
-use millrace_vfs::Timestamp;
+use millrace_http::tus::{self, UploadKind, UploadProgress};
+use millrace_http::{
+    Field, Head, Refusal, Status, Version, authorization, link, negotiate, range, redirect, target,
+};
+use millrace_vfs::{Permissions, Timestamp, WriteMode};
 
 /// One head: an accepted head has one meaning only, and its properties are consistent.
 pub(crate) fn head(input: &[u8]) {
@@ -48,6 +52,7 @@ pub(crate) fn head(input: &[u8]) {
     if let Some(field) = head.get(Field::Range) {
         parts_lie_within(field);
     }
+    decisions(&head);
     let request = cgi::Request {
         script: b"/x",
         path_info: b"",
@@ -61,6 +66,43 @@ pub(crate) fn head(input: &[u8]) {
     };
     let environment = cgi::environment(&head, &request);
     assert!(environment.iter().all(|(name, _)| name != b"HTTP_PROXY" && !name.is_empty()));
+}
+
+/// What is decided about a request, wherever it leads: a refusal has the status of an error, and what has a secret in it is
+/// not written down.
+fn decisions(head: &Head) {
+    let is_error = |refusal: Refusal| assert!((400..600).contains(&refusal.status.0));
+    let Ok(target) = target::parse(head.target()) else { return };
+    let request = ChangeRequest {
+        head,
+        path: &target.path,
+        is_directory: target.is_directory,
+        permissions: Permissions::READ_WRITE,
+    };
+    if let Ok(put) = request.put(None).map_err(is_error) {
+        assert!(
+            matches!(put.mode, WriteMode::Replace | WriteMode::CreateNew),
+            "there is nothing to go on with"
+        );
+    }
+    let _ = request.make_collection(None).map_err(is_error);
+    let _ = change::check_body(head).map_err(is_error);
+    let _ = change::destination(head).map_err(is_error);
+    let _ = tus::creation(head).map_err(is_error);
+    let _ = tus::first_piece(head, Some(5)).map_err(is_error);
+    if let Ok(piece) = tus::piece(head).map_err(is_error) {
+        let mut upload = UploadProgress { kind: UploadKind::File, length: None, received: Some(5) };
+        let action = upload.append(&piece, head.framing).map_err(is_error);
+        assert!(action.is_err() || (piece.offset == 5 && upload.length.is_none_or(|length| length >= 5)));
+    }
+    let granted = link::verify(&target.path, target.query, head.method, 0, |_, _| true);
+    assert!(granted.is_err() || link::is_link(target.query));
+    let written = link::without_signature(head.target());
+    let query = written.splitn(2, |&byte| byte == b'?').nth(1).unwrap_or_default();
+    let mut values =
+        query.split(|byte| matches!(byte, b'&' | b';')).filter_map(|pair| pair.strip_prefix(b"signature="));
+    assert!(values.all(|value| value == b"..."), "{}", written.escape_ascii());
+    assert!(redirect::directory_location(&target).bytes().all(|byte| byte >= b' '));
 }
 
 fn memchr(byte: u8, bytes: &[u8]) -> usize {
@@ -140,6 +182,75 @@ fn conversation(input: &[u8], piece: usize, takes_bodies: bool) -> Conversation 
         assert!(connection.is_closed());
     }
     (exchanges, false)
+}
+
+/// Inputs of the server's side of a connection, in any order and at any time: a byte says which, and how many bytes of the
+/// rest the client sends. Whatever the driver does, one request is open at a time, until it is answered; a connection that
+/// waits has a deadline; nothing follows the end, and when the client is gone the connection comes to its end.
+pub(crate) fn inputs(mut input: &[u8]) {
+    let timeouts = Timeouts { head: Duration::from_secs(10), idle: Duration::from_secs(60) };
+    let (mut now, mut heads, mut body) = (Instant::now(), Heads::default(), Vec::new());
+    let mut connection = ServerConnection::new(now);
+    // What ends every connection, also one whose head is refused only then.
+    let ending = [Input::PeerClosed, Input::Answered, Input::Sent(Unread::Nothing), Input::Deadline];
+    let mut ending = [ending, ending].into_iter().flatten();
+    while !connection.is_closed() {
+        let was_answering = connection.is_answering();
+        let given = match input.split_first() {
+            None => ending.next().expect("the connection has ended"),
+            Some((&what, rest)) => {
+                let (bytes, rest) = rest.split_at(rest.len().min(usize::from(what >> 4) * 8));
+                input = rest;
+                match what & 15 {
+                    0..=3 => Input::Received(bytes),
+                    4 => Input::PeerClosed,
+                    5 | 6 => Input::Ready,
+                    7 => Input::BodyWanted,
+                    8 | 9 => Input::Answered,
+                    10 => Input::Sent(Unread::Nothing),
+                    11 => Input::Sent(Unread::Possible),
+                    12 => {
+                        // A driver gives a deadline when it is due.
+                        now = connection.deadline(&timeouts).unwrap_or(now).max(now);
+                        Input::Deadline
+                    }
+                    other => {
+                        now += Duration::from_secs(u64::from(what >> 4));
+                        match (other, bytes.len() % 5) {
+                            (13, _) => _ = connection.take_body(bytes, &mut body),
+                            (_, 0) => connection.retire(),
+                            (_, 1) => connection.shut_down(),
+                            (_, 2) => connection.close_behind(now),
+                            (_, 3) => connection.linger(),
+                            _ => connection.moved(now),
+                        }
+                        continue;
+                    }
+                }
+            }
+        };
+        let step = connection.handle(now, given, &mut heads);
+        match step.act {
+            Some(Act::Answer(head)) => {
+                assert!(!was_answering && connection.is_answering(), "one request at a time");
+                assert_eq!(connection.request().map(|open| open.target()), Some(head.target()));
+            }
+            Some(Act::Refuse(refusal, shown)) => {
+                assert!(!was_answering && connection.is_answering(), "one request at a time");
+                assert!((400..600).contains(&refusal.status.0) && shown.len() <= 256);
+            }
+            Some(Act::EndOutput) => assert!(connection.is_closing() && !connection.is_closed()),
+            Some(Act::Close) => assert!(connection.is_closed()),
+            None => assert!(!connection.is_closed(), "the driver is told"),
+        }
+        assert!(connection.is_answering() || !was_answering || given == Input::Answered);
+        assert!(
+            connection.is_answering() != connection.deadline(&timeouts).is_some() || connection.is_closed()
+        );
+    }
+    for given in [Input::Received(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"), Input::Ready, Input::PeerClosed] {
+        assert!(connection.handle(now, given, &mut heads).act.is_none(), "nothing follows the end");
+    }
 }
 
 /// Responses, the first byte of the input aside: the same events and the same bytes however the network cuts them.
@@ -226,6 +337,65 @@ fn frames(input: &[u8], piece: usize) -> (Vec<String>, Vec<u8>, usize) {
         }
     }
     (events, bodies, out.len())
+}
+
+/// What a server of HTTP/2 is given by its driver, between pieces of what a client says: a byte says which, and how long the
+/// next piece is. What it says are whole frames, and only a stream that is open has a turn.
+pub(crate) fn http2_inputs(mut input: &[u8]) {
+    let (mut out, now) = (Vec::new(), Instant::now());
+    let mut server = h2::Server::new(h2::ConnectionLimits::default(), &mut out);
+    server.receive(h2::PREFACE, now, &mut out).expect("the preface");
+    let (mut answered, mut unreleased) = (Vec::new(), Vec::new());
+    while let Some((&what, rest)) = input.split_first() {
+        let stream = 1 + 2 * u32::from(what >> 5);
+        input = rest;
+        match what & 31 {
+            0 | 1 if !answered.contains(&stream) => {
+                let ends = what & 1 == 1;
+                if server.head(stream, ends, &mut out, |fields| _ = fields.status(Status::OK)) {
+                    answered.push(stream);
+                }
+            }
+            2 | 3 if answered.contains(&stream) => server.set_body_ready(stream, what & 1 == 0),
+            0..=3 => {}
+            4 => server.reset(stream, h2::ErrorCode::CANCEL, &mut out),
+            5 => server.ping(&mut out),
+            6 => server.shut_down(h2::ErrorCode::NO_ERROR, &mut out),
+            7 => server.note_taken(out.len()),
+            8 | 9 => {
+                if let Some((stream, room)) = server.next_body() {
+                    assert!(room <= h2::FRAME_SIZE && server.is_open(stream));
+                    server.data_head(stream, room, what & 1 == 1, &mut out);
+                    out.resize(out.len() + room, 0);
+                }
+            }
+            10 => unreleased.drain(..).for_each(|(stream, count)| server.release(stream, count, &mut out)),
+            length => {
+                let (mut piece, rest) = rest.split_at(rest.len().min(usize::from(length) * 2));
+                input = rest;
+                while let Ok(received) = server.receive(piece, now, &mut out) {
+                    piece = &piece[received.taken..];
+                    match received.event {
+                        None => {
+                            assert!(piece.is_empty());
+                            break;
+                        }
+                        Some(h2::StreamEvent::Data { stream, range, .. }) => {
+                            unreleased.push((stream, range.len()))
+                        }
+                        Some(_) => {}
+                    }
+                }
+            }
+        }
+    }
+    let mut rest = &out[..];
+    while let Some((head, behind)) = rest.split_first_chunk::<{ h2::FRAME_HEAD }>() {
+        let length = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
+        assert!(length <= h2::FRAME_SIZE && length <= behind.len(), "a frame that is not whole");
+        rest = &behind[length..];
+    }
+    assert!(rest.is_empty(), "a frame that is not whole");
 }
 
 /// Returns whether a field is one line of HTTP/1.1.
