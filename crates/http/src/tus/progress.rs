@@ -315,6 +315,23 @@ mod tests {
     }
 
     #[test]
+    fn an_upload_becomes_its_file_with_its_last_byte() {
+        for (kind, length, bytes, expected) in [
+            (File, Some(9), 4, Ok(false)),
+            (File, Some(9), 5, Ok(true)),
+            (File, Some(9), 6, Err(413)),
+            (File, Some(9), u64::MAX, Err(413)),
+            (File, None, u64::MAX, Ok(false)),
+            (Part, Some(9), 5, Ok(false)),
+            (Part, Some(9), 6, Err(413)),
+            (Joined, Some(4), 0, Ok(true)),
+        ] {
+            let decided = status(progress(kind, length, Some(4)).ends_with(bytes));
+            assert_eq!(decided, expected, "{kind:?} {length:?} {bytes}");
+        }
+    }
+
+    #[test]
     fn a_first_piece_fits_in_its_upload() {
         const PIECE: &str = "Content-Type: application/offset+octet-stream\r\n";
         for (fields, length, expected) in [

@@ -229,7 +229,15 @@ pub(crate) fn inputs(mut input: &[u8]) {
                 }
             }
         };
+        let (was_whole, was_lingering) = (connection.has_whole_body(), connection.has_ended_output());
         let step = connection.handle(now, given, &mut heads);
+        match given {
+            Input::Answered => assert!(was_whole || connection.is_closing(), "a body is no request"),
+            Input::PeerClosed => {
+                assert!(!was_lingering || connection.is_closed(), "there is no more to come")
+            }
+            _ => {}
+        }
         match step.act {
             Some(Act::Answer(head)) => {
                 assert!(!was_answering && connection.is_answering(), "one request at a time");
