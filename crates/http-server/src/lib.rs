@@ -26,9 +26,9 @@
 //! | `connection` | the state of one client, and one request on it (`exchange`) |
 //! | `worker`, `message` | what connections share on a worker; what other threads tell them |
 //! | `lookup`, `cache`, `listing` | what a path stands for |
-//! | `change`, `dav_work`, `tus_work`, `receiving` | work on the blocking pool |
+//! | `change`, `dav_work`, `tus_work`, `receiving` | work on the blocking pool: looks up, has it decided, performs it |
 //! | `shared` | what connections share on a server |
-//! | `dav_state`, `tus_state` | locks and properties of WebDAV; what is remembered of resumable uploads |
+//! | `dav_state`, `tus_state` | hold and keep locks, properties and uploads, for which `millrace_http` has the rules |
 //! | `web`, `config`, `link`, `body`, `record` | settings, the socket, a body that is sent, what the log tells |
 //!
 //! A request's head is parsed once. What waits for the pool holds it, and its memory is used again for later requests.

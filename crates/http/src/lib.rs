@@ -1,7 +1,7 @@
 //! HTTP/1.1 and 1.0 for files: what a request means, and how it is answered (RFC 9110, RFC 9112).
 //!
-//! Everything here is a function of bytes and of a file's metadata; nothing opens a socket or a file, or reads a clock.
-//! The server and the benchmark both drive it.
+//! Everything here is a function of bytes, of what was looked up (a file's metadata, permissions, locks) and of the time;
+//! nothing opens a socket or a file, or reads a clock. The server and the benchmark both drive it.
 //!
 //! - [`request`] parses a head in place and decides how its body is framed; what could be understood in two
 //!   ways is refused, so that no proxy in front of us can be made to see other requests than we do.
