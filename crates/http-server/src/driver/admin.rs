@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use millrace_accounts::{Account, Decision, Protocol, plain_host};
 use millrace_http::target::parse_for_others;
-use millrace_limits::{Limits, ScopeReport};
+use millrace_limits::Member;
 use millrace_runtime::report::{SessionReport, TransferReport};
 use millrace_vfs::VirtualPath;
 
@@ -67,26 +67,9 @@ impl Connection {
         }
     }
 
-    /// Sets the limits of this connection, if it has this number, or with `None` forgets what was set; answers whether it has.
-    pub fn set_limits(&mut self, core: &mut Core, number: u64, limits: Option<&Limits>) -> bool {
-        let (tree, now) = (&core.server.limits, core.now.instant);
-        if self.number == number {
-            match limits {
-                Some(limits) => tree.limit_member(&mut self.member, number, limits, now),
-                None => tree.restore_member(&self.member, now),
-            }
-        }
-        self.number == number
-    }
-
-    /// The limits that were set for it.
-    pub fn limits(&self) -> Option<ScopeReport> {
-        self.member.report(self.number)
-    }
-
-    /// A new minute has begun.
-    pub fn tick(&mut self, core: &mut Core) {
-        core.server.limits.tick_member(&self.member, core.now.instant);
+    /// Returns its number in the log, and its part in the tree of limits.
+    pub fn member(&mut self) -> (u64, &mut Member) {
+        (self.number, &mut self.member)
     }
 
     /// Accounts were changed, or time has passed: has the user's account looked at again, where it is one of those.

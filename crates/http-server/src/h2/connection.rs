@@ -9,7 +9,7 @@ use millrace_accounts::Account;
 use millrace_http::h2::{
     ConnectionLimits, ErrorCode, Pseudo, ReceivedFrames, Server as Protocol, StreamEvent,
 };
-use millrace_limits::{Limits, ScopeReport};
+use millrace_limits::Member;
 use millrace_runtime::report::SessionReport;
 use millrace_runtime::sessions::Admission;
 use millrace_runtime::slab::Key;
@@ -566,14 +566,9 @@ impl Http2Connection {
         self.shut_down();
     }
 
-    /// Sets the limits of the session of this number, where it is one of those that rest here; answers whether it is.
-    pub fn set_limits(&mut self, core: &mut Core, number: u64, limits: Option<&Limits>) -> bool {
-        self.idle.iter_mut().any(|connection| connection.set_limits(core, number, limits))
-    }
-
-    /// The limits that were set for one of those that rest here.
-    pub fn limits(&self) -> Option<ScopeReport> {
-        self.idle.iter().find_map(|connection| connection.limits())
+    /// Returns those that rest here: their numbers in the log, and their parts in the tree of limits.
+    pub fn resting_members(&mut self) -> impl Iterator<Item = (u64, &mut Member)> {
+        self.idle.iter_mut().map(|connection| connection.member())
     }
 
     /// Has the accounts of those that rest here looked at again.
@@ -591,10 +586,5 @@ impl Http2Connection {
                 self.shut_down();
             }
         }
-    }
-
-    /// A new minute has begun.
-    pub fn tick(&mut self, core: &mut Core) {
-        self.idle.iter_mut().for_each(|connection| connection.tick(core));
     }
 }

@@ -186,6 +186,16 @@ impl worker::Client<Core> for Client {
 }
 
 impl Client {
+    /// Returns the sessions of this connection: their numbers in the log, and their parts in the tree of limits.
+    fn members(&mut self) -> impl Iterator<Item = (u64, &mut Member)> {
+        let (one, resting) = match self {
+            Self::Ftp(connection) => (Some(connection.member()), None),
+            Self::Http(connection) => (Some(connection.member()), None),
+            Self::Http2(connection) => (None, Some(connection.resting_members())),
+        };
+        one.into_iter().chain(resting.into_iter().flatten())
+    }
+
     /// An administrator wants it gone.
     pub(crate) fn kick(&mut self, core: &mut Core) {
         match self {
@@ -197,34 +207,24 @@ impl Client {
 
     /// Sets the limits of the one with this number, or with `None` forgets what was set. Returns true if it is this.
     pub(crate) fn set_limits(&mut self, core: &mut Core, number: u64, limits: Option<&Limits>) -> bool {
-        match self {
-            Self::Ftp(connection) => set_limits(connection.member(), core, number, limits),
-            Self::Http(connection) => connection.set_limits(&mut core.http, number, limits),
-            Self::Http2(connection) => connection.set_limits(&mut core.http, number, limits),
+        let Some((_, member)) = self.members().find(|(own, _)| *own == number) else { return false };
+        let (tree, now) = (&core.services.limits, core.now.instant);
+        match limits {
+            Some(limits) => tree.limit_member(member, number, limits, now),
+            None => tree.restore_member(member, now),
         }
+        true
     }
 
     /// Returns the limits that were set for it.
     pub(crate) fn limits(&mut self) -> Option<ScopeReport> {
-        match self {
-            Self::Ftp(connection) => {
-                let (number, member) = connection.member();
-                member.report(number)
-            }
-            Self::Http(connection) => connection.limits(),
-            Self::Http2(connection) => connection.limits(),
-        }
+        self.members().find_map(|(number, member)| member.report(number))
     }
 
     /// A new minute has begun.
     pub(crate) fn tick(&mut self, core: &mut Core) {
-        match self {
-            Self::Ftp(connection) => {
-                core.services.limits.tick_member(connection.member().1, core.now.instant)
-            }
-            Self::Http(connection) => connection.tick(&mut core.http),
-            Self::Http2(connection) => connection.tick(&mut core.http),
-        }
+        let (tree, now) = (&core.services.limits, core.now.instant);
+        self.members().for_each(|(_, member)| tree.tick_member(member, now));
     }
 
     /// Has the user's account looked at again, where it is one of those.
@@ -235,17 +235,4 @@ impl Client {
             Self::Http2(connection) => connection.review(&mut core.http, concerned),
         }
     }
-}
-
-/// Sets the limits of a session, if it has the number that is meant, or with `None` forgets what was set. Returns whether
-/// it has.
-fn set_limits((own, member): (u64, &mut Member), core: &Core, number: u64, limits: Option<&Limits>) -> bool {
-    let (tree, now) = (&core.services.limits, core.now.instant);
-    if own == number {
-        match limits {
-            Some(limits) => tree.limit_member(member, number, limits, now),
-            None => tree.restore_member(member, now),
-        }
-    }
-    own == number
 }
