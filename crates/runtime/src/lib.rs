@@ -1,5 +1,5 @@
 //! The protocol-independent runtime of sessions: workers, admission, what these share, passive ports, transfers,
-//! server-side TLS, trusted proxies, connections by number.
+//! server-side TLS, trusted proxies, connections by number and by deadline.
 
 pub mod handshakes;
 pub mod passive;
@@ -10,4 +10,5 @@ pub mod sessions;
 pub mod slab;
 pub mod tls;
 pub mod transfer;
+pub mod wheel_entry;
 pub mod worker;

@@ -30,20 +30,15 @@ impl Connection {
     }
 
     pub(super) fn set_clock(&mut self, core: &mut Core) {
-        if let Some(due) = self.due()
-            && self.look_at.is_none_or(|look_at| due < look_at)
-        {
-            self.look_at = Some(core.wheel.insert(due, self.wire.key));
-        }
+        self.wheel_entry.cover(self.due(), &mut core.wheel, self.wire.key);
     }
 
     /// The wheel says that something may be due.
     pub fn look_at_clock(&mut self, core: &mut Core) {
         let now = core.now.instant;
-        if self.look_at.is_none_or(|look_at| look_at > now) {
+        if !self.wheel_entry.take_due(now) {
             return;
         }
-        self.look_at = None;
         let is_due = |moment: Option<Instant>| moment.is_some_and(|moment| moment <= now);
         if is_due(self.wire.closing_due(self.hooks.holds_replies())) || is_due(self.hooks.due()) {
             self.wire.state.broken = true;

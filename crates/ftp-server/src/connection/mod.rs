@@ -37,7 +37,6 @@ mod wire;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use millrace_accounts::{Account, Resumption};
 use millrace_ftp::Session;
@@ -46,6 +45,7 @@ use millrace_log as log;
 use millrace_net::listener;
 use millrace_runtime::passive::ticket_isolation::Companion;
 use millrace_runtime::slab::Key;
+use millrace_runtime::wheel_entry::WheelEntry;
 use millrace_runtime::worker::{Core, Newcomer, Way};
 use mio::event::Event;
 
@@ -82,7 +82,7 @@ pub struct Connection {
     /// Why the server ends the session.
     parting: Option<Box<str>>,
     /// When the wheel will have this connection looked at.
-    look_at: Option<Instant>,
+    wheel_entry: WheelEntry,
 }
 
 impl Connection {
@@ -111,7 +111,7 @@ impl Connection {
             hooks: SessionHooks::new(core),
             question: None,
             parting: None,
-            look_at: None,
+            wheel_entry: WheelEntry::default(),
         }
     }
 

@@ -21,6 +21,7 @@ use millrace_log::Subject;
 use millrace_net::listener;
 use millrace_runtime::sessions::Admission;
 use millrace_runtime::slab::Key;
+use millrace_runtime::wheel_entry::WheelEntry;
 use millrace_vfs::FileError;
 
 use crate::body::Body;
@@ -51,7 +52,7 @@ pub struct Connection {
     /// The authenticated user; known from the first request on.
     pub(crate) who: Option<Arc<Who>>,
     /// When the wheel will have this connection looked at.
-    pub(crate) look_at: Option<Instant>,
+    pub(crate) wheel_entry: WheelEntry,
     /// Wrong passwords so far.
     pub(crate) wrong_passwords: u32,
     /// A place among the programs, for the one that is about to run.
@@ -203,7 +204,7 @@ impl Connection {
             number: core.server.next_session.fetch_add(1, Ordering::Relaxed),
             work: Work::Idle,
             who: None,
-            look_at: None,
+            wheel_entry: WheelEntry::default(),
             wrong_passwords: 0,
             slot: None,
             program_path: ProgramPath::ByName,

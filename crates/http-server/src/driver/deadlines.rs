@@ -69,11 +69,7 @@ impl Connection {
     /// The wheel says that something may be due.
     pub fn look_at_clock(&mut self, core: &mut Core) {
         let now = core.now.instant;
-        if self.look_at.is_none_or(|look_at| look_at > now) {
-            return;
-        }
-        self.look_at = None;
-        if self.due(core).is_none_or(|due| due > now) {
+        if !self.wheel_entry.take_due(now) || self.due(core).is_none_or(|due| due > now) {
             return;
         }
         match std::mem::replace(&mut self.work, Work::Idle) {
@@ -140,11 +136,8 @@ impl Connection {
 
 impl Clock<'_> {
     pub(crate) fn set_clock(&mut self) {
-        if let Some(due) = self.connection.due(self.core)
-            && self.connection.look_at.is_none_or(|look_at| due < look_at)
-        {
-            self.connection.look_at = Some(self.core.wheel.insert(due, self.connection.key));
-        }
+        let (due, key) = (self.connection.due(self.core), self.connection.key);
+        self.connection.wheel_entry.cover(due, &mut self.core.wheel, key);
     }
 
     /// A client that has closed its side may still wait for the answer: work for it alone is only done if it does.

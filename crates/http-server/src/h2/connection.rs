@@ -14,6 +14,7 @@ use millrace_runtime::report::SessionReport;
 use millrace_runtime::sessions::Admission;
 use millrace_runtime::slab::Key;
 use millrace_runtime::transfer::TURN;
+use millrace_runtime::wheel_entry::WheelEntry;
 use mio::event::Event;
 
 use crate::connection::{Connection, Work};
@@ -69,7 +70,7 @@ pub struct Http2Connection {
     pub(crate) moved: Instant,
     /// As much had been taken when that was last looked at.
     counted: u64,
-    look_at: Option<Instant>,
+    wheel_entry: WheelEntry,
 }
 
 /// Where a connection is in its life.
@@ -173,7 +174,7 @@ impl Connection {
             is_asked: false,
             moved: now,
             counted: 0,
-            look_at: None,
+            wheel_entry: WheelEntry::default(),
         }))
     }
 }
@@ -505,20 +506,13 @@ impl Http2Connection {
     }
 
     fn set_clock(&mut self, core: &mut Core) {
-        let due = self.due(core);
-        if self.look_at.is_none_or(|look_at| due < look_at) {
-            self.look_at = Some(core.wheel.insert(due, self.key));
-        }
+        self.wheel_entry.cover(Some(self.due(core)), &mut core.wheel, self.key);
     }
 
     /// The wheel says that something may be due.
     pub fn look_at_clock(&mut self, core: &mut Core) {
         let now = core.now.instant;
-        if self.look_at.is_none_or(|look_at| look_at > now) {
-            return;
-        }
-        self.look_at = None;
-        if self.due(core) > now {
+        if !self.wheel_entry.take_due(now) || self.due(core) > now {
             return;
         }
         if let Phase::Closing(..) = self.phase {

@@ -6,6 +6,7 @@ use std::time::Instant;
 use millrace_http::h1::{Input, ServerConnection};
 use millrace_http::{Head, Refusal};
 use millrace_runtime::slab::Key;
+use millrace_runtime::wheel_entry::WheelEntry;
 
 use crate::body_reader::Reader;
 use crate::connection::{Connection, ProgramPath, Work};
@@ -45,7 +46,7 @@ impl StreamDriver<'_> {
     pub(crate) fn open_stream(&mut self, key: Key, id: u32) {
         self.connection.key = key;
         self.connection.link.reuse();
-        self.connection.look_at = None;
+        self.connection.wheel_entry = WheelEntry::default();
         self.connection.slot = None;
         self.connection.redirects = 0;
         self.connection.program_path = ProgramPath::ByName;
