@@ -1,10 +1,11 @@
-//! A connection's socket, with TLS or without: what was not sent yet, and what is known of its state. A stream of HTTP/2
+//! A connection's socket, with TLS or without: what was not sent yet, and its [state](SocketState). A stream of HTTP/2
 //! has no socket: the connection that it belongs to takes its output from here.
 //!
 //! The invariant: with TLS, all bytes go through the channel; `output` is plaintext, and encrypted data waits in the
 //! channel. A link without pending output keeps no buffer.
 
 use std::io;
+use std::ops::{Deref, DerefMut};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -12,10 +13,10 @@ use millrace_limits::Flow;
 use millrace_net::tls::{Channel, Heard, client_names};
 use millrace_net::{listener, stream};
 use millrace_runtime::slab::Key;
+use millrace_runtime::socket_state::SocketState;
 use millrace_runtime::transfer::Socket;
 use millrace_runtime::worker::Role;
 use mio::Interest;
-use mio::event::Event;
 
 use crate::body::Sink;
 use crate::worker::Core;
@@ -32,10 +33,7 @@ pub(crate) struct ClientLink {
     carrier: Carrier,
     /// What the client has not taken.
     output: Vec<u8>,
-    arrivals: Arrivals,
-    end: ReadEnd,
-    writable: WriteWatch,
-    health: Health,
+    state: SocketState,
     first_answer: FirstAnswer,
     /// The turn of the reactor in which something was last sent.
     sent_in: u64,
@@ -49,39 +47,6 @@ enum Carrier {
     Stream(usize),
 }
 
-/// Whether the socket may have more to read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Arrivals {
-    None,
-    Possible,
-}
-
-/// What the reactor has told of the end of the client's bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ReadEnd {
-    /// Nothing: the next bytes, or the end, are an event.
-    Untold,
-    /// It is there, behind bytes that may not have been read: nothing more will be told.
-    Told,
-    /// It was read.
-    Read,
-}
-
-/// Whether the reactor tells when the socket takes bytes again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum WriteWatch {
-    Off,
-    On,
-}
-
-/// Whether the socket can be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Health {
-    Sound,
-    /// The connection is gone, or is to be dropped.
-    Broken,
-}
-
 /// What a client has seen of the first thing that it sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FirstAnswer {
@@ -89,6 +54,20 @@ enum FirstAnswer {
     Awaited,
     /// It was acknowledged before it was answered.
     Acknowledged,
+}
+
+impl Deref for ClientLink {
+    type Target = SocketState;
+
+    fn deref(&self) -> &SocketState {
+        &self.state
+    }
+}
+
+impl DerefMut for ClientLink {
+    fn deref_mut(&mut self) -> &mut SocketState {
+        &mut self.state
+    }
 }
 
 impl ClientLink {
@@ -110,16 +89,9 @@ impl ClientLink {
     }
 
     fn by(carrier: Carrier, output: Vec<u8>) -> Self {
-        Self {
-            carrier,
-            output,
-            arrivals: Arrivals::Possible,
-            end: ReadEnd::Untold,
-            writable: WriteWatch::Off,
-            health: Health::Sound,
-            first_answer: FirstAnswer::Awaited,
-            sent_in: 0,
-        }
+        let mut state = SocketState::default();
+        state.expect_bytes();
+        Self { carrier, output, state, first_answer: FirstAnswer::Awaited, sent_in: 0 }
     }
 
     /// The socket, where there is one.
@@ -222,57 +194,6 @@ impl ClientLink {
         }
     }
 
-    /// Notes that there is nothing to read until the reactor tells.
-    pub(crate) fn expect_silence(&mut self) {
-        self.arrivals = Arrivals::None;
-    }
-
-    /// Notes that there may be something to read.
-    pub(crate) fn expect_bytes(&mut self) {
-        self.arrivals = Arrivals::Possible;
-    }
-
-    /// Takes what the reactor tells. Returns whether the end of the client's bytes is news.
-    pub(crate) fn take_event(&mut self, event: &Event, output_ended: bool) -> bool {
-        if event.is_error() || (event.is_write_closed() && event.is_read_closed() && !output_ended) {
-            self.break_off();
-            return false;
-        }
-        if event.is_readable() {
-            self.expect_bytes();
-        }
-        let is_news = event.is_read_closed() && self.end == ReadEnd::Untold;
-        if is_news {
-            self.end = ReadEnd::Told;
-        }
-        is_news
-    }
-
-    /// Returns whether there may be something to read.
-    pub(crate) fn may_read(&self) -> bool {
-        self.arrivals == Arrivals::Possible
-    }
-
-    /// Returns whether the client will send no more, though not all of it may have been read.
-    pub(crate) fn has_hung_up(&self) -> bool {
-        self.end != ReadEnd::Untold
-    }
-
-    /// Returns whether all that the client sent was read, and its end.
-    pub(crate) fn has_read_end(&self) -> bool {
-        self.end == ReadEnd::Read
-    }
-
-    /// Returns whether the connection is gone, or cannot be used.
-    pub(crate) fn is_broken(&self) -> bool {
-        self.health == Health::Broken
-    }
-
-    /// Has the connection be dropped.
-    pub(crate) fn break_off(&mut self) {
-        self.health = Health::Broken;
-    }
-
     /// Has the close that follows be a reset.
     pub(crate) fn reset_on_close(&self) {
         if let Some(socket) = self.socket() {
@@ -288,17 +209,10 @@ impl ClientLink {
 
     /// Reads once, where there is no TLS; `None` where nothing came.
     pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> Option<usize> {
-        match stream::read(&self.socket()?.fd, buffer) {
-            Ok(0) => self.read_ended(),
-            Ok(count) => {
-                // A short read means that there is no more, and the next arrival is a new event; but for an end
-                // that came with these bytes, of which nothing more will be told.
-                self.expect_more(count == buffer.len());
-                return Some(count);
-            }
-            Err(error) => self.read_failed(&error),
+        match &self.carrier {
+            Carrier::Socket(socket) => self.state.receive(&socket.fd, buffer),
+            Carrier::Stream(_) => None,
         }
-        None
     }
 
     /// Reads once, about as much as is `wanted`, through the TLS channel, appending to `plain`. Returns whether anything
@@ -310,28 +224,12 @@ impl ClientLink {
             plain.extend_from_slice(bytes);
         });
         match read {
-            Ok(Heard::Bytes { more }) => self.expect_more(more),
+            Ok(Heard::Bytes { more }) => self.note_read(more),
             // Lengths and chunks say themselves whether something is whole: an end need not be told.
             Ok(Heard::End | Heard::Cut { .. }) => self.read_ended(),
-            Err(error) => self.read_failed(&error),
+            Err(error) => self.note_failure(&error),
         }
         plain.len() > before
-    }
-
-    fn expect_more(&mut self, there_is: bool) {
-        let is_possible = there_is || self.has_hung_up();
-        self.arrivals = if is_possible { Arrivals::Possible } else { Arrivals::None };
-    }
-
-    fn read_ended(&mut self) {
-        (self.end, self.arrivals) = (ReadEnd::Read, Arrivals::None);
-    }
-
-    fn read_failed(&mut self, error: &io::Error) {
-        match error.kind() {
-            io::ErrorKind::WouldBlock => self.arrivals = Arrivals::None,
-            _ => self.break_off(),
-        }
     }
 
     /// Sends what waits and what is in `core.out`, as far as the client takes it; more `follows` at once. Returns how many
@@ -348,31 +246,14 @@ impl ClientLink {
             self.output.append(&mut core.out);
             return 0;
         };
-        if !self.output.is_empty() {
-            self.output.append(&mut core.out);
-            std::mem::swap(&mut self.output, &mut core.out);
-        }
-        let (mut sent, mut failure) = (0, None);
-        while sent < core.out.len() {
-            match socket.write_or_wait(&core.out[sent..], follows) {
-                Ok(count) => sent += count,
-                Err(error) => {
-                    // Unsent data is kept, too, because it shows how much was sent.
-                    self.output = core.out[sent..].to_vec();
-                    failure = Some(error.kind());
-                    break;
-                }
-            }
-        }
-        match failure {
-            None => {}
-            Some(io::ErrorKind::WouldBlock) => self.watch_writable(core, key),
-            Some(_) => self.break_off(),
+        let write = |bytes: &[u8]| socket.write_or_wait(bytes, follows);
+        let (sent, is_full) = self.state.send(&mut self.output, &mut core.out, write);
+        if is_full {
+            self.watch_writable(core, key);
         }
         if sent > 0 {
             self.sent_in = core.turn;
         }
-        core.out.clear();
         self.flush_secure(core, key, follows);
         sent
     }
@@ -401,18 +282,13 @@ impl ClientLink {
     /// Has the reactor tell when the socket takes bytes again.
     pub(crate) fn watch_writable(&mut self, core: &Core, key: Key) {
         let Carrier::Socket(socket) = &mut self.carrier else { return };
-        if self.writable == WriteWatch::Off {
-            self.writable = WriteWatch::On;
+        self.state.watch_writable(|| {
             let interest = Interest::READABLE | Interest::WRITABLE;
-            let watched = match socket.registered {
+            match std::mem::replace(&mut socket.registered, true) {
                 true => core.watch_again(key, Role::Client, &socket.fd, interest),
                 false => core.watch(key, Role::Client, &socket.fd, interest),
-            };
-            socket.registered = true;
-            if watched.is_err() {
-                self.break_off();
             }
-        }
+        });
     }
 
     /// Has the reactor tell what happens to the socket. Returns whether it will.

@@ -1,10 +1,10 @@
 //! TLS on an HTTP connection: the same certificates as FTP's, and HTTP/1.1 within, or HTTP/2.
 
 use std::net::SocketAddr;
-use std::time::Instant;
 
-use millrace_log::{self as log, Subject};
+use millrace_log as log;
 use millrace_net::tls::{ACME_TLS, Channel};
+use millrace_runtime::handshakes::describe_failure;
 
 use crate::connection::{Connection, Securing, Work};
 use crate::link::names_of;
@@ -58,14 +58,11 @@ impl Handshake<'_> {
         else {
             return;
         };
-        if self.core.handshakes.is_used_up() {
+        let Some(done) = self.core.shake_hands(channel, socket) else {
             self.core.handshakes.wait(self.connection.key);
             securing.in_line = true;
             return;
-        }
-        let began = Instant::now();
-        let done = channel.handshake(socket, &mut self.core.scratch);
-        self.core.handshakes.spend(began);
+        };
         match done {
             Ok(true) => {
                 let (tls, bound) = (channel.tls_mut(), securing.bound);
@@ -80,9 +77,8 @@ impl Handshake<'_> {
                 }
                 let names = names_of(channel);
                 let client = names.first().map(String::as_str);
-                let subject =
-                    Subject { session: self.connection.number, peer: self.connection.peer, user: None };
-                self.core.log(&subject, log::Event::Secured { version, cipher, client });
+                self.core
+                    .log(&self.connection.subject_of(None), log::Event::Secured { version, cipher, client });
                 if let Err(error) = self.connection.link.settle_tls() {
                     return self.tls_failed(&error.to_string());
                 }
@@ -98,15 +94,14 @@ impl Handshake<'_> {
             }
             Ok(false) => self.connection.link.expect_silence(),
             Err(error) => {
-                let offered = channel.tls().hello().map(|hello| format!("; the client offered {hello}"));
-                self.tls_failed(&format!("{error}{}", offered.unwrap_or_default()));
+                let reason = describe_failure(error, Some(channel.tls()));
+                self.tls_failed(&reason);
             }
         }
     }
 
     fn tls_failed(&mut self, reason: &str) {
-        let subject = Subject { session: self.connection.number, peer: self.connection.peer, user: None };
-        self.core.log(&subject, log::Event::TlsFailed { on: "http", reason });
+        self.core.log(&self.connection.subject_of(None), log::Event::TlsFailed { on: "http", reason });
         self.connection.link.break_off();
     }
 }

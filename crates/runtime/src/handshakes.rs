@@ -1,7 +1,10 @@
 //! Handshakes of TLS are the one costly operation that needs no login. A reactor gives them a share of each turn
 //! ([`SHARE`]); the others wait for the next turn, while other connections are served.
 
+use std::fmt::Display;
 use std::time::{Duration, Instant};
+
+use millrace_net::tls::Tls;
 
 use crate::slab::Key;
 
@@ -40,5 +43,13 @@ impl Handshakes {
     /// A handshake has gone on since then.
     pub fn spend(&mut self, since: Instant) {
         self.spent += since.elapsed();
+    }
+}
+
+/// Returns for the log why a handshake has failed, and what the client offered in it, where that is known.
+pub fn describe_failure(why: impl Display, tls: Option<&Tls>) -> String {
+    match tls.and_then(Tls::hello) {
+        Some(hello) => format!("{why}; the client offered {hello}"),
+        None => why.to_string(),
     }
 }

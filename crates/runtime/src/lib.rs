@@ -8,6 +8,7 @@ pub mod report;
 pub mod services;
 pub mod sessions;
 pub mod slab;
+pub mod socket_state;
 pub mod tls;
 pub mod transfer;
 pub mod wheel_entry;

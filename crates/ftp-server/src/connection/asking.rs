@@ -120,8 +120,8 @@ impl Connection {
 
     /// The open question is not waited for any longer.
     pub(super) fn question_overdue(&mut self, core: &mut Core) {
-        if self.wire.state.hung_up {
-            self.wire.state.broken = true;
+        if self.wire.state.has_hung_up() {
+            self.wire.state.break_off();
         } else if let Some(question) = self.question.take() {
             self.feed_answer(core, &question, Answer::Failed(FileError::Cancelled));
         }

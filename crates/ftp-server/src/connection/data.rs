@@ -263,8 +263,10 @@ impl Data {
             return false;
         }
         let Some(unread) = stream::unread(&scene.wire.socket) else { return false };
-        scene.wire.state.readable = true;
-        scene.wire.state.hung_up |= unread.has_ended;
+        scene.wire.state.expect_bytes();
+        if unread.has_ended {
+            scene.wire.state.note_hang_up();
+        }
         true
     }
 

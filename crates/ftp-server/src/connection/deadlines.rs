@@ -12,7 +12,7 @@ impl Connection {
     fn due(&self) -> Option<Instant> {
         let (transfer, question) = (
             self.data.due(&self.door.ftp.config),
-            self.question.as_ref().and_then(|question| question.due(self.wire.state.hung_up)),
+            self.question.as_ref().and_then(|question| question.due(self.wire.state.has_hung_up())),
         );
         let (lease, hook) = (self.data.lease_due(), self.hooks.due());
         [
@@ -41,7 +41,7 @@ impl Connection {
         }
         let is_due = |moment: Option<Instant>| moment.is_some_and(|moment| moment <= now);
         if is_due(self.wire.closing_due(self.hooks.holds_replies())) || is_due(self.hooks.due()) {
-            self.wire.state.broken = true;
+            self.wire.state.break_off();
         } else if is_due(self.data.port.deadline) {
             let (data, mut scene) = self.data_parts(core);
             let answer: Answer = data.port.wait_overdue(&mut scene);
@@ -50,7 +50,9 @@ impl Connection {
             let (data, mut scene) = self.data_parts(core);
             let outcome = data.overdue(&mut scene);
             self.finish(core, outcome);
-        } else if is_due(self.question.as_ref().and_then(|question| question.due(self.wire.state.hung_up))) {
+        } else if is_due(
+            self.question.as_ref().and_then(|question| question.due(self.wire.state.has_hung_up())),
+        ) {
             self.question_overdue(core);
         } else if is_due(self.data.lease_due()) {
             let (data, mut scene) = self.data_parts(core);

@@ -6,17 +6,17 @@ use millrace_runtime::worker::Core;
 use millrace_vfs::FileError;
 
 use super::Connection;
-use super::wire::State;
+use super::wire::Wire;
 
 impl Connection {
     pub(super) fn is_over(&self) -> bool {
-        let state = &self.wire.state;
-        if state.broken || (state.closing.is_some() && self.wire.output.is_empty()) {
+        let Wire { state, output, closing, .. } = &self.wire;
+        if state.is_broken() || (closing.is_some() && output.is_empty()) {
             return true;
         }
-        state.ended
+        state.has_read_end()
             && !self.lines.are_waiting()
-            && self.wire.output.is_empty()
+            && output.is_empty()
             && !self.session.is_busy()
             && !self.hooks.awaits_hook()
     }
@@ -66,7 +66,7 @@ impl Connection {
 
     /// Ends the connection and everything that belongs to it.
     pub fn close(mut self: Box<Self>, core: &mut Core) {
-        if !self.wire.state.is_left {
+        if !self.wire.is_left {
             self.end_session(core);
         }
     }
@@ -78,11 +78,11 @@ impl Connection {
         let (data, mut scene) = self.data_parts(core);
         data.give_up(&mut scene);
         let parting = self.parting.take();
-        let reason = match (&parting, &self.wire.state, self.session.is_closed()) {
+        let reason = match (&parting, self.session.is_closed(), self.wire.state.is_broken()) {
             (Some(parting), ..) => parting,
-            (None, _, true) => "closed",
-            (None, State { broken: true, .. }, _) => "connection lost",
-            _ => "client closed",
+            (None, true, _) => "closed",
+            (None, false, true) => "connection lost",
+            (None, false, false) => "client closed",
         };
         self.log(core, log::Event::Disconnected { reason });
         let (hooks, me) = self.hook_parts();

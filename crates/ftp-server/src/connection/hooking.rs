@@ -103,7 +103,7 @@ impl Connection {
 
     /// Everything has been heard: the replies may go.
     fn release(&mut self, core: &mut Core) {
-        if self.wire.state.closing.is_some() {
+        if self.wire.closing.is_some() {
             self.wire.give_time_to_leave(core);
         }
         self.send(core);
@@ -126,7 +126,7 @@ impl Connection {
     /// While hooks are asked about a line, those behind it wait; but it is looked whether one says `ABOR`, or, where no
     /// other was sent before, `STAT`. Returns whether there may be more to do.
     pub(super) fn hears_while_asked(&mut self, core: &mut Core) -> bool {
-        if !self.hooks.has_line() || self.wire.state.broken || self.wire.state.closing.is_some() {
+        if !self.hooks.has_line() || self.wire.state.is_broken() || self.wire.closing.is_some() {
             return false;
         }
         if self.lines.have_abort() {

@@ -312,7 +312,7 @@ impl Login {
     pub(super) fn review(&mut self, scene: &mut LoginScene<'_>, concerned: impl Fn(&[u8], &Account) -> bool) {
         scene.session.adopt(scene.door.ftp.settings());
         let (Some(user), Some(account)) = (scene.session.user(), &self.account) else { return };
-        if scene.wire.state.closing.is_some() || !concerned(user, account) {
+        if scene.wire.closing.is_some() || !concerned(user, account) {
             return;
         }
         let tried = Tried::new(scene, self.asked_host(scene.wire), scene.is_certified(user));

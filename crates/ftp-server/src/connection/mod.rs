@@ -162,7 +162,8 @@ impl Connection {
 
     /// The reactor says something of the control socket.
     pub fn control_event(&mut self, core: &mut Core, event: &Event) {
-        if self.wire.take_event(event) {
+        self.wire.state.take_event(event, false);
+        if event.is_writable() && !self.wire.state.is_broken() {
             self.send(core);
             if self.data.is_on_control() {
                 self.continue_transfer(core);
@@ -199,14 +200,14 @@ impl Connection {
     /// Reads on where reading is possible, sends what there is to say, sets the clock. Returns whether the
     /// connection goes on.
     pub fn settle(&mut self, core: &mut Core) -> bool {
-        if self.wire.state.is_left {
+        if self.wire.is_left {
             self.wire.drain(core);
         } else {
             self.read_on(core);
-            while self.wire.state.hung_up && !self.wire.state.broken && self.hang_up(core) {
+            while self.wire.state.has_hung_up() && !self.wire.state.is_broken() && self.hang_up(core) {
                 self.read_on(core);
             }
-            if self.wire.state.hung_up {
+            if self.wire.state.has_hung_up() {
                 self.hooks.note_hang_up(core.now.instant);
             }
             self.send(core);
@@ -215,7 +216,7 @@ impl Connection {
             }
         }
         let state = &self.wire.state;
-        if state.is_left && (state.broken || state.hung_up || core.ending) {
+        if self.wire.is_left && (state.is_broken() || state.has_hung_up() || core.ending) {
             return false;
         }
         self.set_clock(core);
@@ -356,7 +357,7 @@ impl Connection {
             Ok(secure) => self.wire.secure = Some(Box::new(secure)),
             Err(fault) => {
                 self.log(core, log::Event::TlsFailed { on: "control", reason: &fault.to_string() });
-                self.wire.state.broken = true;
+                self.wire.state.break_off();
             }
         }
         if implicit {

@@ -4,7 +4,6 @@
 use millrace_ftp::line::LineEvent;
 use millrace_ftp::session::{Input, TransferError};
 use millrace_log as log;
-use millrace_net::stream;
 use millrace_runtime::worker::Core;
 
 use super::Connection;
@@ -39,7 +38,7 @@ impl Connection {
                 // Something came behind `AUTH` before the handshake: its sender may not be who shakes hands.
                 let text = "plain text after AUTH or CCC: it may have been injected";
                 self.log(core, log::Event::Warning { text });
-                self.wire.state.broken = true;
+                self.wire.state.break_off();
                 return;
             } else if self.lines.held.is_some() {
                 if self.looks_for_abort(core) {
@@ -49,7 +48,7 @@ impl Connection {
             } else if !self.lines.pending.is_empty() {
                 let pending = std::mem::take(&mut self.lines.pending);
                 self.take_bytes(core, &pending);
-            } else if self.wire.state.readable && !self.wire.is_queued() {
+            } else if self.wire.state.may_read() && !self.wire.is_queued() {
                 self.read(core);
             } else {
                 return;
@@ -80,7 +79,7 @@ impl Connection {
 
     /// Reads behind a line that has to wait, but not for ever. Returns whether it has.
     pub(super) fn looks_ahead(&mut self, core: &mut Core) -> bool {
-        let reads = self.wire.state.readable && self.lines.have_room() && !self.wire.is_queued();
+        let reads = self.wire.state.may_read() && self.lines.have_room() && !self.wire.is_queued();
         if reads {
             self.read(core);
         }
@@ -92,16 +91,8 @@ impl Connection {
             return self.read_secure(core);
         }
         let mut buffer = std::mem::take(&mut core.control_buffer);
-        match stream::read(&self.wire.socket, &mut buffer) {
-            Ok(0) => {
-                self.wire.note_end();
-                self.wire.state.readable = false;
-            }
-            Ok(count) => {
-                self.wire.note_read(count == buffer.len());
-                self.take_bytes(core, &buffer[..count]);
-            }
-            Err(error) => self.wire.note_failure(&error),
+        if let Some(count) = self.wire.state.receive(&self.wire.socket, &mut buffer) {
+            self.take_bytes(core, &buffer[..count]);
         }
         core.control_buffer = buffer;
     }
@@ -146,7 +137,7 @@ impl Connection {
             }
         }
         if self.wire.has_tls_ended() {
-            self.wire.note_end();
+            self.wire.state.note_end();
         }
     }
 
@@ -168,8 +159,7 @@ impl Connection {
             if core.out.len() > OUT {
                 self.send(core);
             }
-            let is_over =
-                self.wire.state.closing.is_some() || self.wire.is_changing() || self.hooks.awaits_hook();
+            let is_over = self.wire.closing.is_some() || self.wire.is_changing() || self.hooks.awaits_hook();
             if self.lines.held.is_some() || is_over || !self.wire.output.is_empty() {
                 break;
             }

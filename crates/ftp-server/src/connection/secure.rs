@@ -9,13 +9,13 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::time::Instant;
 
 use millrace_accounts::Resumption;
 use millrace_ftp::session::{Protection, TransferError};
 use millrace_log as log;
 use millrace_net::stream;
 use millrace_net::tls::{Channel, Fault, Host, Tls, client_names};
+use millrace_runtime::handshakes::describe_failure;
 use millrace_runtime::passive::ticket_isolation::{Companion, Mark};
 use millrace_runtime::transfer::Socket;
 use millrace_runtime::worker::Core;
@@ -317,13 +317,7 @@ pub(super) fn shake_data_hands(
     socket: &mut Socket,
 ) -> Option<Result<bool, TransferError>> {
     let Some(channel) = &mut socket.tls else { return Some(Ok(true)) };
-    if core.handshakes.is_used_up() {
-        return None;
-    }
-    let began = Instant::now();
-    let done = channel.handshake(&socket.fd, &mut core.scratch);
-    core.handshakes.spend(began);
-    Some(match done {
+    Some(match core.shake_hands(channel, &socket.fd)? {
         Ok(true) => {
             let is_resumed = channel.tls().is_resumed();
             let settled = socket.tls.take().map(|channel| channel.settle().map(Box::new)).transpose();
@@ -337,8 +331,7 @@ pub(super) fn shake_data_hands(
         }
         Ok(false) => Ok(false),
         Err(error) => {
-            let offered = channel.tls().hello().map(|hello| format!("; the client offered {hello}"));
-            let reason = format!("{error}{}", offered.unwrap_or_default());
+            let reason = describe_failure(&error, Some(channel.tls()));
             me.log(core, log::Event::TlsFailed { on: "data", reason: &reason });
             Err(TransferError::NotSecured(format!("the handshake failed ({error})")))
         }

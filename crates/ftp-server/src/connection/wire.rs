@@ -1,15 +1,15 @@
 //! The control connection's socket: what has come of it, and replies on their way out, with TLS or without.
 
-use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use millrace_net::stream;
+use millrace_runtime::handshakes::describe_failure;
 use millrace_runtime::passive::ticket_isolation::Companion;
 use millrace_runtime::slab::Key;
+use millrace_runtime::socket_state::SocketState;
 use millrace_runtime::worker::{Core, Role};
 use mio::Interest;
-use mio::event::Event;
 
 use super::scene::Identity;
 use super::secure::{Advance, Secure, Stage};
@@ -30,31 +30,14 @@ pub(super) struct Wire {
     pub(super) socket: OwnedFd,
     /// Replies that the client has not taken.
     pub(super) output: Vec<u8>,
-    pub(super) state: State,
-    /// What there is of TLS, once it has begun.
-    pub(super) secure: Option<Box<Secure>>,
-}
-
-/// The state of the control socket.
-#[derive(Debug, Default)]
-pub(super) struct State {
-    /// There may be more to read.
-    pub(super) readable: bool,
-    /// There is urgent data, at which a read stops short: only an empty socket says that all was read.
-    pub(super) urgent: bool,
-    /// The reactor tells when the socket takes bytes.
-    watches_writable: bool,
-    /// The client will send no more.
-    pub(super) ended: bool,
-    /// As `ended`, heard of while there may still be lines to read.
-    pub(super) hung_up: bool,
-    /// The connection is gone, or cannot be used.
-    pub(super) broken: bool,
+    pub(super) state: SocketState,
     /// It is closed when the replies are sent, or at this time.
     pub(super) closing: Option<Instant>,
     /// All has been said and done; what the client still sends is read, and means nothing. Closing a socket
     /// with something unread resets it, and a reset can overtake the last reply.
     pub(super) is_left: bool,
+    /// What there is of TLS, once it has begun.
+    pub(super) secure: Option<Box<Secure>>,
 }
 
 /// What a read of an encrypted control connection came to.
@@ -69,9 +52,11 @@ pub(super) enum Received {
 
 impl Wire {
     pub(super) fn new(key: Key, socket: OwnedFd, core: &Core) -> Self {
-        let broken = core.watch(key, Role::Client, &socket, CONTROL).is_err();
-        let state = State { broken, ..State::default() };
-        Self { key, socket, output: Vec::new(), state, secure: None }
+        let mut state = SocketState::default();
+        if core.watch(key, Role::Client, &socket, CONTROL).is_err() {
+            state.break_off();
+        }
+        Self { key, socket, output: Vec::new(), state, closing: None, is_left: false, secure: None }
     }
 
     /// Has the socket closed with a reset.
@@ -79,46 +64,14 @@ impl Wire {
         stream::reset_on_close(&self.socket);
     }
 
-    /// Takes what the reactor tells of the socket. Returns true if it takes bytes.
-    pub(super) fn take_event(&mut self, event: &Event) -> bool {
-        if event.is_error() || (event.is_write_closed() && event.is_read_closed()) {
-            self.state.broken = true;
-            return false;
-        }
-        self.state.readable |= event.is_readable();
-        self.state.urgent |= event.is_priority();
-        self.state.hung_up |= event.is_read_closed();
-        event.is_writable()
-    }
-
     /// Returns true if lines may be taken, and their replies be sent.
     pub(super) fn takes_lines(&self) -> bool {
-        self.state.closing.is_none() && !self.state.broken && self.output.is_empty()
-    }
-
-    /// Notes that the client will send no more.
-    pub(super) fn note_end(&mut self) {
-        (self.state.ended, self.state.hung_up) = (true, true);
-    }
-
-    /// Notes what a read has come to: `count` bytes of as many as were asked for.
-    pub(super) fn note_read(&mut self, filled: bool) {
-        // A short read means that there is no more, and the next arrival is a new event; but for an end
-        // that came with these bytes, of which nothing more will be told.
-        self.state.readable = filled || self.state.urgent || self.state.hung_up;
-    }
-
-    /// Notes that a read has failed.
-    pub(super) fn note_failure(&mut self, error: &io::Error) {
-        match error.kind() {
-            io::ErrorKind::WouldBlock => (self.state.readable, self.state.urgent) = (false, false),
-            _ => self.state.broken = true,
-        }
+        self.closing.is_none() && !self.state.is_broken() && self.output.is_empty()
     }
 
     /// Returns when the last replies are not waited for any longer; never while hooks `hold` them.
     pub(super) fn closing_due(&self, holds: bool) -> Option<Instant> {
-        self.state.closing.filter(|_| !holds)
+        self.closing.filter(|_| !holds)
     }
 
     /// Names the session among those of its client's address, before the client is told to begin TLS, or as soon as it
@@ -130,41 +83,36 @@ impl Wire {
 
     /// Gives the last replies time to be read.
     pub(super) fn give_time_to_leave(&mut self, core: &Core) {
-        self.state.closing = Some(core.now.instant + FAREWELL);
+        self.closing = Some(core.now.instant + FAREWELL);
     }
 
     /// Ends our side, and waits for the client's end.
     pub(super) fn leave(&mut self, core: &mut Core, holds: bool) {
-        self.state.is_left = true;
+        self.is_left = true;
         self.answer_close_notify(core, holds);
         self.give_time_to_leave(core);
-        if !self.state.broken {
-            self.state.broken = stream::end_writing(&self.socket).is_err();
+        if !self.state.is_broken() && stream::end_writing(&self.socket).is_err() {
+            self.state.break_off();
         }
-        if self.state.readable {
+        if self.state.may_read() {
             self.drain(core);
         }
     }
 
     /// Reads what means nothing any more: all that has come, as there is one event for it, but no flood.
     pub(super) fn drain(&mut self, core: &mut Core) {
-        if self.state.broken {
-            return;
-        }
         for _ in 0..DRAIN {
-            match stream::read(&self.socket, &mut core.control_buffer) {
-                Ok(0) => break,
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(_) => break,
+            if self.state.is_broken() || self.state.receive(&self.socket, &mut core.control_buffer).is_none()
+            {
+                return;
             }
         }
-        self.state.broken = true;
+        self.state.break_off();
     }
 
     /// Sends what there is to say, as far as the client takes it; nothing where hooks `hold` the replies.
     pub(super) fn send(&mut self, core: &mut Core, holds: bool) {
-        if self.state.broken {
+        if self.state.is_broken() {
             core.out.clear();
             return;
         }
@@ -179,32 +127,10 @@ impl Wire {
         if holds {
             return self.output.append(&mut core.out);
         }
-        if !self.output.is_empty() {
-            self.output.append(&mut core.out);
-            std::mem::swap(&mut self.output, &mut core.out);
-        }
-        while !core.out.is_empty() {
-            match stream::write(&self.socket, &core.out) {
-                Ok(count) if count == core.out.len() => core.out.clear(),
-                Ok(count) => drop(core.out.drain(..count)),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.output = core.out.clone();
-                    core.out.clear();
-                    self.watch_writable(core);
-                }
-                Err(_) => {
-                    self.state.broken = true;
-                    core.out.clear();
-                }
-            }
-        }
-    }
-
-    fn watch_writable(&mut self, core: &Core) {
-        if !self.state.watches_writable {
-            self.state.watches_writable = true;
+        let write = |bytes: &[u8]| stream::write(&self.socket, bytes);
+        if let (_, true) = self.state.send(&mut self.output, &mut core.out, write) {
             let interest = CONTROL.add(Interest::WRITABLE);
-            self.state.broken |= core.watch_again(self.key, Role::Client, &self.socket, interest).is_err();
+            self.state.watch_writable(|| core.watch_again(self.key, Role::Client, &self.socket, interest));
         }
     }
 
@@ -261,15 +187,14 @@ impl Wire {
         }
         match heard {
             Ok(heard) if heard.count == 0 => {
-                self.note_end();
-                self.state.readable = false;
+                self.state.read_ended();
                 match is_handshake {
                     true => self.fail("the client hung up in the handshake"),
                     false => Received::Nothing,
                 }
             }
             Ok(heard) => {
-                self.note_read(heard.filled);
+                self.state.note_read(heard.filled);
                 self.send_wire(core, holds);
                 match heard.fault {
                     None => Received::Bytes,
@@ -277,19 +202,16 @@ impl Wire {
                 }
             }
             Err(error) => {
-                self.note_failure(&error);
+                self.state.note_failure(&error);
                 Received::Nothing
             }
         }
     }
 
     fn fail(&mut self, why: &str) -> Received {
-        self.state.broken = true;
-        let hello = self.secure.as_ref().and_then(|secure| secure.tls.as_ref()?.hello());
-        Received::Failed(match hello {
-            Some(hello) => format!("{why}; the client offered {hello}"),
-            None => why.to_owned(),
-        })
+        self.state.break_off();
+        let tls = self.secure.as_ref().and_then(|secure| secure.tls.as_ref());
+        Received::Failed(describe_failure(why, tls))
     }
 
     /// Notes what was decrypted: TLS may have begun by it, or ended.
@@ -311,7 +233,7 @@ impl Wire {
 
     /// Tells the client by TLS that nothing more comes, where that was not done with the last reply.
     fn answer_close_notify(&mut self, core: &mut Core, holds: bool) {
-        let broken = self.state.broken;
+        let broken = self.state.is_broken();
         if let Some(secure) = &mut self.secure
             && !broken
             && secure.close(core)
@@ -322,9 +244,11 @@ impl Wire {
 
     /// Encrypts the collected replies; behind the last of a connection that is being closed, its end.
     fn seal(&mut self, core: &mut Core) {
-        let closes = self.state.closing.is_some();
-        if let Some(secure) = &mut self.secure {
-            self.state.broken |= secure.seal(core, closes).is_err();
+        let closes = self.closing.is_some();
+        if let Some(secure) = &mut self.secure
+            && secure.seal(core, closes).is_err()
+        {
+            self.state.break_off();
         }
     }
 

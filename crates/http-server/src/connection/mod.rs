@@ -336,7 +336,11 @@ impl Connection {
 
 impl Connection {
     pub(crate) fn subject(&self) -> Subject<'_> {
-        let user = self.who.as_ref().and_then(|who| who.user.as_deref());
+        self.subject_of(self.who.as_ref().and_then(|who| who.user.as_deref()))
+    }
+
+    /// For the log, where it is about another user than the present one, or none.
+    pub(crate) fn subject_of<'a>(&self, user: Option<&'a [u8]>) -> Subject<'a> {
         Subject { session: self.number, peer: self.peer, user }
     }
 }

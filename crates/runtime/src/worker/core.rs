@@ -9,7 +9,7 @@ use std::time::{Instant, SystemTime};
 use millrace_ftp::session::Now;
 use millrace_log::{self as log, Subject};
 use millrace_net::timer::Wheel;
-use millrace_net::tls::{self, Wire};
+use millrace_net::tls::{self, Channel, Wire};
 use millrace_vfs::Timestamp;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry};
@@ -120,6 +120,17 @@ impl Core {
     /// Has the turn go on as if it had begun now: something was seen that is newer.
     pub fn look_at_clock(&mut self) {
         self.now = clock();
+    }
+
+    /// Moves a handshake on; returns whether it is over, or `None` where this turn has no time for it.
+    pub fn shake_hands(&mut self, channel: &mut Channel, socket: &OwnedFd) -> Option<io::Result<bool>> {
+        if self.handshakes.is_used_up() {
+            return None;
+        }
+        let began = Instant::now();
+        let done = channel.handshake(socket, &mut self.scratch);
+        self.handshakes.spend(began);
+        Some(done)
     }
 
     /// Writes an event to the log.
