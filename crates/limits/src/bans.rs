@@ -143,9 +143,18 @@ impl Ban {
 pub struct Failed {
     /// Failures of this user from this address, the last one included.
     pub count: u32,
-    /// The user is now banned at this address, or the address altogether.
+    /// The user is now banned at this address.
     pub user_banned: bool,
+    /// The address is now banned altogether.
     pub address_banned: bool,
+}
+
+impl Failed {
+    /// Returns the bans that it has led to: of this user at the address, and as `None` of the address altogether.
+    pub fn bans(self, user: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
+        let of_user = self.user_banned.then_some(Some(user));
+        of_user.into_iter().chain(self.address_banned.then_some(None))
+    }
 }
 
 impl Bans {

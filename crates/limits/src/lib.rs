@@ -35,7 +35,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 pub use as_text::text;
-pub use bans::{BanReport, BanRules, Bans, Cause, Turned};
+pub use bans::{BanReport, BanRules, Bans, Cause, Failed, Turned};
 pub use clock::wall_seconds;
 pub use connection_limits::{ConnectionLimit, NetworkBits, TooManyConnections};
 pub use cpu_load::Load;

@@ -3,13 +3,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::SystemTime;
 
-use millrace_accounts::{Account, Attempt, Decision, Protocol, plain_host};
+use millrace_accounts::{Account, Decision, Protocol, plain_host};
 use millrace_ftp::Session;
 use millrace_ftp::session::{Credentials, Grant, Verdict};
-use millrace_limits::{AccountLimits, LimitKey, Member, Reached, Refused, TooMany};
+use millrace_limits::{Member, Refused};
 use millrace_log::{self as log, Proved, Subject};
+use millrace_runtime::login::{LoginAttempt, LoginLimit, limits_of, present_account};
 use millrace_runtime::slab::Key;
 use millrace_runtime::worker::{Core, Promise};
 
@@ -62,8 +62,15 @@ impl LoginScene<'_> {
         self.core.log(&subject, event);
     }
 
-    /// Opens a question about a login, for this edition of the accounts. Returns the promise of its answer.
-    fn open_question(&mut self, user: &[u8], edition: u64, is_let_in: bool, otherwise: Decision) -> Pending {
+    /// Opens a question about a login, for this edition of the accounts. Returns what answers it, with `otherwise` where that
+    /// is dropped.
+    fn open_question(
+        &mut self,
+        user: &[u8],
+        edition: u64,
+        is_let_in: bool,
+        otherwise: Decision,
+    ) -> impl FnOnce(Decision) + Send + use<> {
         let mut question = Question::new(self.core);
         question.user = user.to_vec();
         question.edition = edition;
@@ -71,25 +78,22 @@ impl LoginScene<'_> {
         let serial = question.serial;
         *self.question = Some(question);
         let promise = Promise::new(self.door.post.clone(), self.key, Message::Login(serial, otherwise));
-        Pending { promise, serial }
+        move |decision| promise.keep(Message::Login(serial, decision))
+    }
+
+    /// The part that asks hooks, and what that needs of the others.
+    fn hook_parts<'a>(
+        &'a mut self,
+        account: Option<&'a Account>,
+    ) -> (&'a mut SessionHooks, &'a mut Core, Identity<'a>) {
+        let (key, number, door, session) = (self.key, self.number, self.door, &*self.session);
+        (self.hooks, self.core, Identity { key, number, door, session, account, way: None })
     }
 
     /// Returns true if the client's certificate has this user's name in it.
     fn is_certified(&self, user: &[u8]) -> bool {
         let names = self.wire.secure.as_ref().map_or(&[][..], |secure| &secure.names);
         self.session.is_encrypted() && names.iter().any(|name| name.as_bytes() == user)
-    }
-}
-
-/// The answer to a question about a login, as the pool gives it.
-struct Pending {
-    promise: Promise<Message>,
-    serial: u64,
-}
-
-impl Pending {
-    fn keep(self, decision: Decision) {
-        self.promise.keep(Message::Login(self.serial, decision));
     }
 }
 
@@ -118,16 +122,13 @@ impl Login {
             return Some(verdict);
         }
         let (edition, accounts) = scene.core.services.accounts_for_login();
-        let certified = scene.is_certified(&credentials.user);
-        let tried = Tried::new(scene, self.asked_host(scene.wire), certified);
-        if let Some(decision) = accounts.quick(&tried.with(&credentials)) {
-            return self.verdict(scene, &credentials.user, decision, edition);
+        let attempt = self.attempt(scene, credentials);
+        if let Some(decision) = accounts.quick(&attempt.now()) {
+            return self.verdict(scene, &attempt.user, decision, edition);
         }
         let unavailable = Decision::Unavailable("The accounts are out of order.".to_owned());
-        let pending = scene.open_question(&credentials.user, edition, false, unavailable);
-        scene.core.services.logins.run(move || {
-            pending.keep(accounts.authenticate(&tried.with(&credentials)));
-        });
+        let answer = scene.open_question(&attempt.user, edition, false, unavailable);
+        scene.core.services.logins.run(move || answer(accounts.authenticate(&attempt.now())));
         None
     }
 
@@ -140,15 +141,12 @@ impl Login {
             return Some(verdict);
         }
         let (edition, accounts) = scene.core.services.accounts_for_login();
-        let tried = Tried::new(scene, self.asked_host(scene.wire), true);
-        let pending = scene.open_question(&user, edition, false, Decision::NeedsPassword);
+        let attempt = self.attempt(scene, Credentials { user, password: Vec::new() });
+        let answer = scene.open_question(&attempt.user, edition, false, Decision::NeedsPassword);
         scene.core.services.logins.run(move || {
-            let credentials = Credentials { user, password: Vec::new() };
             // Whatever else they say is said to the password.
-            if let Some(Decision::Granted(account)) = accounts.current(&tried.with(&credentials))
-                && account.certificate_suffices
-            {
-                pending.keep(Decision::Granted(account));
+            if let Some(granted) = attempt.by_certificate(&*accounts) {
+                answer(granted);
             }
         });
         None
@@ -157,18 +155,14 @@ impl Login {
     /// Returns what is decided without asking the accounts.
     fn turned_away(&self, scene: &mut LoginScene<'_>, user: &[u8]) -> Option<Verdict> {
         let (services, now) = (Arc::clone(&scene.core.services), scene.core.now.instant);
-        let most = services.cpu_limit.value();
-        if most > 0 && u64::from(services.load.percent()) > most {
-            let reached = Reached::new(LimitKey::CpuLimit, most);
-            scene.log(log::Event::Limited { reached: &reached, reason: None });
-            return Some(Verdict::Unavailable("The server is too busy; try again later.".to_owned()));
+        if let Err(limit) = services.check_load() {
+            return Some(limited(scene, &limit));
         }
         if let Some(block) = services.bans.login_block(scene.from(), user, now) {
             scene.log(log::Event::LoginRefused { user, reason: block.reason() });
             return Some(Verdict::Denied);
         }
-        let attempt = services.logins_rated.attempt(scene.from(), now, services.limits.wall());
-        attempt.err().map(|too_many| too_often(scene, &too_many))
+        services.count_attempt(scene.from(), now).err().map(|limit| limited(scene, &limit))
     }
 
     /// The accounts have decided. Returns what the session hears, unless hooks or the accounts are asked first.
@@ -204,15 +198,12 @@ impl Login {
     /// password was right.
     fn ask_again(&mut self, scene: &mut LoginScene<'_>, user: &[u8], account: Account, is_let_in: bool) {
         let (edition, accounts) = scene.core.services.accounts_for_login();
-        let certified = scene.is_certified(user);
-        let tried = Tried::new(scene, self.asked_host(scene.wire), certified);
+        let attempt = self.attempt(scene, Credentials { user: user.to_vec(), password: Vec::new() });
         let unavailable = Decision::Unavailable("The accounts are out of order.".to_owned());
-        let pending = scene.open_question(user, edition, is_let_in, unavailable);
-        let user = user.to_vec();
+        let answer = scene.open_question(user, edition, is_let_in, unavailable);
         scene.core.services.logins.run(move || {
-            let credentials = Credentials { user, password: Vec::new() };
-            let was_enough = certified && account.certificate_suffices;
-            pending.keep(match accounts.look_again(&account, &tried.with(&credentials)) {
+            let was_enough = attempt.certified && account.certificate_suffices;
+            answer(match accounts.look_again(&account, &attempt.now()) {
                 Some(Decision::Granted(now)) if was_enough && !now.certificate_suffices => {
                     Decision::Refused("the certificate is no longer enough".to_owned())
                 }
@@ -239,15 +230,8 @@ impl Login {
                 return None;
             }
             Decision::Granted(account) => {
-                let me = Identity {
-                    key: scene.key,
-                    number: scene.number,
-                    door: scene.door,
-                    session: scene.session,
-                    account: self.account.as_ref(),
-                    way: None,
-                };
-                if scene.hooks.ask_about_login(scene.core, me, user, &account, edition) {
+                let (hooks, core, me) = scene.hook_parts(self.account.as_ref());
+                if hooks.ask_about_login(core, me, user, &account, edition) {
                     return None;
                 }
                 self.admit(scene, user, account)
@@ -255,7 +239,6 @@ impl Login {
             Decision::NeedsCode => Verdict::NeedsCode,
             Decision::NeedsPassword => Verdict::NeedsPassword,
             Decision::Denied => {
-                scene.log(log::Event::LoginFailed { user });
                 count_failure(scene, user);
                 Verdict::Denied
             }
@@ -273,8 +256,8 @@ impl Login {
     /// Keeps the account of a login that succeeded. Returns what the session has to know of it.
     fn admit(&mut self, scene: &mut LoginScene<'_>, user: &[u8], account: Account) -> Verdict {
         let (services, now) = (Arc::clone(&scene.core.services), scene.core.now.instant);
-        if let Err(too_many) = services.logins_rated.log_in(user, now, services.limits.wall()) {
-            return too_often(scene, &too_many);
+        if let Err(limit) = services.count_login(user, now) {
+            return limited(scene, &limit);
         }
         if let Err(refused) = self.enter(scene, user, &account) {
             return Verdict::Unavailable(refused.for_the_client().to_owned());
@@ -298,10 +281,8 @@ impl Login {
 
     /// Takes its place among its user's and groups' sessions, if there is one.
     fn enter(&mut self, scene: &mut LoginScene<'_>, user: &[u8], account: &Account) -> Result<(), Refused> {
-        let nothing = AccountLimits::default();
-        let limits = account.limits.as_deref().unwrap_or(&nothing);
-        let now = scene.core.now.instant;
-        let entered = scene.core.services.limits.log_in(&mut self.member, user, limits, now);
+        let (tree, now) = (&scene.core.services.limits, scene.core.now.instant);
+        let entered = tree.log_in(&mut self.member, user, &limits_of(account), now);
         entered.inspect_err(|refused| {
             scene.log_as(user, log::Event::Limited { reached: &refused.reached(), reason: None });
         })
@@ -315,17 +296,10 @@ impl Login {
         if scene.wire.closing.is_some() || !concerned(user, account) {
             return;
         }
-        let tried = Tried::new(scene, self.asked_host(scene.wire), scene.is_certified(user));
-        let credentials = Credentials { user: user.to_vec(), password: Vec::new() };
-        let accounts = scene.core.services.accounts();
-        let (key, post) = (scene.key, scene.door.post.clone());
-        let account = account.clone();
-        let number = self.reviews.begin();
-        scene.core.services.logins.run(move || {
-            if let Some(decision) = accounts.look_again(&account, &tried.with(&credentials)) {
-                let reviewed = Reviewed { user: credentials.user, decision, number };
-                post.send(key, Message::Reviewed(Box::new(reviewed)));
-            }
+        let attempt = self.attempt(scene, Credentials { user: user.to_vec(), password: Vec::new() });
+        let (key, post, number) = (scene.key, scene.door.post.clone(), self.reviews.begin());
+        scene.core.services.review(attempt, account.clone(), move |user, decision| {
+            post.send(key, Message::Reviewed(Box::new(Reviewed { user, decision, number })));
         });
     }
 
@@ -335,24 +309,35 @@ impl Login {
         if scene.session.user() != Some(&reviewed.user) || !self.reviews.is_news(reviewed.number) {
             return None;
         }
-        let reason = match reviewed.decision {
-            Decision::Granted(account) => match self.enter(scene, &reviewed.user, &account) {
-                Ok(()) => {
-                    let grant = grant(&account);
-                    self.account = Some(account);
-                    return Some(Review::Granted(grant));
-                }
-                Err(refused) => refused.for_the_client().to_owned(),
-            },
-            // A session stays while the accounts are out of reach.
-            Decision::Unavailable(_) => return None,
-            Decision::Denied | Decision::NeedsCode | Decision::NeedsPassword => {
-                "the account is no longer there".to_owned()
+        let present = present_account(reviewed.decision)?.and_then(|account| {
+            let entered = self.enter(scene, &reviewed.user, &account);
+            entered.map(|()| account).map_err(|refused| refused.for_the_client().to_owned())
+        });
+        Some(match present {
+            Ok(account) => {
+                let grant = grant(&account);
+                self.account = Some(account);
+                Review::Granted(grant)
             }
-            Decision::Refused(reason) => reason,
-        };
-        scene.log(log::Event::Expelled { reason: &reason });
-        Some(Review::Expelled)
+            Err(reason) => {
+                scene.log(log::Event::Expelled { reason: &reason });
+                Review::Expelled
+            }
+        })
+    }
+
+    /// Returns a login of this client as the accounts are told of it.
+    fn attempt(&self, scene: &LoginScene<'_>, credentials: Credentials) -> LoginAttempt {
+        let Credentials { user, password } = credentials;
+        LoginAttempt {
+            from: scene.from(),
+            protocol: Protocol::Ftp,
+            encrypted: scene.session.is_encrypted(),
+            certified: scene.is_certified(&user),
+            host: self.asked_host(scene.wire),
+            user,
+            password,
+        }
     }
 
     /// Returns the name that the client came by: that of `HOST`, else of SNI.
@@ -388,27 +373,19 @@ fn is_own_address(scene: &LoginScene<'_>, name: &str) -> bool {
     })
 }
 
-fn too_often(scene: &mut LoginScene<'_>, too_many: &TooMany) -> Verdict {
-    scene.log(log::Event::Limited { reached: &too_many.reached(), reason: None });
-    Verdict::Unavailable(too_many.for_the_client().to_owned())
+fn limited(scene: &mut LoginScene<'_>, limit: &LoginLimit) -> Verdict {
+    scene.log(log::Event::Limited { reached: &limit.reached, reason: None });
+    Verdict::Unavailable(limit.reason.to_owned())
 }
 
 /// A wrong password, or a name that is not there: the address is held to it, on other connections too.
 fn count_failure(scene: &mut LoginScene<'_>, user: &[u8]) {
-    let failed = scene.core.services.bans.failed(scene.from(), user, scene.core.now.instant);
+    let subject = Subject { session: scene.number, peer: scene.session.peer(), user: scene.session.user() };
+    let failed = scene.core.count_login_failure(&subject, user);
     scene.session.has_failed_before(failed.count.saturating_sub(1));
-    let bans = [failed.user_banned.then_some(Some(user)), failed.address_banned.then_some(None)];
-    for user in bans.into_iter().flatten() {
-        scene.log(log::Event::Banned { user });
-        let me = Identity {
-            key: scene.key,
-            number: scene.number,
-            door: scene.door,
-            session: scene.session,
-            account: None,
-            way: None,
-        };
-        scene.hooks.note_ban(scene.core, me, user);
+    for user in failed.bans(user) {
+        let (hooks, core, me) = scene.hook_parts(None);
+        hooks.note_ban(core, me, user);
     }
 }
 
@@ -419,32 +396,5 @@ fn grant(account: &Account) -> Grant {
         rules: account.rules.clone(),
         home: account.home.clone(),
         encrypted_data: account.data.encrypted,
-    }
-}
-
-/// What the accounts are told of a login besides its credentials.
-struct Tried {
-    from: IpAddr,
-    encrypted: bool,
-    certified: bool,
-    host: String,
-}
-
-impl Tried {
-    fn new(scene: &LoginScene<'_>, host: String, certified: bool) -> Self {
-        Self { from: scene.from(), encrypted: scene.session.is_encrypted(), certified, host }
-    }
-
-    fn with<'a>(&'a self, credentials: &'a Credentials) -> Attempt<'a> {
-        Attempt {
-            user: &credentials.user,
-            password: &credentials.password,
-            from: self.from,
-            protocol: Protocol::Ftp,
-            encrypted: self.encrypted,
-            certified: self.certified,
-            host: &self.host,
-            now: SystemTime::now(),
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! Sends collected answers, and bodies that do not fit into one write.
 
 use millrace_ftp::session::TransferError;
-use millrace_log::{self as log, Direction, Subject};
+use millrace_log::Direction;
 use millrace_runtime::transfer::{Sender, describe};
 use millrace_vfs::FileError;
 
@@ -138,8 +138,7 @@ impl Delivery<'_> {
         let (record, body) = self.connection.cut_short(*sending);
         Delivery::new(self.connection, self.core).note_sent(&record, Some(why));
         Answers::new(self.connection, self.core).log_request(&record);
-        let subject = Subject { session: self.connection.number, peer: self.connection.peer, user: None };
-        self.core.log(&subject, log::Event::Warning { text: &format!("an answer was cut: {why}") });
+        Notices::of(self.connection).warn(self.core, &format!("an answer was cut: {why}"));
         self.connection.link.cut();
         if let Some(remains) = body.remains() {
             self.core.discard(remains);

@@ -1,12 +1,11 @@
 //! Asks the accounts: about a name and a password, a client certificate, or the author of a link. If they cannot answer
 //! at once, the request waits.
 
-use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::SystemTime;
 
-use millrace_accounts::{Account, Attempt, Authenticator, Decision, Protocol, plain_host};
+use millrace_accounts::{Account, Authenticator, Decision, Protocol, plain_host};
 use millrace_ftp::session::{Permission, Permissions};
+use millrace_runtime::login::LoginAttempt;
 use millrace_runtime::worker::Promise;
 
 use crate::authentication::Logins;
@@ -44,9 +43,16 @@ impl Visitor<'_> {
     }
 
     /// This client, as a user whose password is not known here.
-    pub(crate) fn tried(&self, user: Vec<u8>, certified: bool, host: String) -> Tried {
-        let (from, encrypted) = (self.connection.peer.ip(), self.connection.is_encrypted());
-        Tried { user, password: Vec::new(), from, encrypted, certified, host }
+    pub(crate) fn attempt(&self, user: Vec<u8>, certified: bool, host: String) -> LoginAttempt {
+        LoginAttempt {
+            user,
+            password: Vec::new(),
+            from: self.connection.peer.ip(),
+            protocol: Protocol::Http,
+            encrypted: self.connection.is_encrypted(),
+            certified,
+            host,
+        }
     }
 
     pub(crate) fn shows_certificate(&self) -> bool {
@@ -67,61 +73,49 @@ impl Exchange<'_> {
         (said, host): (&[u8], &[u8]),
         (user, password): (Vec<u8>, Vec<u8>),
     ) -> Option<Arc<Who>> {
-        let head = self.head;
-        let (from, encrypted) = (self.connection.peer.ip(), self.connection.is_encrypted());
+        let from = self.connection.peer.ip();
         if let Some(block) = self.core.server.bans.login_block(from, &user, self.core.now.instant) {
-            let asked = Asked::of(head);
-            let reason = block.reason().to_owned();
+            let refused = Decision::Refused(block.reason().to_owned());
             let edition = self.core.server.edition();
-            Logins::new(self.connection, self.core).login_decided(
-                asked,
-                &user,
-                Decision::Refused(reason),
-                edition,
-            );
+            self.decided(&user, refused, edition);
             return None;
         }
-        if let Err(not_now) = Logins::new(self.connection, self.core).may_try(said, Means::of(said, &user)) {
-            return self.answer_not_now(&not_now);
+        if let Err(limit) = Logins::new(self.connection, self.core).may_try(said, Means::of(said, &user)) {
+            return self.answer_limit(&limit);
         }
         let (edition, accounts) = self.core.server.accounts_for_login();
         let certified =
             Visitor::of(self.connection).certificate_names().iter().any(|name| name.as_bytes() == user);
-        let attempt = Tried { user, password, from, encrypted, certified, host: plain_host(host) };
+        let attempt = Visitor::of(self.connection).attempt(user, certified, plain_host(host));
+        let attempt = LoginAttempt { password, ..attempt };
         let quick = if certified { None } else { accounts.quick(&attempt.now()) };
         match quick {
             Some(Decision::Granted(account)) => {
-                match Logins::new(self.connection, self.core).let_in(
-                    (said, host),
-                    &attempt.user,
-                    account,
-                    edition,
-                ) {
+                let mut logins = Logins::new(self.connection, self.core);
+                match logins.let_in((said, host), &attempt.user, account, edition) {
                     Ok(who) => return Some(who),
-                    Err(not_now) => return self.answer_not_now(&not_now),
+                    Err(limit) => return self.answer_limit(&limit),
                 }
             }
-            Some(decision) => {
-                let asked = Asked::of(head);
-                Logins::new(self.connection, self.core).login_decided(
-                    asked,
-                    &attempt.user,
-                    decision,
-                    edition,
-                );
-            }
+            Some(decision) => self.decided(&attempt.user, decision, edition),
             None => self.have_decided(accounts, attempt, edition),
         }
         None
     }
 
+    /// Goes on with what is decided about a login at once.
+    fn decided(&mut self, user: &[u8], decision: Decision, edition: u64) {
+        let asked = Asked::of(self.head);
+        Logins::new(self.connection, self.core).login_decided(asked, user, decision, edition);
+    }
+
     /// Has the accounts decide, however long that takes.
-    fn have_decided(&mut self, accounts: Arc<dyn Authenticator>, attempt: Tried, edition: u64) {
+    fn have_decided(&mut self, accounts: Arc<dyn Authenticator>, attempt: LoginAttempt, edition: u64) {
         let serial = self.ask();
         let reply =
             Visitor::of(self.connection).login_promise(self.core, serial, attempt.user.clone(), edition);
         self.core.server.logins.run(move || {
-            let by_certificate = by_certificate(&*accounts, &attempt);
+            let by_certificate = attempt.by_certificate(&*accounts);
             let decision = by_certificate.unwrap_or_else(|| accounts.authenticate(&attempt.now()));
             reply.keep(Message::Login(serial, attempt.user, decision, edition));
         });
@@ -140,19 +134,16 @@ impl Exchange<'_> {
         names.retain(|name| !self.core.server.bans.is_banned(from, name, now));
         let is_open = self.core.server.is_open();
         let serial = self.ask();
-        let reply =
-            Visitor::of(self.connection).login_promise(self.core, serial, ANONYMOUS.to_vec(), edition);
+        let visitor = Visitor::of(self.connection);
+        let reply = visitor.login_promise(self.core, serial, ANONYMOUS.to_vec(), edition);
+        let anonymous = visitor.attempt(ANONYMOUS.to_vec(), false, host);
         self.core.server.logins.run(move || {
-            let certified = |user| {
-                let host = host.clone();
-                Tried { user, password: Vec::new(), from, encrypted: true, certified: true, host }
-            };
-            let known = names.into_iter().map(certified).find_map(|tried| {
-                let granted = by_certificate(&*accounts, &tried)?;
-                Some((tried.user, granted))
+            let certified = |user| LoginAttempt { user, certified: true, ..anonymous.clone() };
+            let known = names.into_iter().map(certified).find_map(|attempt| {
+                let granted = attempt.by_certificate(&*accounts)?;
+                Some((attempt.user, granted))
             });
             let (user, decision) = known.unwrap_or_else(|| {
-                let anonymous = Tried { certified: false, ..certified(ANONYMOUS.to_vec()) };
                 let decision = match is_open {
                     true => accounts.authenticate(&anonymous.now()),
                     false => Decision::NeedsPassword,
@@ -165,14 +156,14 @@ impl Exchange<'_> {
 
     /// Asks for the account that a link acts for, and keeps it to what the link is for.
     pub(crate) fn follow_link(&mut self, link: Link, host: String) {
-        let (from, encrypted) = (self.connection.peer.ip(), self.connection.is_encrypted());
         let (edition, accounts) = self.core.server.accounts_for_login();
         let serial = self.ask();
-        let reply = Visitor::of(self.connection).login_promise(self.core, serial, link.user.clone(), edition);
+        let Link { user, gives, .. } = link;
+        let visitor = Visitor::of(self.connection);
+        let reply = visitor.login_promise(self.core, serial, user.clone(), edition);
+        let attempt = visitor.attempt(user, true, host);
         self.core.server.logins.run(move || {
-            let Link { user, gives, .. } = link;
-            let asked = Tried { user, password: Vec::new(), from, encrypted, certified: true, host };
-            let decision = match accounts.current(&asked.now()) {
+            let decision = match accounts.current(&attempt.now()) {
                 Some(Decision::Granted(account)) => {
                     let allowed = match gives {
                         Gives::File => Permissions::only(Permission::Read),
@@ -185,42 +176,7 @@ impl Exchange<'_> {
                 Some(decision) => decision,
                 None => Decision::Unavailable("the accounts cannot tell without a password".to_owned()),
             };
-            reply.keep(Message::Login(serial, asked.user, decision, edition));
+            reply.keep(Message::Login(serial, attempt.user, decision, edition));
         });
-    }
-}
-
-/// A login that may be tried on another thread.
-pub(crate) struct Tried {
-    pub(crate) user: Vec<u8>,
-    password: Vec<u8>,
-    from: IpAddr,
-    encrypted: bool,
-    certified: bool,
-    host: String,
-}
-
-impl Tried {
-    pub(crate) fn now(&self) -> Attempt<'_> {
-        let Self { ref user, ref password, from, encrypted, certified, ref host } = *self;
-        Attempt {
-            user,
-            password,
-            from,
-            protocol: Protocol::Http,
-            encrypted,
-            certified,
-            host,
-            now: SystemTime::now(),
-        }
-    }
-}
-
-/// What the certificate alone comes to, where it is enough. May wait.
-fn by_certificate(accounts: &dyn Authenticator, tried: &Tried) -> Option<Decision> {
-    let decision = tried.certified.then(|| accounts.current(&tried.now()))??;
-    match &decision {
-        Decision::Granted(account) if account.certificate_suffices => Some(decision),
-        _ => None,
     }
 }

@@ -2,9 +2,8 @@
 
 use millrace_accounts::Decision;
 use millrace_http::Status;
-use millrace_log::{self as log, Subject};
+use millrace_log as log;
 
-use crate::authentication::asking::Visitor;
 use crate::authentication::{Logins, said_of};
 use crate::connection::exchange::Exchange;
 use crate::connection::{Asked, Work};
@@ -22,9 +21,9 @@ impl Logins<'_> {
                     self.connection.wrong_passwords = 0;
                     self.core.server.bans.succeeded(self.connection.peer.ip(), user, self.core.now.instant);
                 }
-                if let Err(not_now) = self.let_in((&said, &host), user, account, edition) {
+                if let Err(limit) = self.let_in((&said, &host), user, account, edition) {
                     // One too many. Who asked the accounts again would hear the same, without end.
-                    self.connection.exchange(self.core, &asked.head).answer_not_now::<()>(&not_now);
+                    self.connection.exchange(self.core, &asked.head).answer_limit::<()>(&limit);
                     return;
                 }
                 return self.connection.resume(asked.head, None);
@@ -42,10 +41,8 @@ impl Logins<'_> {
                 elsewhere = self.count_failure(user).saturating_sub(1);
             }
             Decision::Refused(reason) | Decision::Unavailable(reason) => {
-                self.core.log(
-                    &Visitor::of(self.connection).without_user(),
-                    log::Event::LoginRefused { user, reason: &reason },
-                );
+                let refused = log::Event::LoginRefused { user, reason: &reason };
+                self.core.log(&self.connection.subject_of(None), refused);
             }
         }
         self.connection.who = None;
@@ -59,17 +56,9 @@ impl Logins<'_> {
     /// Counts a wrong name or password, which may lead to a ban, and returns how many there were of this user from this
     /// address.
     fn count_failure(&mut self, user: &[u8]) -> u32 {
-        let subject = Visitor::of(self.connection).without_user();
-        self.core.log(&subject, log::Event::LoginFailed { user });
-        let failed = self.core.server.bans.failed(self.connection.peer.ip(), user, self.core.now.instant);
-        if failed.user_banned {
-            self.core.log(&subject, log::Event::Banned { user: Some(user) });
-            Notices::of(self.connection).note_ban(self.core, Some(user));
-        }
-        if failed.address_banned {
-            self.core.log(&subject, log::Event::Banned { user: None });
-            Notices::of(self.connection).note_ban(self.core, None);
-        }
+        let subject = self.connection.subject_of(None);
+        let failed = self.core.count_login_failure(&subject, user);
+        failed.bans(user).for_each(|user| Notices::of(self.connection).note_ban(self.core, user));
         failed.count
     }
 
@@ -79,19 +68,12 @@ impl Logins<'_> {
             Decision::Refused(reason) | Decision::Unavailable(reason) => reason,
             _ => "who made the link may not log in any more",
         };
-        self.core
-            .log(&Visitor::of(self.connection).without_user(), log::Event::LoginRefused { user, reason });
+        let refused = log::Event::LoginRefused { user, reason };
+        self.core.log(&self.connection.subject_of(None), refused);
         self.connection.who = None;
         self.connection
             .exchange(self.core, &asked.head)
             .fail(Status::FORBIDDEN, "This link is no longer good.");
-    }
-}
-
-impl Visitor<'_> {
-    /// For the log: the login is not of the connection's present user.
-    fn without_user(&self) -> Subject<'static> {
-        Subject { session: self.connection.number, peer: self.connection.peer, user: None }
     }
 }
 

@@ -12,11 +12,11 @@ use millrace_accounts::{Account, Protocol, plain_host};
 use millrace_ftp::session::{Permission, Permissions};
 use millrace_http::target::{self, Target};
 use millrace_http::{Field, Head, Status, authorization};
-use millrace_log::{self as log, Proved, Subject};
+use millrace_log::{self as log, Proved};
+use millrace_runtime::login::LoginLimit;
 
 use crate::answer::Answers;
 use crate::authentication::asking::Visitor;
-use crate::authentication::login_limits::NotNow;
 use crate::connection::Connection;
 use crate::connection::exchange::Exchange;
 use crate::identity::{ANONYMOUS, LINK, Means, Who};
@@ -80,21 +80,20 @@ impl Logins<'_> {
         user: &[u8],
         account: Account,
         edition: u64,
-    ) -> Result<Arc<Who>, NotNow> {
+    ) -> Result<Arc<Who>, LoginLimit> {
         // A known user already has a slot.
         let is_login = !Visitor::of(self.connection).is_known(said);
         let known = self.connection.who.as_ref().filter(|_| Visitor::of(self.connection).is_known(said));
         let entered = match known.map(|who| who.account.limits == account.limits) {
             None => self.enter(Means::of(said, user), user, &account),
             Some(true) => Ok(()),
-            Some(false) => self.join_again(user, &account).map_err(NotNow::from),
+            Some(false) => self.join_again(user, &account).map_err(LoginLimit::from),
         };
-        if let Err(not_now) = entered {
-            let subject =
-                Subject { session: self.connection.number, peer: self.connection.peer, user: Some(user) };
-            self.core.log(&subject, log::Event::Limited { reached: &not_now.reached, reason: None });
+        if let Err(limit) = entered {
+            let event = log::Event::Limited { reached: &limit.reached, reason: None };
+            self.core.log(&self.connection.subject_of(Some(user)), event);
             self.connection.who = None;
-            return Err(not_now);
+            return Err(limit);
         }
         if is_login {
             self.log_login(Means::of(said, user), user, &account);
@@ -123,9 +122,8 @@ impl Logins<'_> {
             None => self.connection.link.channel().and_then(|channel| channel.tls().version()),
         };
         let source = account.told.as_ref().map(|told| &*told.source);
-        let subject =
-            Subject { session: self.connection.number, peer: self.connection.peer, user: Some(user) };
-        self.core.log(&subject, log::Event::LoggedIn { protocol: Protocol::Http, tls, by, source });
+        let event = log::Event::LoggedIn { protocol: Protocol::Http, tls, by, source };
+        self.core.log(&self.connection.subject_of(Some(user)), event);
     }
 }
 
@@ -167,10 +165,9 @@ impl Exchange<'_> {
                 if Visitor::of(self.connection).shows_certificate()
                     && !Visitor::of(self.connection).is_banned(self.core) =>
             {
-                if let Err(not_now) =
-                    Logins::new(self.connection, self.core).may_try(said, Means::Certificate)
+                if let Err(limit) = Logins::new(self.connection, self.core).may_try(said, Means::Certificate)
                 {
-                    return self.answer_not_now(&not_now);
+                    return self.answer_limit(&limit);
                 }
                 self.recognize(plain_host(host));
             }

@@ -8,6 +8,7 @@ use std::time::Instant;
 use millrace_accounts::{Account, Decision, Protocol, plain_host};
 use millrace_http::target::parse_for_others;
 use millrace_limits::Member;
+use millrace_runtime::login::present_account;
 use millrace_runtime::report::{SessionReport, TransferReport};
 use millrace_vfs::VirtualPath;
 
@@ -79,14 +80,10 @@ impl Connection {
         // A link acts for its user as a certificate does.
         let certified = who.is_by_link()
             || Visitor::of(self).certificate_names().iter().any(|name| name.as_bytes() == user);
-        let tried = Visitor::of(self).tried(user, certified, plain_host(&who.host));
-        let accounts = core.server.accounts();
+        let attempt = Visitor::of(self).attempt(user, certified, plain_host(&who.host));
         let (key, post) = (self.key, core.post.clone());
-        core.server.logins.run(move || {
-            let attempt = tried.now();
-            if let Some(decision) = accounts.look_again(&who.account, &attempt) {
-                post.send(key, Message::Reviewed(tried.user, decision));
-            }
+        core.server.review(attempt, who.account.clone(), move |user, decision| {
+            post.send(key, Message::Reviewed(user, decision));
         });
     }
 
@@ -94,21 +91,15 @@ impl Connection {
     /// the next request on.
     pub(crate) fn reviewed(&mut self, core: &mut Core, user: &[u8], decision: Decision) {
         let is_here = self.who.as_ref().is_some_and(|who| who.user.as_deref() == Some(user));
-        let reason = match decision {
-            _ if !is_here => return,
-            Decision::Granted(account) => match Logins::new(self, core).join_again(user, &account) {
-                Ok(()) => return,
-                Err(refused) => refused.for_the_client().to_owned(),
-            },
-            // A session stays while the accounts are unreachable.
-            Decision::Unavailable(_) => return,
-            Decision::Denied | Decision::NeedsCode | Decision::NeedsPassword => {
-                "the account is no longer there".to_owned()
-            }
-            Decision::Refused(reason) => reason,
-        };
-        core.log(&self.subject(), log::Event::Expelled { reason: &reason });
-        self.send_away();
+        let Some(present) = present_account(decision).filter(|_| is_here) else { return };
+        let joined = present.and_then(|account| {
+            let joined = Logins::new(self, core).join_again(user, &account);
+            joined.map_err(|refused| refused.for_the_client().to_owned())
+        });
+        if let Err(reason) = joined {
+            core.log(&self.subject(), log::Event::Expelled { reason: &reason });
+            self.send_away();
+        }
     }
 }
 

@@ -1,0 +1,218 @@
+//! Logins, whatever the protocol: the limits that hold before accounts are asked, what accounts are told, what follows from
+//! a failure, and what becomes of an account that is looked at again while its user is here.
+//!
+//! In which order these are asked, and what the client hears, is up to the protocol.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::net::IpAddr;
+use std::time::{Duration, Instant, SystemTime};
+
+use millrace_accounts::{Account, Attempt, Authenticator, Decision, Protocol};
+use millrace_limits::{AccountLimits, Failed, LimitKey, Reached, Refused, TooMany};
+use millrace_log::{self as log, Subject};
+
+use crate::services::Services;
+use crate::worker::Core;
+
+/// A limit that refuses logins for now.
+#[derive(Debug)]
+pub struct LoginLimit {
+    /// For the client: it names the limit, without a number or a name.
+    pub reason: &'static str,
+    /// For the log.
+    pub reached: Reached,
+    /// When it may be tried again, where that is known: logins are too frequent.
+    pub wait: Option<Duration>,
+}
+
+impl From<Refused> for LoginLimit {
+    fn from(refused: Refused) -> Self {
+        Self { reason: refused.for_the_client(), reached: refused.reached(), wait: None }
+    }
+}
+
+impl From<TooMany> for LoginLimit {
+    fn from(too_many: TooMany) -> Self {
+        let (reason, reached) = (too_many.for_the_client(), too_many.reached());
+        Self { reason, reached, wait: Some(too_many.wait) }
+    }
+}
+
+impl Services {
+    /// Checks whether the processors have time for a login.
+    pub fn check_load(&self) -> Result<(), LoginLimit> {
+        let most = self.cpu_limit.value();
+        if most == 0 || u64::from(self.load.percent()) <= most {
+            return Ok(());
+        }
+        let reason = "The server is too busy; try again later.";
+        Err(LoginLimit { reason, reached: Reached::new(LimitKey::CpuLimit, most), wait: None })
+    }
+
+    /// Counts an attempt to log in from an address, whatever comes of it.
+    pub fn count_attempt(&self, from: IpAddr, now: Instant) -> Result<(), LoginLimit> {
+        Ok(self.logins_rated.attempt(from, now, self.limits.wall())?)
+    }
+
+    /// Counts a login of a user that the accounts have granted.
+    pub fn count_login(&self, user: &[u8], now: Instant) -> Result<(), LoginLimit> {
+        Ok(self.logins_rated.log_in(user, now, self.limits.wall())?)
+    }
+
+    /// Has the accounts look again at the account of a user who is logged in. `tell` gets the user and what was decided;
+    /// it is not called where the account stays as it is.
+    pub fn review(
+        &self,
+        attempt: LoginAttempt,
+        account: Account,
+        tell: impl FnOnce(Vec<u8>, Decision) + Send + 'static,
+    ) {
+        let accounts = self.accounts();
+        self.logins.run(move || {
+            if let Some(decision) = accounts.look_again(&account, &attempt.now()) {
+                tell(attempt.user, decision);
+            }
+        });
+    }
+}
+
+impl Core {
+    /// Counts a wrong name or password. The log hears of it, and of the bans that it leads to.
+    pub fn count_login_failure(&mut self, subject: &Subject<'_>, user: &[u8]) -> Failed {
+        self.log(subject, log::Event::LoginFailed { user });
+        let failed = self.services.bans.failed(subject.peer.ip(), user, self.now.instant);
+        failed.bans(user).for_each(|user| self.log(subject, log::Event::Banned { user }));
+        failed
+    }
+}
+
+/// A login as the accounts are told of it, kept until a thread asks them.
+#[derive(Clone)]
+pub struct LoginAttempt {
+    /// The name, as the client sent it.
+    pub user: Vec<u8>,
+    /// The password; empty where it is not known here.
+    pub password: Vec<u8>,
+    /// The client's address.
+    pub from: IpAddr,
+    /// The client's protocol.
+    pub protocol: Protocol,
+    /// Whether the connection is encrypted.
+    pub encrypted: bool,
+    /// Whether the client has shown a good certificate with this name in it.
+    pub certified: bool,
+    /// The host that the client asked for, in its plain form.
+    pub host: String,
+}
+
+impl fmt::Debug for LoginAttempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the password.
+        self.now().fmt(f)
+    }
+}
+
+impl LoginAttempt {
+    /// As it is made now.
+    pub fn now(&self) -> Attempt<'_> {
+        let Self { ref user, ref password, from, protocol, encrypted, certified, ref host } = *self;
+        Attempt { user, password, from, protocol, encrypted, certified, host, now: SystemTime::now() }
+    }
+
+    /// Returns the account that the client's certificate alone is enough for, if it is. May wait.
+    pub fn by_certificate(&self, accounts: &dyn Authenticator) -> Option<Decision> {
+        let decision = self.certified.then(|| accounts.current(&self.now()))??;
+        match &decision {
+            Decision::Granted(account) if account.certificate_suffices => Some(decision),
+            _ => None,
+        }
+    }
+}
+
+/// Returns the limits of an account.
+pub fn limits_of(account: &Account) -> Cow<'_, AccountLimits> {
+    account.limits.as_deref().map_or_else(Cow::default, Cow::Borrowed)
+}
+
+/// Returns what has become of an account that was looked at again: as it is now, or why its user's sessions end. `None`
+/// while the accounts are out of reach: sessions stay.
+pub fn present_account(decision: Decision) -> Option<Result<Account, String>> {
+    match decision {
+        Decision::Granted(account) => Some(Ok(account)),
+        Decision::Unavailable(_) => None,
+        Decision::Denied | Decision::NeedsCode | Decision::NeedsPassword => {
+            Some(Err("the account is no longer there".to_owned()))
+        }
+        Decision::Refused(reason) => Some(Err(reason)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    use millrace_accounts::Permissions;
+    use millrace_storage::MemoryStorage;
+
+    /// Accounts that grant everything but a password, of a user whose certificate may be enough.
+    #[derive(Debug)]
+    struct Certified {
+        suffices: bool,
+    }
+
+    fn account() -> Account {
+        Account::new(Arc::new(MemoryStorage::new()), Permissions::READ_WRITE)
+    }
+
+    impl Authenticator for Certified {
+        fn authenticate(&self, _: &Attempt<'_>) -> Decision {
+            Decision::Denied
+        }
+
+        fn current(&self, attempt: &Attempt<'_>) -> Option<Decision> {
+            assert!(attempt.certified, "without a certificate they are not asked");
+            Some(Decision::Granted(Account { certificate_suffices: self.suffices, ..account() }))
+        }
+    }
+
+    fn attempt(certified: bool) -> LoginAttempt {
+        LoginAttempt {
+            user: b"ann".to_vec(),
+            password: b"secret".to_vec(),
+            from: IpAddr::from([192, 0, 2, 1]),
+            protocol: Protocol::Http,
+            encrypted: true,
+            certified,
+            host: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_certificate_is_enough_only_where_it_was_shown_and_the_account_says_so() {
+        for (certified, suffices) in [(false, true), (true, false), (true, true)] {
+            let decision = attempt(certified).by_certificate(&Certified { suffices });
+            assert_eq!(decision.is_some(), certified && suffices, "{certified} {suffices}");
+        }
+    }
+
+    #[test]
+    fn an_attempt_does_not_show_its_password() {
+        let shown = format!("{:?}", attempt(true));
+        assert!(shown.contains("ann") && !shown.contains("secret"), "{shown}");
+    }
+
+    #[test]
+    fn a_session_ends_with_its_account_and_not_while_the_accounts_are_out_of_reach() {
+        let reason = |decision| present_account(decision).map(|present| present.err());
+        assert_eq!(reason(Decision::Granted(account())), Some(None));
+        assert_eq!(reason(Decision::Unavailable("no answer".to_owned())), None);
+        for gone in [Decision::Denied, Decision::NeedsCode, Decision::NeedsPassword] {
+            assert_eq!(reason(gone), Some(Some("the account is no longer there".to_owned())));
+        }
+        let refused = Decision::Refused("outside of the hours".to_owned());
+        assert_eq!(reason(refused), Some(Some("outside of the hours".to_owned())));
+    }
+}
