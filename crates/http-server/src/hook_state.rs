@@ -13,7 +13,7 @@ use millrace_vfs::VirtualPath;
 
 use crate::dav_work::members::DavAnswer;
 use crate::record::Record;
-use crate::upload_outcome::{AnswerFields, Naming};
+use crate::upload_outcome::{AnswerFields, UploadNaming};
 
 /// So many events of a connection wait to be heard before its next request has to wait as well.
 pub(crate) const MOST_UNHEARD: usize = 16;
@@ -112,7 +112,7 @@ pub(crate) enum Then {
     /// That of WebDAV, to the request of this head.
     Dav(Arc<Head>, Box<DavAnswer>),
     /// That to an upload which has taken its name by then, or could not.
-    Named(Box<Record>, Naming, AnswerFields),
+    Named(Box<Record>, UploadNaming, AnswerFields),
 }
 
 /// What hooks say, and of which event.

@@ -1,7 +1,6 @@
 //! How an upload that is whole becomes a file: what commits it, and what is done once hooks have decided.
 
-use std::sync::{Arc, Mutex};
-
+use millrace_runtime::hook_line::Naming;
 use millrace_vfs::{Upload, VirtualPath};
 
 use crate::refused::Refused;
@@ -10,8 +9,8 @@ use crate::tus_state::OF_REFUSALS;
 /// How an upload becomes a file; its tag, where that could be had.
 pub(crate) type Committing = dyn FnOnce(Box<dyn Upload>) -> Result<Option<String>, Refused> + Send;
 
-/// What came of an upload that was to take its name: its tag, where that could be had. `None` where it was not to.
-pub(crate) type Naming = Arc<Mutex<Option<Result<Option<String>, Refused>>>>;
+/// What came of it.
+pub(crate) type UploadNaming = Naming<Result<Option<String>, Refused>>;
 
 /// What is done after the hooks' verdict, which may refuse or rename the upload.
 pub(crate) type Settling = dyn FnOnce(Settled) + Send;

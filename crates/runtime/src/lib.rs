@@ -2,6 +2,7 @@
 //! server-side TLS, trusted proxies, connections by number and by deadline.
 
 pub mod handshakes;
+pub mod hook_line;
 pub mod login;
 pub mod passive;
 pub mod proxies;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::slice;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use millrace_accounts::Account;
@@ -10,8 +10,9 @@ use millrace_blocking::Line;
 use millrace_ftp::session::{Outcome, TransferError};
 use millrace_hooks::{self as hooks, Moment, Pending};
 use millrace_process::Recall;
+use millrace_runtime::hook_line::Naming;
 use millrace_runtime::worker::Core;
-use millrace_vfs::{FileError, Upload, VirtualPath};
+use millrace_vfs::{Committed, FileError, Upload, VirtualPath};
 
 use super::message::Message;
 use super::scene::Identity;
@@ -50,32 +51,22 @@ pub(super) struct Current {
     pub(super) recall: Recall,
 }
 
-/// An upload that has no name yet, and why it could not take it.
+/// An upload that has no name yet, and what came of its commit.
 #[derive(Debug)]
 pub(super) struct Unnamed {
     pub(super) pending: Arc<Pending>,
-    failure: Arc<Mutex<Option<FileError>>>,
+    naming: Naming<Result<Committed, FileError>>,
 }
 
 impl Unnamed {
     pub(super) fn new(upload: Box<dyn Upload>) -> Self {
-        let failure = Arc::new(Mutex::new(None));
-        let told = Arc::clone(&failure);
-        let pending = Pending::new(upload, move |upload| {
-            let error = match upload.commit() {
-                Ok(_) => return Ok(()),
-                Err(error) => error,
-            };
-            let why = error.to_string();
-            *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-            Err(why)
-        });
-        Self { pending, failure }
+        let (pending, naming) = Naming::begin(upload, |upload| upload.commit(), FileError::to_string);
+        Self { pending, naming }
     }
 
     /// Takes why it could not be named.
     pub(super) fn failure(&self) -> Option<FileError> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.naming.take()?.err()
     }
 }
 

@@ -8,14 +8,15 @@
 //! come by then: one whose client is gone is as good as any other, and `ABOR` has it refused while it has no name.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use millrace_accounts::Account;
 use millrace_ftp::reply::Replies;
 use millrace_ftp::session::{Answer, Input, Named, Outcome, Progress, Request, TransferError};
 use millrace_hooks::{self as hooks, Event, Moment};
 use millrace_limits::Reached;
-use millrace_log::{self as log, Direction, Transferred, Undecided};
+use millrace_log::{self as log, Transferred, Undecided};
+use millrace_runtime::hook_line::{LEFT_GRACE, end_of_transfer};
 use millrace_runtime::worker::Core;
 use millrace_vfs::{FileError, Upload, VirtualPath};
 
@@ -23,9 +24,6 @@ use super::hook_queue::{Current, HookQueue, Then, Unnamed};
 use super::refusals::SECRET;
 use super::scene::Identity;
 use crate::files::{self, Changed};
-
-/// How long a hook is waited for whose client has hung up: what it asked for last is still done.
-const LEFT_GRACE: Duration = Duration::from_secs(5);
 
 /// A session's part in the hooks; empty where there are none, so that they cost nothing.
 #[derive(Debug, Default)]
@@ -239,16 +237,10 @@ impl SessionHooks {
         transferred: &Transferred<'_>,
         whole: Option<Box<dyn Upload>>,
     ) -> bool {
-        let event = match (transferred.direction, transferred.failure) {
-            (Direction::Listing, _) => return false,
-            (Direction::Upload, None) => Event::Upload,
-            (Direction::Upload, Some(_)) => Event::UploadFailed,
-            (Direction::Download, None) => Event::Download,
-            (Direction::Download, Some(_)) => Event::DownloadFailed,
-        };
         if self.0.is_none() {
             return false;
         }
+        let Some(event) = end_of_transfer(transferred.direction, transferred.failure) else { return false };
         let is_asked = whole.is_some() || (event == Event::Upload && self.concerning(core, event, ""));
         let moment = Moment {
             path: Some(transferred.path.clone()),
@@ -434,11 +426,10 @@ impl SessionHooks {
     }
 
     fn moment(&self, core: &Core, me: Identity<'_>, event: Event) -> Moment {
-        let wall = Duration::new(core.now.wall.seconds.max(0).cast_unsigned(), core.now.wall.nanoseconds);
         Moment {
             user: self.0.as_ref().and_then(|queue| queue.user.clone()),
             storage: me.account.map(Account::for_hooks),
-            ..Moment::new(event, wall, me.number, me.session.peer(), me.session.local())
+            ..core.moment(event, me.number, me.session.peer(), me.session.local())
         }
     }
 }

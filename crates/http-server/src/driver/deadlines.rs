@@ -2,11 +2,12 @@
 //!
 //! The wheel's entries are hints: one that comes too early finds that nothing is due yet.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use millrace_http::Version;
 use millrace_http::h1::{Input, Timeouts};
 use millrace_http::response::CONTINUE;
+use millrace_runtime::hook_line::LEFT_GRACE;
 
 use crate::answer::Answers;
 use crate::body_reader::Reader;
@@ -15,9 +16,6 @@ use crate::upload::Reception;
 use crate::upstream::relaying::Relay;
 use crate::upstream_response::{DOUBTED, HEARD_OUT};
 use crate::worker::Core;
-
-/// How long hooks are waited for when the client has hung up. It may still hear.
-const LEFT_GRACE: Duration = Duration::from_secs(5);
 
 /// The deadlines of a connection, while the worker looks at them.
 pub(crate) struct Clock<'a> {

@@ -1,9 +1,9 @@
 //! An upload that is whole: hooks have their word before the client hears, and before it takes its name where it can
 //! wait for that.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
-use millrace_hooks::{Event, Moment, Pending, Refusal, Rules, Ruling};
+use millrace_hooks::{Event, Moment, Refusal, Rules, Ruling};
 use millrace_log::Direction;
 
 use crate::answer::Answers;
@@ -15,30 +15,23 @@ use crate::notices::{Notices, undecided};
 use crate::record::Record;
 use crate::refused::Refused;
 use crate::tus_work::piece::Whole;
-use crate::upload_outcome::{AnswerFields, Naming, Settled, Unnamed, of_refusals};
+use crate::upload_outcome::{AnswerFields, Settled, Unnamed, UploadNaming, of_refusals};
 
 impl HookGate<'_> {
     /// A file has arrived, and takes its name after the hooks' verdict.
     pub(crate) fn conclude_unnamed(&mut self, record: Record, unnamed: Unnamed) {
         let Unnamed { upload, path, bytes, commit, settle, fields } = unnamed;
-        let naming = Naming::default();
-        let told = Arc::clone(&naming);
-        let pending = Pending::new(upload, move |upload| {
-            let named = commit(upload);
-            let result = named.as_ref().map(drop).map_err(|refused| refused.refusal.reason.to_owned());
-            *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(named);
-            result
-        });
+        let why = |refused: &Refused| refused.refusal.reason.to_owned();
+        let (pending, naming) = UploadNaming::begin(upload, commit, why);
         let moment = Notices::of(self.connection).moment_of(self.core, Event::Upload, &record, bytes, None);
         let (pending, undecided) = (Some(pending), Some(undecided(self.core)));
         let moment = Moment { path: path.or(moment.path), pending, undecided, ..moment };
-        let told = Arc::clone(&naming);
+        let told = naming.clone();
         let heed = settle.map(|settle| -> Heed {
             Box::new(move |ruling| {
-                let has_tried = told.lock().unwrap_or_else(PoisonError::into_inner).is_some();
                 settle(match ruling {
                     Ruling::Refuse(_) => Settled::Refused,
-                    _ if has_tried => Settled::Tried,
+                    _ if told.was_tried() => Settled::Tried,
                     _ => Settled::Taken,
                 });
             })
@@ -53,12 +46,11 @@ impl HookGate<'_> {
     pub(crate) fn answer_named(
         &mut self,
         record: Record,
-        naming: &Naming,
+        naming: &UploadNaming,
         mut fields: AnswerFields,
         refusal: Option<&Refusal>,
     ) {
-        let named = naming.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let (status, reason) = match (named, refusal) {
+        let (status, reason) = match (naming.take(), refusal) {
             (Some(Err(Refused { refusal, reached })), _) => {
                 Answers::new(self.connection, self.core).tell_limit(reached.as_deref());
                 (refusal.status, refusal.reason)

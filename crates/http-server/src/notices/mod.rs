@@ -3,12 +3,12 @@
 pub(crate) mod batch;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use millrace_accounts::Account;
 use millrace_hooks::{Event, Moment};
 use millrace_http::target;
 use millrace_log::{self as log, Direction, Subject, Transferred, Undecided};
+use millrace_runtime::hook_line::end_of_transfer;
 
 use crate::connection::Connection;
 use crate::record::Record;
@@ -46,13 +46,10 @@ impl Notices<'_> {
         }
         let moment = self.moment_of(core, Event::Download, record, bytes, failure);
         self.log_transferred(core, direction, &moment, bytes, failure);
-        let event = match (direction, failure) {
-            (Direction::Download, None) => Event::Download,
-            (Direction::Download, Some(_)) => Event::DownloadFailed,
-            (Direction::Upload, Some(_)) => Event::UploadFailed,
-            _ => return,
-        };
-        self.tell(core, Moment { event, ..moment });
+        match end_of_transfer(direction, failure) {
+            Some(Event::Upload) | None => {}
+            Some(event) => self.tell(core, Moment { event, ..moment }),
+        }
     }
 
     pub(crate) fn log_transferred(
@@ -136,14 +133,13 @@ impl Notices<'_> {
     }
 
     pub(crate) fn moment(&self, core: &Core, event: Event, account: Option<&Account>) -> Moment {
-        let wall = Duration::new(core.now.wall.seconds.max(0).cast_unsigned(), core.now.wall.nanoseconds);
         let who = self.connection.who.as_deref();
         let account = account.or(who.map(|who| &who.account));
         let (number, peer) = (self.connection.number, self.connection.peer);
         Moment {
             user: who.and_then(|who| who.user.as_deref()).map(Arc::from),
             storage: account.map(Account::for_hooks),
-            ..Moment::new(event, wall, number, peer, self.connection.local().unwrap_or(peer))
+            ..core.moment(event, number, peer, self.connection.local().unwrap_or(peer))
         }
     }
 }
@@ -151,13 +147,11 @@ impl Notices<'_> {
 impl Notices<'_> {
     /// Tells the log of something that an operator should look at.
     pub(crate) fn warn(&self, core: &mut Core, text: &str) {
-        let subject = Subject { session: self.connection.number, peer: self.connection.peer, user: None };
-        core.log(&subject, log::Event::Warning { text });
+        core.log(&self.connection.subject_of(None), log::Event::Warning { text });
     }
 
     /// Tells the log what an application has said of errors.
     pub(crate) fn log_complaint(&self, core: &mut Core, text: &str) {
-        let subject = Subject { session: self.connection.number, peer: self.connection.peer, user: None };
-        core.log(&subject, log::Event::ProgramSaid { text });
+        core.log(&self.connection.subject_of(None), log::Event::ProgramSaid { text });
     }
 }
