@@ -6,6 +6,7 @@ use millrace_ftp::session::{Answer, Input};
 use millrace_runtime::worker::Core;
 
 use super::Connection;
+use super::data::Data;
 
 impl Connection {
     /// Returns when something is due, whatever it is.
@@ -47,9 +48,7 @@ impl Connection {
             let answer: Answer = data.port.wait_overdue(&mut scene);
             self.feed(core, Input::Answer(answer));
         } else if is_due(self.data.due(&self.door.ftp.config)) {
-            let (data, mut scene) = self.data_parts(core);
-            let outcome = data.overdue(&mut scene);
-            self.finish(core, outcome);
+            self.transfer_by(core, Data::overdue);
         } else if is_due(
             self.question.as_ref().and_then(|question| question.due(self.wire.state.has_hung_up())),
         ) {

@@ -6,6 +6,7 @@ use millrace_runtime::worker::Core;
 use millrace_vfs::FileError;
 
 use super::Connection;
+use super::data::Data;
 use super::wire::Wire;
 
 impl Connection {
@@ -56,9 +57,7 @@ impl Connection {
         if self.question.take().is_some() {
             self.feed(core, Input::Answer(Answer::Failed(FileError::Cancelled)));
         }
-        let (data, mut scene) = self.data_parts(core);
-        let outcome = data.overdue(&mut scene);
-        self.finish(core, outcome);
+        self.transfer_by(core, Data::overdue);
         if let Some(input) = self.abort_hook(core) {
             self.feed(core, input);
         }

@@ -145,9 +145,7 @@ impl Connection {
             }
             Message::Reviewed(reviewed) => self.reviewed(core, *reviewed),
             Message::Job(done) => {
-                let (data, mut scene) = self.data_parts(core);
-                let outcome = data.job_done(&mut scene, done);
-                self.finish(core, outcome);
+                self.transfer_by(core, |data, scene| data.job_done(scene, done));
             }
             Message::Port(lease) => {
                 let (data, mut scene) = self.data_parts(core);
@@ -173,23 +171,17 @@ impl Connection {
 
     /// The reactor says something of the data connection, or of the listener.
     pub fn data_event(&mut self, core: &mut Core, event: &Event) {
-        let (data, mut scene) = self.data_parts(core);
-        let outcome = data.event(&mut scene, event);
-        self.finish(core, outcome);
+        self.transfer_by(core, |data, scene| data.event(scene, event));
     }
 
     /// Moves the transfer on, and tells the session if it ended.
     pub fn continue_transfer(&mut self, core: &mut Core) {
-        let (data, mut scene) = self.data_parts(core);
-        let outcome = data.go_on(&mut scene);
-        self.finish(core, outcome);
+        self.transfer_by(core, Data::go_on);
     }
 
     /// The next turn of a transfer that used up its share.
     pub fn next_turn(&mut self, core: &mut Core) {
-        let (data, mut scene) = self.data_parts(core);
-        let outcome = data.next_turn(&mut scene);
-        self.finish(core, outcome);
+        self.transfer_by(core, Data::next_turn);
     }
 
     /// The share of the next turn that handshakes have has come.
@@ -306,6 +298,17 @@ impl Connection {
         }
     }
 
+    /// Does something for the transfer, and tells the session if that has ended it.
+    fn transfer_by(
+        &mut self,
+        core: &mut Core,
+        work: impl FnOnce(&mut Data, &mut Scene<'_>) -> Option<Outcome>,
+    ) {
+        let (data, mut scene) = self.data_parts(core);
+        let outcome = work(data, &mut scene);
+        self.finish(core, outcome);
+    }
+
     /// Tells the session how a transfer has ended, if it has.
     fn finish(&mut self, core: &mut Core, outcome: Option<Outcome>) {
         if let Some(outcome) = outcome
@@ -375,41 +378,23 @@ impl Connection {
     }
 
     fn me(&self) -> Identity<'_> {
-        Identity {
-            key: self.wire.key,
-            number: self.number,
-            door: &self.door,
-            session: &self.session,
-            account: self.login.account.as_ref(),
-            way: self.way.as_deref(),
-        }
+        let (key, account, way) = (self.wire.key, self.login.account.as_ref(), self.way.as_deref());
+        Identity { key, number: self.number, door: &self.door, session: &self.session, account, way }
     }
 
     /// The part that asks hooks, and what that needs of the others.
     fn hook_parts(&mut self) -> (&mut SessionHooks, Identity<'_>) {
-        let me = Identity {
-            key: self.wire.key,
-            number: self.number,
-            door: &self.door,
-            session: &self.session,
-            account: self.login.account.as_ref(),
-            way: self.way.as_deref(),
-        };
-        (&mut self.hooks, me)
+        let Self { wire, number, door, session, login, way, hooks, .. } = self;
+        let (key, number, account, way) = (wire.key, *number, login.account.as_ref(), way.as_deref());
+        (hooks, Identity { key, number, door, session, account, way })
     }
 
     /// The part that transfers, and what that needs of the others.
     fn data_parts<'a>(&'a mut self, core: &'a mut Core) -> (&'a mut Data, Scene<'a>) {
-        let me = Identity {
-            key: self.wire.key,
-            number: self.number,
-            door: &self.door,
-            session: &self.session,
-            account: self.login.account.as_ref(),
-            way: self.way.as_deref(),
-        };
-        let (wire, hooks) = (&mut self.wire, &mut self.hooks);
-        (&mut self.data, Scene { core, me, member: &self.login.member, wire, hooks })
+        let Self { wire, number, door, session, login, way, hooks, data, .. } = self;
+        let (key, number, account, way) = (wire.key, *number, login.account.as_ref(), way.as_deref());
+        let me = Identity { key, number, door, session, account, way };
+        (data, Scene { core, me, member: &login.member, wire, hooks })
     }
 
     /// The part that logs in, and what that needs of the others.
