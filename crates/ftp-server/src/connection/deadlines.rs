@@ -10,7 +10,7 @@ use super::data::Data;
 
 impl Connection {
     /// Returns when something is due, whatever it is.
-    fn due(&self) -> Option<Instant> {
+    pub(super) fn due(&self) -> Option<Instant> {
         let (transfer, question) = (
             self.data.due(&self.door.ftp.config),
             self.question.as_ref().and_then(|question| question.due(self.wire.state.has_hung_up())),
@@ -28,10 +28,6 @@ impl Connection {
         .into_iter()
         .flatten()
         .min()
-    }
-
-    pub(super) fn set_clock(&mut self, core: &mut Core) {
-        self.wheel_entry.cover(self.due(), &mut core.wheel, self.wire.key);
     }
 
     /// The wheel says that something may be due.

@@ -211,7 +211,7 @@ impl Connection {
         if self.wire.is_left && (state.is_broken() || state.has_hung_up() || core.ending) {
             return false;
         }
-        self.set_clock(core);
+        self.wheel_entry.cover(self.due(), &mut core.wheel, self.wire.key);
         true
     }
 
