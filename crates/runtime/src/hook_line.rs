@@ -89,6 +89,18 @@ mod tests {
     }
 
     #[test]
+    fn a_transfer_ends_as_an_event_and_a_listing_as_none() {
+        assert_eq!(end_of_transfer(Direction::Listing, None), None);
+        for (direction, whole, cut) in [
+            (Direction::Upload, Event::Upload, Event::UploadFailed),
+            (Direction::Download, Event::Download, Event::DownloadFailed),
+        ] {
+            assert_eq!(end_of_transfer(direction, None), Some(whole));
+            assert_eq!(end_of_transfer(direction, Some("it was cut")), Some(cut));
+        }
+    }
+
+    #[test]
     fn a_commit_leaves_its_result_to_be_taken_once() {
         let (pending, naming) = Naming::begin(upload(), |upload| upload.commit(), FileError::to_string);
         assert!(!naming.was_tried(), "it has no name yet");

@@ -46,9 +46,11 @@ mod tests {
         for due in [Some(after(5)), None, Some(after(7)), Some(after(2))] {
             entry.cover(due, &mut wheel, key);
         }
-        let mut due = Vec::new();
-        wheel.expire(after(20), &mut due);
-        assert_eq!(due, [key, key], "after 2 s and after 5 s");
+        for (moment, entries) in [(after(1), 0), (after(3), 1), (after(6), 1), (after(20), 0)] {
+            let mut due = Vec::new();
+            wheel.expire(moment, &mut due);
+            assert_eq!(due.len(), entries, "those of 2 s and 5 s");
+        }
     }
 
     #[test]
