@@ -142,3 +142,32 @@ impl Drop for Admission {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use millrace_limits::{Limit, NetworkBits};
+
+    use super::*;
+
+    #[test]
+    fn a_place_is_free_again_when_its_admission_is_dropped() {
+        let timed = |most| Timed::new(Limit::of(most), 0);
+        let limit = |most| ConnectionLimit::new(timed(most), NetworkBits::default());
+        let descriptors = Descriptors { most: 1000, reserve: 100 };
+        let sessions = Arc::new(Sessions::new(timed(2), descriptors, limit(1), limit(2)));
+        let [one, other] = [IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2])];
+
+        sessions.admit(one).unwrap();
+        let place = Admission::new(&sessions, one);
+        assert_eq!(sessions.admit(one), Err(TooManyConnections::Address(1)));
+        sessions.admit_unnamed().unwrap();
+        let unnamed = Admission::unnamed(&sessions);
+        assert_eq!(sessions.admit(other), Err(TooManyConnections::Server(2)));
+
+        drop(unnamed);
+        assert_eq!(sessions.count(), 1);
+        drop(place);
+        assert_eq!(sessions.count(), 0);
+        assert_eq!(sessions.admit(one), Ok(()));
+    }
+}
