@@ -215,6 +215,14 @@ impl ClientLink {
         }
     }
 
+    /// Reads and discards what still comes, in TLS or not: see [`SocketState::discard`].
+    pub(crate) fn discard(&mut self, buffer: &mut [u8], most: usize) -> usize {
+        match &self.carrier {
+            Carrier::Socket(socket) => self.state.discard(&socket.fd, buffer, most),
+            Carrier::Stream(_) => most,
+        }
+    }
+
     /// Reads once, about as much as is `wanted`, through the TLS channel, appending to `plain`. Returns whether anything
     /// came.
     pub(crate) fn receive_secure(&mut self, wire: &mut [u8], wanted: usize, plain: &mut Vec<u8>) -> bool {

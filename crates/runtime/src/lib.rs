@@ -1,5 +1,5 @@
-//! The protocol-independent runtime of sessions: workers, admission, what these share, passive ports, transfers,
-//! server-side TLS, trusted proxies, connections by number and by deadline.
+//! The protocol-independent runtime of sessions: workers, admission, what these share; the state of client sockets, logins,
+//! events for hooks, passive ports, transfers, server-side TLS, trusted proxies; connections by number and by deadline.
 
 pub mod handshakes;
 pub mod hook_line;

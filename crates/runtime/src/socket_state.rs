@@ -5,9 +5,13 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use millrace_net::stream;
 use mio::event::Event;
+
+/// How long a client may take to end its side of a connection when this side has ended its own.
+pub const FAREWELL: Duration = Duration::from_secs(5);
 
 /// The state of a client's socket. By default nothing has come, and what is sent is not waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -121,6 +125,19 @@ impl SocketState {
         None
     }
 
+    /// Reads and discards what a client still sends when this side has ended its own: closing a socket with something unread
+    /// resets it, and a reset can overtake the last answer. Returns how much of `most` is left; where that is nothing, the
+    /// connection is to be dropped.
+    pub fn discard(&mut self, socket: impl AsFd, buffer: &mut [u8], mut most: usize) -> usize {
+        while self.may_read() && !self.is_broken() {
+            most = most.saturating_sub(self.receive(&socket, buffer).unwrap_or(0));
+            if most == 0 {
+                self.break_off();
+            }
+        }
+        most
+    }
+
     /// Notes that a read has brought something, and whether it has `filled` its buffer.
     pub fn note_read(&mut self, filled: bool) {
         // A short read means that there is no more, and the next arrival is a new event; but for an end that came
@@ -189,7 +206,6 @@ mod tests {
     use std::io::Write;
     use std::os::fd::AsRawFd;
     use std::os::unix::net::UnixStream;
-    use std::time::Duration;
 
     use mio::unix::SourceFd;
     use mio::{Events, Interest, Poll, Token};
@@ -238,6 +254,21 @@ mod tests {
         assert!(state.may_read() && !state.has_read_end());
         assert_eq!(state.receive(&socket, &mut [0; 4]), None);
         assert!(state.has_read_end() && !state.may_read() && !state.is_broken());
+    }
+
+    #[test]
+    fn what_comes_after_the_end_is_discarded_and_a_flood_is_cut() {
+        let ((mut client, socket, mut poll), mut state) = (connected(), SocketState::default());
+        client.write_all(&[0; 10]).unwrap();
+        take_events(&mut state, &mut poll, true);
+        assert_eq!(state.discard(&socket, &mut [0; 4], 11), 1);
+        assert!(!state.may_read() && !state.is_broken());
+        client.write_all(&[0; 10]).unwrap();
+        take_events(&mut state, &mut poll, true);
+        assert_eq!(state.discard(&socket, &mut [0; 4], 8), 0);
+        assert!(state.is_broken());
+        let read = stream::read(&socket, &mut [0; 4]).unwrap();
+        assert_eq!(read, 2, "no more is read than it takes to see that it is a flood");
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! The control connection's socket: what has come of it, and replies on their way out, with TLS or without.
 
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use millrace_net::stream;
 use millrace_runtime::handshakes::describe_failure;
 use millrace_runtime::passive::ticket_isolation::Companion;
 use millrace_runtime::slab::Key;
-use millrace_runtime::socket_state::SocketState;
+use millrace_runtime::socket_state::{FAREWELL, SocketState};
 use millrace_runtime::worker::{Core, Role};
 use mio::Interest;
 
@@ -17,11 +17,8 @@ use super::secure::{Advance, Secure, Stage};
 /// What the reactor tells of a control connection. Urgent data is told of by itself, because a read stops short of it.
 const CONTROL: Interest = Interest::READABLE.add(Interest::PRIORITY);
 
-/// How long the last replies may take to be read by a client that is being closed.
-const FAREWELL: Duration = Duration::from_secs(5);
-
-/// Reads of a client that goes on sending to a session that has ended, until it is cut.
-const DRAIN: usize = 64;
+/// Bytes of a client that goes on sending to a session that has ended, until it is cut.
+const DRAIN: usize = 1 << 20;
 
 /// A control connection's socket.
 #[derive(Debug)]
@@ -94,20 +91,12 @@ impl Wire {
         if !self.state.is_broken() && stream::end_writing(&self.socket).is_err() {
             self.state.break_off();
         }
-        if self.state.may_read() {
-            self.drain(core);
-        }
+        self.drain(core);
     }
 
     /// Reads what means nothing any more: all that has come, as there is one event for it, but no flood.
     pub(super) fn drain(&mut self, core: &mut Core) {
-        for _ in 0..DRAIN {
-            if self.state.is_broken() || self.state.receive(&self.socket, &mut core.control_buffer).is_none()
-            {
-                return;
-            }
-        }
-        self.state.break_off();
+        self.state.discard(&self.socket, &mut core.control_buffer, DRAIN);
     }
 
     /// Sends what there is to say, as far as the client takes it; nothing where hooks `hold` the replies.

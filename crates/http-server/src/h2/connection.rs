@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use millrace_accounts::Account;
 use millrace_http::h2::{
@@ -13,6 +13,7 @@ use millrace_limits::Member;
 use millrace_runtime::report::SessionReport;
 use millrace_runtime::sessions::Admission;
 use millrace_runtime::slab::Key;
+use millrace_runtime::socket_state::FAREWELL;
 use millrace_runtime::transfer::TURN;
 use millrace_runtime::wheel_entry::WheelEntry;
 use mio::event::Event;
@@ -27,9 +28,6 @@ use crate::notices::batch::Parting;
 use crate::stream_context::StreamOrigin;
 use crate::user_places::Places;
 use crate::worker::Core;
-
-/// How long a connection that is being ended may take.
-const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Bytes of a request that are passed over when it is answered; a client that sends more is told to stop.
 const UNREAD: usize = 64 * 1024;
@@ -277,7 +275,9 @@ impl Http2Connection {
 
     fn read_on(&mut self, core: &mut Core) {
         if let Phase::Closing(until, most) = self.phase {
-            return self.read_rest(core, until, most);
+            let most = self.link.discard(&mut core.scratch, most);
+            self.phase = Phase::Closing(until, most);
+            return;
         }
         if !self.link.may_read() || self.link.is_broken() {
             return;
@@ -300,18 +300,6 @@ impl Http2Connection {
             // Others have their turn.
             core.yielded.push_back(self.key);
         }
-    }
-
-    /// What still comes is thrown away: closing a socket with something unread resets it.
-    fn read_rest(&mut self, core: &mut Core, until: Instant, mut most: usize) {
-        while self.link.may_read() && !self.link.is_broken() {
-            let Some(count) = self.link.receive(&mut core.scratch) else { break };
-            most = most.saturating_sub(count);
-            if most == 0 {
-                self.link.break_off();
-            }
-        }
-        self.phase = Phase::Closing(until, most);
     }
 
     fn take_frames(&mut self, core: &mut Core, bytes: &[u8]) {
