@@ -6,6 +6,7 @@ use std::fs::File;
 use millrace_vfs::{FileError, Upload};
 use rustix::io::Errno;
 
+use super::disk;
 use super::errno::transfer_error;
 use super::staged::Staged;
 
@@ -56,7 +57,7 @@ pub(super) fn append(
 fn copy_in_kernel(source: &File, upload: &mut dyn Upload, copied: u64) -> Result<Option<u64>, FileError> {
     let Some((target, position)) = upload.file()? else { return Ok(None) };
     let (mut from, mut to) = (copied, position);
-    match rustix::fs::copy_file_range(source, Some(&mut from), target, Some(&mut to), STEP) {
+    match disk::copy_file_range(source, Some(&mut from), target, Some(&mut to), STEP) {
         // Some file systems (proc and its kind) answer 0 at once for what a read would fill.
         Ok(0) if copied == 0 => Ok(None),
         Ok(count) => {
@@ -72,8 +73,8 @@ fn copy_in_kernel(source: &File, upload: &mut dyn Upload, copied: u64) -> Result
 /// One step through memory of ours.
 fn copy_through(source: &File, upload: &mut dyn Upload, copied: u64) -> Result<Option<u64>, FileError> {
     let mut buffer = vec![0; BUFFER];
-    let count = rustix::io::retry_on_intr(|| rustix::io::pread(source, &mut buffer[..], copied))
-        .map_err(transfer_error)?;
+    let count =
+        rustix::io::retry_on_intr(|| disk::pread(source, &mut buffer[..], copied)).map_err(transfer_error)?;
     upload.write_all(&buffer[..count])?;
     Ok(Some(count as u64))
 }

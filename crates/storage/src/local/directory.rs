@@ -14,6 +14,7 @@ use millrace_vfs::{DirEntry, Directory, FileError, FileKind, Link, Metadata, Vir
 use rustix::fs::{Mode, OFlags, RawDir};
 use rustix::io::Errno;
 
+use super::disk;
 use super::errno::{file_error, transfer_error};
 use super::tree::Tree;
 use super::{metadata, staging};
@@ -136,7 +137,7 @@ impl Entries<'_> {
 
 /// The text of a link.
 pub(super) fn read_link(directory: &OwnedFd, name: &[u8]) -> Result<Vec<u8>, FileError> {
-    rustix::fs::readlinkat(directory, name, Vec::new()).map(|text| text.into_bytes()).map_err(file_error)
+    disk::readlinkat(directory, name, Vec::new()).map(|text| text.into_bytes()).map_err(file_error)
 }
 
 fn is_hidden(name: &[u8]) -> bool {

@@ -14,9 +14,10 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 
 use millrace_vfs::{FileError, Readiness};
 use rustix::fs::OFlags;
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 
 use super::errno::transfer_error;
+use super::{disk, metadata};
 
 /// What an acknowledged change survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -51,9 +52,10 @@ impl Durable {
     /// Waits until a file's bytes are where the level wants them. A file system that is not known to be a local one
     /// (NFS, CIFS, FUSE) may tell only now that it has no room for them: there every level waits.
     pub(super) fn bytes(&self, file: &File) -> Result<(), FileError> {
-        let is_remote = calls::tells_late(file);
+        // Such a file system may tell at the end of a file only that it cannot hold it.
+        let is_remote = metadata::readiness_of(file) == Readiness::MayHang;
         if self.level != Durability::None || is_remote {
-            calls::synchronise(calls::Call::Bytes, || rustix::fs::fdatasync(file)).map_err(transfer_error)?;
+            retry_on_intr(|| disk::fdatasync(file)).map_err(transfer_error)?;
         }
         if is_remote {
             close_copy(file)?;
@@ -66,7 +68,7 @@ impl Durable {
         if self.level != Durability::Full {
             return Ok(());
         }
-        let stat = rustix::fs::fstat(&directory).map_err(transfer_error)?;
+        let stat = disk::fstat(&directory).map_err(transfer_error)?;
         let synchronise = || synchronise_directory(&directory);
         self.directories.run((stat.st_dev, stat.st_ino), synchronise).map_err(transfer_error)
     }
@@ -74,19 +76,13 @@ impl Durable {
 
 /// Some file systems write when a descriptor is closed, and tell what went wrong only then.
 fn close_copy(file: &File) -> Result<(), FileError> {
-    let copy = file.try_clone()?;
-    let mut copy = Some(copy);
-    let close = || match copy.take().map(nix::unistd::close) {
-        None | Some(Ok(()) | Err(nix::Error::EINTR)) => Ok(()),
-        Some(Err(errno)) => Err(Errno::from_raw_os_error(errno as i32)),
-    };
-    calls::synchronise(calls::Call::Close, close).map_err(transfer_error)
+    disk::duplicate(file).and_then(disk::close).map_err(transfer_error)
 }
 
 fn synchronise_directory(directory: impl AsFd) -> rustix::io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let opened = rustix::fs::openat(directory, c".", flags, rustix::fs::Mode::empty())?;
-    match calls::synchronise(calls::Call::Name, || rustix::fs::fsync(&opened)) {
+    let opened = disk::openat(directory, c".", flags, rustix::fs::Mode::empty())?;
+    match retry_on_intr(|| disk::fsync(&opened)) {
         // A file system that has nothing to do for a directory.
         Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(()),
         result => result,
@@ -138,62 +134,6 @@ impl GroupCommit {
         }
         self.ended.notify_all();
         result
-    }
-}
-
-/// The calls themselves, which tests can record and have fail.
-pub(super) mod calls {
-    use std::fs::File;
-
-    use millrace_vfs::Readiness;
-
-    use super::super::metadata;
-
-    /// The call to wait for.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub(in super::super) enum Call {
-        /// A file's bytes.
-        Bytes,
-        /// A directory's names.
-        Name,
-        /// An error that a file system reports when a descriptor is closed.
-        Close,
-    }
-
-    /// Returns whether the file system may tell at the end of a file only that it cannot hold it.
-    pub(super) fn tells_late(file: &File) -> bool {
-        #[cfg(test)]
-        if TELLS_LATE.get() {
-            return true;
-        }
-        metadata::readiness_of(file) == Readiness::MayHang
-    }
-
-    #[cfg(test)]
-    thread_local! {
-        /// The calls that this thread has made.
-        pub(in super::super) static MADE: std::cell::RefCell<Vec<Call>> = const { std::cell::RefCell::new(Vec::new()) };
-        /// The number of the next call that fails, counted from 1; 0 is none.
-        pub(in super::super) static FAILS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
-        /// Whether this thread's files lie as if on NFS.
-        pub(in super::super) static TELLS_LATE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
-    }
-
-    pub(super) fn synchronise(
-        call: Call,
-        make: impl FnMut() -> rustix::io::Result<()>,
-    ) -> rustix::io::Result<()> {
-        #[cfg(test)]
-        {
-            MADE.with_borrow_mut(|made| made.push(call));
-            let left = FAILS.get();
-            FAILS.set(left.saturating_sub(1));
-            if left == 1 {
-                return Err(rustix::io::Errno::IO);
-            }
-        }
-        let _ = call;
-        rustix::io::retry_on_intr(make)
     }
 }
 

@@ -19,6 +19,7 @@ use millrace_vfs::{Committed, FileError, Metadata, Readiness, Upload, VirtualPat
 use rustix::fs::{AtFlags, RenameFlags};
 use rustix::io::Errno;
 
+use super::disk;
 use super::durability::Durable;
 use super::ownership::Ownership;
 use super::staging::{StagingArea, hidden_name};
@@ -79,11 +80,11 @@ impl Made {
     fn take_away(&self, parent: &OwnedFd) {
         let (name, hidden) = (self.path.name(), hidden_name());
         let hide = |directory: &Arc<OwnedFd>| {
-            rustix::fs::renameat(parent, name, directory, &hidden).map(|()| Arc::clone(directory))
+            disk::renameat(parent, name, directory, &hidden).map(|()| Arc::clone(directory))
         };
         let hidden_beside = || {
             let is_marked = self.area.mark_elsewhere().is_ok();
-            is_marked && rustix::fs::renameat(parent, name, parent, &hidden).is_ok()
+            is_marked && disk::renameat(parent, name, parent, &hidden).is_ok()
         };
         let staging;
         let directory = match self.area.with_directory(hide) {
@@ -99,16 +100,14 @@ impl Made {
             .is_ok_and(|now| now.identity == self.metadata.identity && now.size == 0);
         let back = RenameFlags::NOREPLACE;
         let is_over = is_ours
-            || match rustix::fs::renameat_with(directory, &hidden, parent, name, back) {
+            || match disk::renameat_with(directory, &hidden, parent, name, back) {
                 // Replaced meanwhile.
                 Err(Errno::EXIST) => true,
-                Err(Errno::INVAL) => {
-                    rustix::fs::linkat(directory, &hidden, parent, name, AtFlags::empty()).is_ok()
-                }
+                Err(Errno::INVAL) => disk::linkat(directory, &hidden, parent, name, AtFlags::empty()).is_ok(),
                 _ => false,
             };
         if is_over {
-            let _ = rustix::fs::unlinkat(directory, &hidden, AtFlags::empty());
+            let _ = disk::unlinkat(directory, &hidden, AtFlags::empty());
         }
     }
 }
@@ -149,7 +148,7 @@ impl InPlace {
 
     /// The file's present end. A file without a name has lost its data.
     fn end(&self) -> Result<u64, FileError> {
-        let stat = rustix::fs::fstat(&self.file).map_err(file_error)?;
+        let stat = disk::fstat(&self.file).map_err(file_error)?;
         match stat.st_nlink {
             0 => Err(FileError::NotFound),
             _ => Ok(u64::try_from(stat.st_size).unwrap_or(0)),

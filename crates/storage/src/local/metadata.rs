@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use millrace_vfs::{FileError, FileKind, Metadata, Owner, Readiness, Special, Timestamp};
 use rustix::fs::{AtFlags, FileType, Mode, Statx, StatxFlags, StatxTimestamp};
 
+use super::disk;
 use super::errno::file_error;
 
 /// Everything that [`Metadata`] holds.
@@ -12,13 +13,13 @@ const WANTED: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
 
 /// The metadata of an open file.
 pub(super) fn of_descriptor(fd: impl AsFd) -> Result<Metadata, FileError> {
-    rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, WANTED).map(convert).map_err(file_error)
+    disk::statx(fd, c"", AtFlags::EMPTY_PATH, WANTED).map(convert).map_err(file_error)
 }
 
 /// The metadata of the entry `name` of an open directory; a link is not followed.
 pub(super) fn of_entry<P: rustix::path::Arg>(directory: impl AsFd, name: P) -> Result<Metadata, FileError> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-    rustix::fs::statx(directory, name, flags, WANTED).map(convert).map_err(file_error)
+    disk::statx(directory, name, flags, WANTED).map(convert).map_err(file_error)
 }
 
 /// Restores the permission bits that the process's umask removed, and leaves those inherited from the directory (the
@@ -26,7 +27,7 @@ pub(super) fn of_entry<P: rustix::path::Arg>(directory: impl AsFd, name: P) -> R
 pub(super) fn widen(fd: impl AsFd, mode: u32, bits: Mode) {
     let wanted = (mode & 0o7000) | bits.as_raw_mode();
     if mode & 0o7777 != wanted {
-        let _ = rustix::fs::fchmod(fd, Mode::from_raw_mode(wanted));
+        let _ = disk::fchmod(fd, Mode::from_raw_mode(wanted));
     }
 }
 
@@ -92,7 +93,7 @@ const LOCAL_FILE_SYSTEMS: &[(u32, &str)] = &[
 /// Whether a reactor thread may touch what lies on the file system of this descriptor. FUSE, NFS, CIFS,
 /// 9p and whatever is unknown may hang.
 pub(super) fn readiness_of(fd: impl AsFd) -> Readiness {
-    let Ok(stat) = rustix::fs::fstatfs(fd) else { return Readiness::MayHang };
+    let Ok(stat) = disk::fstatfs(fd) else { return Readiness::MayHang };
     // The magic is 32 bits wide; the kernel's field is wider, and signed on some machines.
     #[allow(clippy::unnecessary_cast)]
     let magic = stat.f_type as u32;

@@ -7,6 +7,7 @@
 
 mod copy;
 mod directory;
+mod disk;
 mod durability;
 mod errno;
 mod in_place;
@@ -270,7 +271,7 @@ impl Storage for LocalStorage {
         }
         let parent = self.parent_of_new(path)?;
         let mode = Mode::from_raw_mode(bits.unwrap_or(self.options.directory_mode) & 0o7777);
-        rustix::fs::mkdirat(&parent, path.name(), mode).map_err(file_error)?;
+        disk::mkdirat(&parent, path.name(), mode).map_err(file_error)?;
         if bits.is_some() {
             widen_directory(&parent, path.name(), mode);
         }
@@ -280,7 +281,7 @@ impl Storage for LocalStorage {
     fn remove_directory(&self, path: &VirtualPath) -> Result<(), FileError> {
         self.writable()?;
         let parent = self.parent_of_old(path)?;
-        rustix::fs::unlinkat(&parent, path.name(), AtFlags::REMOVEDIR).map_err(file_error)?;
+        disk::unlinkat(&parent, path.name(), AtFlags::REMOVEDIR).map_err(file_error)?;
         self.durable.name(parent)
     }
 
@@ -290,7 +291,7 @@ impl Storage for LocalStorage {
             return Err(FileError::IsDirectory);
         }
         let parent = self.parent_of_old(path)?;
-        rustix::fs::unlinkat(&parent, path.name(), AtFlags::empty()).map_err(file_error)?;
+        disk::unlinkat(&parent, path.name(), AtFlags::empty()).map_err(file_error)?;
         self.durable.name(parent)
     }
 
@@ -300,7 +301,7 @@ impl Storage for LocalStorage {
         let new_parent = self.parent_of_new(to)?;
         let is_directory = metadata::of_entry(&old_parent, from.name())?.is_directory();
         if !is_directory || from == to {
-            rustix::fs::renameat(&old_parent, from.name(), &new_parent, to.name()).map_err(file_error)?;
+            disk::renameat(&old_parent, from.name(), &new_parent, to.name()).map_err(file_error)?;
         } else {
             // A plain rename would replace an empty directory.
             rename_directory(&old_parent, from.name(), &new_parent, to.name())?;
@@ -317,7 +318,7 @@ impl Storage for LocalStorage {
         let fd = self.tree.open_at(path, OFlags::PATH, Mode::empty(), Wait::Allowed)?;
         if change.user.is_some() || change.group.is_some() {
             let (user, group) = (change.user.map(Uid::from_raw), change.group.map(Gid::from_raw));
-            rustix::fs::chownat(&fd, c"", user, group, AtFlags::EMPTY_PATH).map_err(file_error)?;
+            disk::chownat(&fd, c"", user, group, AtFlags::EMPTY_PATH).map_err(file_error)?;
         }
         if let Some(mode) = change.mode {
             if mode & metadata::SET_ID != 0 && metadata::of_descriptor(&fd)?.is_file() {
@@ -330,7 +331,7 @@ impl Storage for LocalStorage {
                 last_access: timespec(change.accessed),
                 last_modification: timespec(change.modified),
             };
-            rustix::fs::utimensat(&fd, c"", &times, AtFlags::EMPTY_PATH).map_err(file_error)?;
+            disk::utimensat(&fd, c"", &times, AtFlags::EMPTY_PATH).map_err(file_error)?;
         }
         Ok(())
     }
@@ -345,7 +346,7 @@ impl Storage for LocalStorage {
             return Err(FileError::InvalidName);
         }
         let parent = self.parent_of_new(path)?;
-        rustix::fs::symlinkat(target, &parent, path.name()).map_err(file_error)?;
+        disk::symlinkat(target, &parent, path.name()).map_err(file_error)?;
         self.durable.name(parent)
     }
 
@@ -373,7 +374,7 @@ impl Storage for LocalStorage {
 
     fn space(&self, path: &VirtualPath) -> Result<Space, FileError> {
         let fd = self.tree.open_at(path, OFlags::PATH, Mode::empty(), Wait::Allowed)?;
-        let stat = rustix::fs::fstatvfs(&fd).map_err(file_error)?;
+        let stat = disk::fstatvfs(&fd).map_err(file_error)?;
         let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
         let (available, total) = (bytes(stat.f_bavail), bytes(stat.f_blocks));
         Ok(Space { available, total, held: None, quota: None })
@@ -416,8 +417,8 @@ impl Storage for LocalStorage {
 /// Gives a directory that was just made the bits that the process's umask took from it.
 fn widen_directory(parent: &OwnedFd, name: &[u8], bits: Mode) {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let Ok(directory) = rustix::fs::openat(parent, name, flags, Mode::empty()) else { return };
-    if let Ok(stat) = rustix::fs::fstat(&directory) {
+    let Ok(directory) = disk::openat(parent, name, flags, Mode::empty()) else { return };
+    if let Ok(stat) = disk::fstat(&directory) {
         metadata::widen(&directory, stat.st_mode, bits);
     }
 }
@@ -428,13 +429,11 @@ fn rename_directory(
     new_parent: &OwnedFd,
     to: &[u8],
 ) -> Result<(), FileError> {
-    match rustix::fs::renameat_with(old_parent, from, new_parent, to, RenameFlags::NOREPLACE) {
+    match disk::renameat_with(old_parent, from, new_parent, to, RenameFlags::NOREPLACE) {
         // Either a directory into itself, or a file system that does not know the flag.
         Err(Errno::INVAL) => match metadata::of_entry(new_parent, to) {
             Ok(_) => Err(FileError::AlreadyExists),
-            Err(FileError::NotFound) => {
-                rustix::fs::renameat(old_parent, from, new_parent, to).map_err(file_error)
-            }
+            Err(FileError::NotFound) => disk::renameat(old_parent, from, new_parent, to).map_err(file_error),
             Err(error) => Err(error),
         },
         result => result.map_err(file_error),

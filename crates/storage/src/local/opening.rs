@@ -6,6 +6,7 @@ use std::sync::Arc;
 use millrace_vfs::{FileError, Readiness, Upload, VirtualPath, Wait, WriteMode};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 
+use super::disk;
 use super::errno::file_error;
 use super::in_place::{InPlace, Made};
 use super::ownership::Ownership;
@@ -22,7 +23,7 @@ impl LocalStorage {
     ) -> Result<(File, Stat, Readiness), FileError> {
         // Without O_NONBLOCK the open of a pipe without a writer would never return.
         let fd = self.tree.open_at(path, flags | OFlags::NONBLOCK | OFlags::NOCTTY, mode, wait)?;
-        let stat = rustix::fs::fstat(&fd).map_err(file_error)?;
+        let stat = disk::fstat(&fd).map_err(file_error)?;
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {}
             FileType::Directory => return Err(FileError::IsDirectory),
@@ -73,7 +74,7 @@ impl LocalStorage {
         // The previous owner may have cut it meanwhile; a replaced file is cut anyway.
         let stat = match mode {
             WriteMode::Replace | WriteMode::CreateNew => stat,
-            WriteMode::Append | WriteMode::At(_) => rustix::fs::fstat(&file).map_err(file_error)?,
+            WriteMode::Append | WriteMode::At(_) => disk::fstat(&file).map_err(file_error)?,
         };
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         let position = match mode {

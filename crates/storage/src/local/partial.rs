@@ -21,6 +21,7 @@ use millrace_vfs::{
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, RawDir};
 use rustix::io::Errno;
 
+use super::disk;
 use super::durability::Durable;
 use super::errno::file_error;
 use super::staged::{Settings, StagingFile, link, open_unnamed};
@@ -72,9 +73,9 @@ impl Partials {
             let is_old =
                 file.metadata().and_then(|metadata| metadata.modified()).is_ok_and(|time| time < oldest);
             if is_old && take_lock(&file).is_ok() {
-                let _ = rustix::fs::unlinkat(&*directory, &name[..], AtFlags::empty());
+                let _ = disk::unlinkat(&*directory, &name[..], AtFlags::empty());
                 let mark = [&name[..], b".mark"].concat();
-                let _ = rustix::fs::unlinkat(&*directory, &mark[..], AtFlags::empty());
+                let _ = disk::unlinkat(&*directory, &mark[..], AtFlags::empty());
                 release(&file);
             }
         }
@@ -156,7 +157,7 @@ impl Place {
         let made = self.area.with_directory(|directory| {
             let file = match &unnamed {
                 Some(file) => {
-                    let file = file.try_clone().map_err(|_| Errno::MFILE)?;
+                    let file = disk::duplicate(file)?;
                     take_lock(&file)?;
                     link(&file, directory, name.as_bytes())?;
                     file
@@ -164,7 +165,7 @@ impl Place {
                 None => {
                     let flags =
                         OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                    let file = rustix::fs::openat(&**directory, &name, flags, mode).map(File::from)?;
+                    let file = disk::openat(&**directory, &name, flags, mode).map(File::from)?;
                     take_lock(&file)?;
                     file
                 }
@@ -186,7 +187,7 @@ impl Place {
             Errno::WOULDBLOCK => FileError::Busy,
             errno => file_error(errno),
         })?;
-        let stat = rustix::fs::fstat(&file).map_err(file_error)?;
+        let stat = disk::fstat(&file).map_err(file_error)?;
         if stat.st_nlink == 0 {
             return Err(FileError::NotFound);
         }
@@ -218,7 +219,7 @@ impl Place {
     /// Gives one up.
     pub(super) fn remove(&self, key: &PartialKey) -> Result<(), FileError> {
         let (file, directory) = self.take(key)?;
-        rustix::fs::unlinkat(&*directory, kept_name(key), AtFlags::empty()).map_err(file_error)?;
+        disk::unlinkat(&*directory, kept_name(key), AtFlags::empty()).map_err(file_error)?;
         release(&file);
         self.area.tidy();
         Ok(())
@@ -252,13 +253,13 @@ impl Kept {
     fn set_mark(&self) -> Result<(), FileError> {
         let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let name = mark_name(&self.key);
-        let mark = rustix::fs::openat(&*self.directory, name, flags, Mode::RUSR | Mode::WUSR);
+        let mark = disk::openat(&*self.directory, name, flags, Mode::RUSR | Mode::WUSR);
         write_all_at(&File::from(mark.map_err(file_error)?), &mut 0, &self.begun.to_be_bytes())
     }
 
     /// Nothing is left of it.
     fn give_up(&self, file: &File) {
-        let _ = rustix::fs::unlinkat(&*self.directory, kept_name(&self.key), AtFlags::empty());
+        let _ = disk::unlinkat(&*self.directory, kept_name(&self.key), AtFlags::empty());
         if self.is_checked {
             clear_mark(&self.directory, &self.key);
         }
@@ -267,8 +268,8 @@ impl Kept {
 
     /// Returns true if its name is gone, or another file's: a hook that saw its content has moved it.
     fn was_moved_away(&self, file: &File) -> bool {
-        let named = rustix::fs::statat(&*self.directory, kept_name(&self.key), AtFlags::SYMLINK_NOFOLLOW);
-        match (named, rustix::fs::fstat(file)) {
+        let named = disk::statat(&*self.directory, kept_name(&self.key), AtFlags::SYMLINK_NOFOLLOW);
+        match (named, disk::fstat(file)) {
             (Ok(named), Ok(own)) => (named.st_dev, named.st_ino) != (own.st_dev, own.st_ino),
             (Err(errno), _) => errno == Errno::NOENT,
             (Ok(_), Err(_)) => false,
@@ -339,7 +340,7 @@ impl Upload for Kept {
     }
 
     fn preview(&mut self) -> Result<Option<ReadHandle>, FileError> {
-        let file = Arc::new(self.open_file()?.try_clone()?);
+        let file = Arc::new(disk::duplicate(self.open_file()?).map_err(file_error)?);
         Ok(Some(ReadHandle::File(FileRange { file, size: self.position, readiness: Readiness::MayHang })))
     }
 
@@ -405,7 +406,7 @@ impl Drop for Kept {
 }
 
 fn state(file: &File) -> Result<PartialState, FileError> {
-    let stat = rustix::fs::fstat(file).map_err(file_error)?;
+    let stat = disk::fstat(file).map_err(file_error)?;
     let modified =
         Timestamp { seconds: stat.st_mtime, nanoseconds: u32::try_from(stat.st_mtime_nsec).unwrap_or(0) };
     Ok(PartialState { size: u64::try_from(stat.st_size).unwrap_or(0), modified })
@@ -413,16 +414,16 @@ fn state(file: &File) -> Result<PartialState, FileError> {
 
 fn open_named(directory: &OwnedFd, name: &[u8]) -> rustix::io::Result<File> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    rustix::fs::openat(directory, name, flags, Mode::empty()).map(File::from)
+    disk::openat(directory, name, flags, Mode::empty()).map(File::from)
 }
 
 fn take_lock(file: &File) -> rustix::io::Result<()> {
-    rustix::io::retry_on_intr(|| rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive))
+    rustix::io::retry_on_intr(|| disk::flock(file, FlockOperation::NonBlockingLockExclusive))
 }
 
 /// Not by closing it: a process that is just being started may have a copy for a moment.
 fn release(file: &File) {
-    let _ = rustix::fs::flock(file, FlockOperation::Unlock);
+    let _ = disk::flock(file, FlockOperation::Unlock);
 }
 
 /// Up to where a partial upload is sure, where that is marked.
@@ -430,14 +431,14 @@ fn mark(directory: &OwnedFd, key: &PartialKey) -> Option<u64> {
     let file = open_named(directory, mark_name(key).as_bytes()).ok()?;
     let mut bytes = [0; 8];
     // An incomplete mark was written before the first byte arrived.
-    match std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, 0) {
-        Ok(()) => Some(u64::from_be_bytes(bytes)),
-        Err(_) => None,
+    match disk::pread(&file, &mut bytes, 0) {
+        Ok(8) => Some(u64::from_be_bytes(bytes)),
+        _ => None,
     }
 }
 
 fn clear_mark(directory: &OwnedFd, key: &PartialKey) {
-    let _ = rustix::fs::unlinkat(directory, mark_name(key), AtFlags::empty());
+    let _ = disk::unlinkat(directory, mark_name(key), AtFlags::empty());
 }
 
 /// The names of those in the staging directory.

@@ -12,6 +12,7 @@ use millrace_vfs::{FileError, FileKind, VirtualPath, Wait};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::disk;
 use super::errno::file_error;
 use super::metadata;
 use super::tree::{DESCRIPTORS, Tree};
@@ -30,7 +31,7 @@ fn change_by(
 ) -> Result<(), FileError> {
     use std::os::fd::AsRawFd;
     let name = format!("{descriptors}/{}", place.as_fd().as_raw_fd());
-    match rustix::fs::chmodat(CWD, name, bits, AtFlags::empty()) {
+    match disk::chmodat(CWD, name, bits, AtFlags::empty()) {
         // An open file has such a name wherever `/proc` is mounted.
         Err(Errno::NOENT | Errno::NOTDIR) => change_without_names(tree, path, place, bits),
         result => result.map_err(file_error),
@@ -45,7 +46,7 @@ fn change_without_names(
 ) -> Result<(), FileError> {
     let found = metadata::of_descriptor(place)?;
     if found.is_directory() {
-        match rustix::fs::chmodat(place, c".", bits, AtFlags::empty()) {
+        match disk::chmodat(place, c".", bits, AtFlags::empty()) {
             // It may be readable, though not searchable.
             Err(Errno::ACCESS) => {}
             result => return result.map_err(file_error),
@@ -68,7 +69,7 @@ fn change_without_names(
         // Another file has taken its place, which was not to be changed.
         return Err(FileError::Busy);
     }
-    rustix::fs::fchmod(&opened, bits).map_err(file_error)
+    disk::fchmod(&opened, bits).map_err(file_error)
 }
 
 #[cfg(test)]

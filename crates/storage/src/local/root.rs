@@ -14,6 +14,7 @@ use millrace_vfs::Wait;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
+use super::disk;
 use super::tree::{CONFINED, open_confined};
 
 /// How a directory is opened that is only looked up.
@@ -69,7 +70,7 @@ impl RootDirectory {
         let named = self.path.join(folder).canonicalize()?;
         let within = named.strip_prefix(&self.path).map_err(|_| Errno::XDEV)?;
         let within = if within.as_os_str().is_empty() { Path::new(".") } else { within };
-        Ok(rustix::fs::openat2(root, within, LOOKED_UP, Mode::empty(), CONFINED | ResolveFlags::NO_SYMLINKS)?)
+        Ok(disk::openat2(root, within, LOOKED_UP, Mode::empty(), CONFINED | ResolveFlags::NO_SYMLINKS)?)
     }
 
     /// The root's descriptor: the one that is held, unless the operator has put another directory in its place.
@@ -96,7 +97,7 @@ impl RootDirectory {
 impl FoundDirectory {
     /// Makes the directory `name` in this one, unless the name is taken.
     pub fn make(&self, name: &OsStr) -> io::Result<()> {
-        match rustix::fs::mkdirat(&self.directory, name, Mode::from_raw_mode(0o777)) {
+        match disk::mkdirat(&self.directory, name, Mode::from_raw_mode(0o777)) {
             Ok(()) | Err(Errno::EXIST) => Ok(()),
             Err(errno) => Err(errno.into()),
         }
@@ -121,12 +122,10 @@ impl AsFd for FoundDirectory {
 
 fn open_root(path: &Path, wait: Wait) -> rustix::io::Result<OwnedFd> {
     let cached = if wait == Wait::Never { ResolveFlags::CACHED } else { ResolveFlags::empty() };
-    rustix::io::retry_on_intr(|| {
-        rustix::fs::openat2(CWD, path, LOOKED_UP, Mode::empty(), WITHOUT_LINKS | cached)
-    })
+    rustix::io::retry_on_intr(|| disk::openat2(CWD, path, LOOKED_UP, Mode::empty(), WITHOUT_LINKS | cached))
 }
 
 fn is_same(one: impl AsFd, other: impl AsFd) -> rustix::io::Result<bool> {
-    let (one, other) = (rustix::fs::fstat(one)?, rustix::fs::fstat(other)?);
+    let (one, other) = (disk::fstat(one)?, disk::fstat(other)?);
     Ok((one.st_dev, one.st_ino) == (other.st_dev, other.st_ino))
 }

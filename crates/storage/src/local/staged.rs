@@ -52,6 +52,7 @@ use millrace_vfs::{Committed, FileError, FileRange, Metadata, ReadHandle, Readin
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
+use super::disk;
 use super::durability::Durable;
 use super::errno::file_error;
 use super::metadata;
@@ -181,7 +182,7 @@ impl StagingFile {
         match (&target.old, bits) {
             (Some(old), _) => inherit(&staging.file, old),
             (None, Some(bits)) => {
-                let stat = rustix::fs::fstat(&staging.file).map_err(file_error)?;
+                let stat = disk::fstat(&staging.file).map_err(file_error)?;
                 metadata::widen(&staging.file, stat.st_mode, bits);
             }
             (None, None) => {}
@@ -195,11 +196,10 @@ impl StagingFile {
         for _ in 0..ATTEMPTS {
             let directory = Arc::clone(&target.directory);
             let name = hidden_name();
-            let file =
-                rustix::fs::openat(&*directory, &name, flags, mode).map(File::from).map_err(file_error)?;
+            let file = disk::openat(&*directory, &name, flags, mode).map(File::from).map_err(file_error)?;
             hold(&file)?;
             // A sweep may have come between the name and the lock; then the name is gone.
-            if rustix::fs::fstat(&file).map_err(file_error)?.st_nlink > 0 {
+            if disk::fstat(&file).map_err(file_error)?.st_nlink > 0 {
                 return Ok(Self { file, hidden: Some(HiddenName::new(directory, name)) });
             }
         }
@@ -238,7 +238,7 @@ impl StagingFile {
         };
         let hidden = self.hidden.insert(hidden);
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        rustix::fs::openat(&*hidden.directory, &hidden.name, flags, Mode::empty())
+        disk::openat(&*hidden.directory, &hidden.name, flags, Mode::empty())
             .map(File::from)
             .map_err(file_error)
     }
@@ -308,10 +308,10 @@ impl HiddenName {
     fn rename(&mut self, target: &Target) -> rustix::io::Result<()> {
         let (from, to) = (&*self.directory, &*target.directory);
         let flags = if target.exclusive { RenameFlags::NOREPLACE } else { RenameFlags::empty() };
-        match rustix::fs::renameat_with(from, &self.name, to, &target.name[..], flags) {
+        match disk::renameat_with(from, &self.name, to, &target.name[..], flags) {
             // A file system that cannot promise not to replace: a link can.
             Err(Errno::INVAL) if target.exclusive => {
-                rustix::fs::linkat(from, &self.name, to, &target.name[..], AtFlags::empty())
+                disk::linkat(from, &self.name, to, &target.name[..], AtFlags::empty())
             }
             result => {
                 self.is_spent = result.is_ok();
@@ -324,7 +324,7 @@ impl HiddenName {
 impl Drop for HiddenName {
     fn drop(&mut self) {
         if !self.is_spent {
-            let _ = rustix::fs::unlinkat(&*self.directory, &self.name, AtFlags::empty());
+            let _ = disk::unlinkat(&*self.directory, &self.name, AtFlags::empty());
         }
     }
 }
@@ -332,7 +332,7 @@ impl Drop for HiddenName {
 /// Creates a file without a name; `None` where the file system does not support it.
 pub(super) fn open_unnamed(target: &Target, mode: Mode) -> Result<Option<File>, FileError> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    match rustix::fs::openat(&*target.directory, c".", flags, mode) {
+    match disk::openat(&*target.directory, c".", flags, mode) {
         Ok(fd) => Ok(Some(File::from(fd))),
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => Ok(None),
         Err(errno) => Err(file_error(errno)),
@@ -342,25 +342,23 @@ pub(super) fn open_unnamed(target: &Target, mode: Mode) -> Result<Option<File>, 
 /// Gives the new file the permission bits of the one that it replaces, and its owner where that is permitted. Errors
 /// are ignored: the upload matters more.
 fn inherit(file: &File, old: &Metadata) {
-    let Ok(stat) = rustix::fs::fstat(file) else { return };
+    let Ok(stat) = disk::fstat(file) else { return };
     if (stat.st_uid, stat.st_gid) != (old.owner.user, old.owner.group) {
         let user = rustix::fs::Uid::from_raw(old.owner.user);
         let group = rustix::fs::Gid::from_raw(old.owner.group);
-        let _ = rustix::fs::fchown(file, Some(user), Some(group));
+        let _ = disk::fchown(file, Some(user), Some(group));
     }
     let mode = old.mode & !metadata::SET_ID;
     if stat.st_mode & 0o7777 != mode {
-        let _ = rustix::fs::fchmod(file, Mode::from_raw_mode(mode));
+        let _ = disk::fchmod(file, Mode::from_raw_mode(mode));
     }
 }
 
 /// Gives an unnamed file a name.
 pub(super) fn link(file: &File, directory: &OwnedFd, name: &[u8]) -> rustix::io::Result<()> {
     // By descriptor where the kernel lets us (with CAP_DAC_READ_SEARCH, or from Linux 6.10 on), else through /proc.
-    match rustix::fs::linkat(file, c"", directory, name, AtFlags::EMPTY_PATH) {
-        Err(Errno::NOENT) => {
-            rustix::fs::linkat(CWD, magic_link(file), directory, name, AtFlags::SYMLINK_FOLLOW)
-        }
+    match disk::linkat(file, c"", directory, name, AtFlags::EMPTY_PATH) {
+        Err(Errno::NOENT) => disk::linkat(CWD, magic_link(file), directory, name, AtFlags::SYMLINK_FOLLOW),
         result => result,
     }
 }

@@ -21,6 +21,7 @@ use millrace_vfs::{FileError, PartialKey, VirtualPath};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
+use super::disk;
 use super::tree::Tree;
 
 /// The prefix of every reserved name.
@@ -90,7 +91,7 @@ fn start_time() -> u64 {
 
 /// Marks an open file as one that a living process uses.
 pub(super) fn hold(file: impl AsFd) -> Result<(), FileError> {
-    rustix::io::retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::LockExclusive))
+    rustix::io::retry_on_intr(|| disk::flock(&file, FlockOperation::LockExclusive))
         .map_err(super::errno::file_error)
 }
 
@@ -190,8 +191,8 @@ impl Drop for StagingArea {
 
 /// Removes the staging directory if it is empty and no living process has it open.
 pub(super) fn remove_unused(root: &OwnedFd, directory: &OwnedFd) {
-    if rustix::fs::flock(directory, FlockOperation::NonBlockingLockExclusive).is_ok() {
-        let _ = rustix::fs::unlinkat(root, DIRECTORY, AtFlags::REMOVEDIR);
+    if disk::flock(directory, FlockOperation::NonBlockingLockExclusive).is_ok() {
+        let _ = disk::unlinkat(root, DIRECTORY, AtFlags::REMOVEDIR);
     }
 }
 
@@ -200,8 +201,8 @@ pub(super) fn remove_unused(root: &OwnedFd, directory: &OwnedFd) {
 pub(super) fn open(root: &OwnedFd) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
-    let directory = rustix::fs::openat2(root, DIRECTORY, flags, Mode::empty(), resolve)?;
-    let stat = rustix::fs::fstat(&directory)?;
+    let directory = disk::openat2(root, DIRECTORY, flags, Mode::empty(), resolve)?;
+    let stat = disk::fstat(&directory)?;
     let is_ours = stat.st_uid == rustix::process::geteuid().as_raw() && stat.st_mode & 0o022 == 0;
     if is_ours { Ok(directory) } else { Err(Errno::ACCESS) }
 }
@@ -210,7 +211,7 @@ pub(super) fn open(root: &OwnedFd) -> rustix::io::Result<OwnedFd> {
 /// where there can be none that is ours.
 fn make_and_share(root: &OwnedFd) -> rustix::io::Result<Option<OwnedFd>> {
     for _ in 0..ATTEMPTS {
-        match rustix::fs::mkdirat(root, DIRECTORY, Mode::RWXU) {
+        match disk::mkdirat(root, DIRECTORY, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
             // The root itself was removed: nothing is made in it any more.
             Err(Errno::NOENT) => return Ok(None),
@@ -220,7 +221,7 @@ fn make_and_share(root: &OwnedFd) -> rustix::io::Result<Option<OwnedFd>> {
             Ok(directory) => {
                 share(&directory)?;
                 // It may have been removed before it was locked.
-                if rustix::fs::fstat(&directory)?.st_nlink > 0 {
+                if disk::fstat(&directory)?.st_nlink > 0 {
                     return Ok(Some(directory));
                 }
             }
@@ -242,7 +243,7 @@ fn without(errno: Errno) -> rustix::io::Result<Option<OwnedFd>> {
 
 /// A network file system may not lock directories; no process gets the exclusive lock there.
 fn share(directory: &OwnedFd) -> rustix::io::Result<()> {
-    match rustix::io::retry_on_intr(|| rustix::fs::flock(directory, FlockOperation::LockShared)) {
+    match rustix::io::retry_on_intr(|| disk::flock(directory, FlockOperation::LockShared)) {
         Err(Errno::BADF | Errno::OPNOTSUPP | Errno::NOLCK | Errno::INVAL) => Ok(()),
         result => result,
     }
@@ -252,10 +253,10 @@ fn share(directory: &OwnedFd) -> rustix::io::Result<()> {
 fn set_mark(directory: &OwnedFd) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     for _ in 0..ATTEMPTS {
-        let mark = rustix::fs::openat(directory, ELSEWHERE, flags, Mode::RUSR | Mode::WUSR)?;
-        rustix::io::retry_on_intr(|| rustix::fs::flock(&mark, FlockOperation::LockShared))?;
+        let mark = disk::openat(directory, ELSEWHERE, flags, Mode::RUSR | Mode::WUSR)?;
+        rustix::io::retry_on_intr(|| disk::flock(&mark, FlockOperation::LockShared))?;
         // A sweep may have removed it in between.
-        if rustix::fs::fstat(&mark)?.st_nlink > 0 {
+        if disk::fstat(&mark)?.st_nlink > 0 {
             return Ok(mark);
         }
     }

@@ -15,6 +15,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{Access, AtFlags, FileType, FlockOperation, Mode, OFlags, RawDir, ResolveFlags};
 use rustix::io::Errno;
 
+use super::disk;
 use super::staging;
 use super::tree::reopen_directory;
 
@@ -58,17 +59,17 @@ pub(super) fn sweep(root: &OwnedFd) -> SweepReport {
 /// Walks if the mark is set, and takes it away if it was a dead process's.
 fn sweep_elsewhere(root: &OwnedFd, directory: &OwnedFd, report: &mut SweepReport) {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let Ok(mark) = rustix::fs::openat(directory, staging::ELSEWHERE, flags, Mode::empty()) else { return };
-    let is_dead = rustix::fs::flock(&mark, FlockOperation::NonBlockingLockExclusive).is_ok();
+    let Ok(mark) = disk::openat(directory, staging::ELSEWHERE, flags, Mode::empty()) else { return };
+    let is_dead = disk::flock(&mark, FlockOperation::NonBlockingLockExclusive).is_ok();
     let before = (report.failed, report.unseen);
     walk(root, MOST_LEVELS, report);
     if is_dead && (report.failed, report.unseen) == before {
-        let _ = rustix::fs::unlinkat(directory, staging::ELSEWHERE, AtFlags::empty());
+        let _ = disk::unlinkat(directory, staging::ELSEWHERE, AtFlags::empty());
     }
 }
 
 fn is_writable(directory: &OwnedFd) -> bool {
-    rustix::fs::accessat(directory, c".", Access::WRITE_OK, AtFlags::EACCESS).is_ok()
+    disk::accessat(directory, c".", Access::WRITE_OK, AtFlags::EACCESS).is_ok()
 }
 
 /// Removes the leftovers of one directory.
@@ -99,7 +100,7 @@ fn walk(directory: &OwnedFd, levels: usize, report: &mut SweepReport) {
 
 fn descend(directory: &OwnedFd, name: &std::ffi::CStr, levels: usize, report: &mut SweepReport) {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match rustix::fs::openat2(directory, name, flags, Mode::empty(), ResolveFlags::BENEATH) {
+    match disk::openat2(directory, name, flags, Mode::empty(), ResolveFlags::BENEATH) {
         Ok(child) => walk(&child, levels, report),
         // Gone, or no directory after all.
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
@@ -140,7 +141,7 @@ fn remove(directory: &OwnedFd, name: &std::ffi::CStr, report: &mut SweepReport) 
 
 fn remove_unheld(directory: &OwnedFd, name: &std::ffi::CStr) -> rustix::io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(directory, name, flags, Mode::empty())?;
-    rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-    rustix::fs::unlinkat(directory, name, AtFlags::empty())
+    let file = disk::openat(directory, name, flags, Mode::empty())?;
+    disk::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    disk::unlinkat(directory, name, AtFlags::empty())
 }

@@ -8,6 +8,7 @@ use rustix::fs::{Access, AtFlags, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::directory::read_link;
+use super::disk;
 use super::errno::file_error;
 use super::metadata;
 use super::staging::{is_reserved, refuse_reserved};
@@ -32,7 +33,7 @@ pub(super) struct Target {
 impl Target {
     /// Why something failed here. In a directory that was removed under us the kernel gives other reasons.
     pub(super) fn reason(&self, error: FileError) -> FileError {
-        match rustix::fs::fstat(&*self.directory) {
+        match disk::fstat(&*self.directory) {
             Ok(stat) if stat.st_nlink == 0 => FileError::NotFound,
             _ => error,
         }
@@ -114,7 +115,7 @@ fn look_up(directory: &OwnedFd, name: &[u8], wait: Wait) -> Result<Option<Metada
         resolve |= ResolveFlags::CACHED | ResolveFlags::NO_XDEV;
     }
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match rustix::fs::openat2(directory, name, flags, Mode::empty(), resolve) {
+    match disk::openat2(directory, name, flags, Mode::empty(), resolve) {
         Ok(fd) => metadata::of_descriptor(fd).map(Some),
         Err(Errno::NOENT) => Ok(None),
         Err(Errno::AGAIN | Errno::XDEV) if wait == Wait::Never => Err(FileError::WouldWait),
@@ -142,5 +143,5 @@ fn require_access<P: rustix::path::Arg>(
     name: P,
     access: Access,
 ) -> Result<(), FileError> {
-    rustix::fs::accessat(directory, name, access, AtFlags::EACCESS).map_err(file_error)
+    disk::accessat(directory, name, access, AtFlags::EACCESS).map_err(file_error)
 }

@@ -16,6 +16,7 @@ use millrace_vfs::{FileError, Metadata, Readiness, VirtualPath, Wait};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
+use super::disk;
 use super::errno::{file_error, lookup_error};
 use super::root::FoundDirectory;
 use super::{LocalError, metadata, staging};
@@ -51,7 +52,7 @@ impl Tree {
     /// Opens `path` as the root and finds out what the kernel can do there.
     pub(super) fn open(path: &Path) -> Result<Self, LocalError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = rustix::fs::open(path, flags, Mode::empty())
+        let root = disk::open(path, flags, Mode::empty())
             .map_err(|errno| LocalError::Root { path: path.to_owned(), source: errno.into() })?;
         Self::with_root(root, path)
     }
@@ -60,14 +61,14 @@ impl Tree {
     pub(super) fn open_found(found: &FoundDirectory) -> Result<Self, LocalError> {
         let root_error = |source| LocalError::Root { path: found.path().to_owned(), source };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = rustix::fs::openat(found, c".", flags, Mode::empty())
-            .map_err(|errno| root_error(errno.into()))?;
+        let root =
+            disk::openat(found, c".", flags, Mode::empty()).map_err(|errno| root_error(errno.into()))?;
         Self::with_root(root, found.path())
     }
 
     fn with_root(root: OwnedFd, path: &Path) -> Result<Self, LocalError> {
         let root_error = |errno: Errno| LocalError::Root { path: path.to_owned(), source: errno.into() };
-        let device = rustix::fs::fstat(&root).map_err(root_error)?.st_dev;
+        let device = disk::fstat(&root).map_err(root_error)?.st_dev;
         require_confinement(&root)?;
         let readiness = metadata::readiness_of(&root);
         let answers_inline = readiness == Readiness::Cached && knows_cached_lookups(&root);
@@ -81,7 +82,7 @@ impl Tree {
 
     /// Returns true if the root itself has been removed.
     pub(super) fn is_removed(&self) -> bool {
-        rustix::fs::fstat(&self.root).is_ok_and(|stat| stat.st_nlink == 0)
+        disk::fstat(&self.root).is_ok_and(|stat| stat.st_nlink == 0)
     }
 
     /// Opens what `path` stands for, links followed.
@@ -114,7 +115,7 @@ impl Tree {
         if !self.answers_inline {
             return Err(FileError::WouldWait);
         }
-        rustix::fs::openat2(&self.root, path, flags | OFlags::CLOEXEC, mode, INLINE).map_err(|errno| {
+        disk::openat2(&self.root, path, flags | OFlags::CLOEXEC, mode, INLINE).map_err(|errno| {
             match errno {
                 // Not in the caches; on another file system, or out of the tree: the pool will tell which.
                 Errno::AGAIN | Errno::XDEV => FileError::WouldWait,
@@ -169,7 +170,7 @@ fn open_waiting<P: rustix::path::Arg + Copy>(
     mode: Mode,
 ) -> rustix::io::Result<OwnedFd> {
     for attempt in 0.. {
-        match rustix::fs::openat2(root, path, flags | OFlags::CLOEXEC, mode, CONFINED) {
+        match disk::openat2(root, path, flags | OFlags::CLOEXEC, mode, CONFINED) {
             Err(Errno::AGAIN | Errno::INTR) if attempt < LOOKUP_ATTEMPTS => {}
             result => return result,
         }
@@ -191,7 +192,7 @@ pub(super) fn open_confined(
         Wait::Allowed => open_waiting(root, path, flags, Mode::empty()),
         Wait::Never => {
             let cached = CONFINED | ResolveFlags::CACHED;
-            match rustix::fs::openat2(root, path, flags | OFlags::CLOEXEC, Mode::empty(), cached) {
+            match disk::openat2(root, path, flags | OFlags::CLOEXEC, Mode::empty(), cached) {
                 // A kernel that knows no cached lookups; or a link of which only a wait can tell where it leads.
                 Err(Errno::INVAL | Errno::XDEV) => Err(Errno::AGAIN),
                 found => found,
@@ -202,20 +203,20 @@ pub(super) fn open_confined(
 
 /// Without `openat2` (Linux 5.6) nothing keeps a link from leading out; then there is no serving at all.
 fn require_confinement(root: &OwnedFd) -> Result<(), LocalError> {
-    rustix::fs::openat2(root, c".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), CONFINED)
+    disk::openat2(root, c".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), CONFINED)
         .map(drop)
         .map_err(|errno| LocalError::NoConfinement(errno.into()))
 }
 
 /// `RESOLVE_CACHED` came with Linux 5.12; before that every lookup goes to the pool.
 fn knows_cached_lookups(root: &OwnedFd) -> bool {
-    rustix::fs::openat2(root, c".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), INLINE).is_ok()
+    disk::openat2(root, c".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), INLINE).is_ok()
 }
 
 /// Opens a second descriptor of the directory behind an `O_PATH` one, to read or to synchronise.
 pub(super) fn reopen_directory(directory: impl AsFd) -> Result<OwnedFd, FileError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::openat(directory, c".", flags, Mode::empty()).map_err(file_error)
+    disk::openat(directory, c".", flags, Mode::empty()).map_err(file_error)
 }
 
 /// Where the kernel has names for open descriptors, if `/proc` is mounted.
@@ -229,5 +230,5 @@ pub(super) fn magic_link(fd: impl AsFd) -> String {
 
 /// Returns true if `/proc` is mounted.
 pub(super) fn descriptors_have_names() -> bool {
-    rustix::fs::access(DESCRIPTORS, rustix::fs::Access::EXISTS).is_ok()
+    disk::access(DESCRIPTORS, rustix::fs::Access::EXISTS).is_ok()
 }

@@ -5,12 +5,13 @@ use std::fs::File;
 use millrace_vfs::FileError;
 use rustix::io::Errno;
 
+use super::disk;
 use super::errno::transfer_error;
 
 /// Writes all of `bytes` at `position`, which moves along.
 pub(super) fn write_all_at(file: &File, position: &mut u64, mut bytes: &[u8]) -> Result<(), FileError> {
     while !bytes.is_empty() {
-        match rustix::io::pwrite(file, bytes, *position) {
+        match disk::pwrite(file, bytes, *position) {
             Ok(0) => return Err(FileError::Io(std::io::ErrorKind::WriteZero.into())),
             Ok(written) => {
                 *position += written as u64;
@@ -25,5 +26,5 @@ pub(super) fn write_all_at(file: &File, position: &mut u64, mut bytes: &[u8]) ->
 
 /// Cuts the file to `length`.
 pub(super) fn truncate(file: &File, length: u64) -> Result<(), FileError> {
-    rustix::io::retry_on_intr(|| rustix::fs::ftruncate(file, length)).map_err(transfer_error)
+    rustix::io::retry_on_intr(|| disk::ftruncate(file, length)).map_err(transfer_error)
 }

@@ -4,10 +4,14 @@ use std::sync::mpsc;
 
 use millrace_vfs::{PartialKey, PartialMode, Storage, Upload, VirtualPath, Wait, WriteMode};
 
-use super::calls::Call::{Bytes, Close, Name};
-use super::calls::{Call, FAILS, MADE, TELLS_LATE};
+use super::disk::observed::{Failure, WAITS, with_watch};
 use super::*;
 use crate::{LocalOptions, LocalStorage, Uploads};
+
+/// The call that waits for a file's bytes, for a directory's names, and for what a file system says at the end.
+const BYTES: &str = "fdatasync";
+const NAME: &str = "fsync";
+const CLOSE: &str = "close";
 
 struct Scratch(PathBuf);
 
@@ -49,13 +53,18 @@ fn path(text: &str) -> VirtualPath {
     VirtualPath::parse(text.as_bytes()).unwrap()
 }
 
-/// The calls waited for, in order; `fails` is the call that fails.
-fn waited<T>(fails: usize, act: impl FnOnce() -> T) -> (T, Vec<Call>) {
-    FAILS.set(fails);
-    MADE.with_borrow_mut(Vec::clear);
+/// The calls waited for, in order; `fails` is the number of the one that fails, or 0.
+fn waited<T>(fails: usize, act: impl FnOnce() -> T) -> (T, Vec<&'static str>) {
+    with_watch(|watch| {
+        watch.made.clear();
+        watch.failure = Some(Failure { among: WAITS, at: fails, for_ever: false, errno: Errno::IO });
+    });
     let result = act();
-    FAILS.set(0);
-    (result, MADE.with_borrow_mut(std::mem::take))
+    let made = with_watch(|watch| {
+        watch.failure = None;
+        std::mem::take(&mut watch.made)
+    });
+    (result, made.into_iter().filter(|call| WAITS.contains(call)).collect())
 }
 
 fn store(storage: &LocalStorage, name: &str, mode: WriteMode) -> Result<(), FileError> {
@@ -75,49 +84,49 @@ fn piece(storage: &LocalStorage, mode: PartialMode) -> Result<Box<dyn Upload>, F
 fn each_change_waits_for_what_its_level_promises() {
     type Act = fn(&LocalStorage) -> Result<(), FileError>;
     /// The operation, the kind of upload, and the calls at `whole` and at `full`.
-    type Row<'a> = (&'a str, Uploads, Act, &'a [Call], &'a [Call]);
+    type Row<'a> = (&'a str, Uploads, Act, &'a [&'a str], &'a [&'a str]);
     let changes: &[Row<'_>] = &[
-        ("STOR, new", Uploads::Staged, |s| store(s, "/new", WriteMode::Replace), &[Bytes], &[Bytes, Name]),
-        ("STOR, old", Uploads::Staged, |s| store(s, "/old", WriteMode::Replace), &[Bytes], &[Bytes, Name]),
-        ("STOU", Uploads::Staged, |s| store(s, "/new", WriteMode::CreateNew), &[Bytes], &[Bytes, Name]),
+        ("STOR, new", Uploads::Staged, |s| store(s, "/new", WriteMode::Replace), &[BYTES], &[BYTES, NAME]),
+        ("STOR, old", Uploads::Staged, |s| store(s, "/old", WriteMode::Replace), &[BYTES], &[BYTES, NAME]),
+        ("STOU", Uploads::Staged, |s| store(s, "/new", WriteMode::CreateNew), &[BYTES], &[BYTES, NAME]),
         (
             "in place, new",
             Uploads::InPlace,
             |s| store(s, "/new", WriteMode::Replace),
-            &[Bytes],
-            &[Bytes, Name],
+            &[BYTES],
+            &[BYTES, NAME],
         ),
-        ("in place, old", Uploads::InPlace, |s| store(s, "/old", WriteMode::Replace), &[Bytes], &[Bytes]),
-        ("APPE", Uploads::Staged, |s| store(s, "/old", WriteMode::Append), &[Bytes], &[Bytes]),
-        ("REST", Uploads::Staged, |s| store(s, "/old", WriteMode::At(2)), &[Bytes], &[Bytes]),
-        ("tus, a piece", Uploads::Staged, |s| piece(s, PartialMode::New)?.keep(), &[Bytes], &[Bytes]),
+        ("in place, old", Uploads::InPlace, |s| store(s, "/old", WriteMode::Replace), &[BYTES], &[BYTES]),
+        ("APPE", Uploads::Staged, |s| store(s, "/old", WriteMode::Append), &[BYTES], &[BYTES]),
+        ("REST", Uploads::Staged, |s| store(s, "/old", WriteMode::At(2)), &[BYTES], &[BYTES]),
+        ("tus, a piece", Uploads::Staged, |s| piece(s, PartialMode::New)?.keep(), &[BYTES], &[BYTES]),
         (
             "tus, the last",
             Uploads::Staged,
             |s| piece(s, PartialMode::New)?.commit().map(drop),
-            &[Bytes],
-            &[Bytes, Name],
+            &[BYTES],
+            &[BYTES, NAME],
         ),
         (
             "COPY",
             Uploads::Staged,
             |s| s.copy(&path("/old"), &path("/new"), &mut |_| true).map(drop),
-            &[Bytes],
-            &[Bytes, Name],
+            &[BYTES],
+            &[BYTES, NAME],
         ),
-        ("MKD", Uploads::Staged, |s| s.make_directory(&path("/new")), &[], &[Name]),
-        ("RMD", Uploads::Staged, |s| s.remove_directory(&path("/d")), &[], &[Name]),
-        ("DELE", Uploads::Staged, |s| s.remove_file(&path("/old")), &[], &[Name]),
-        ("RNTO", Uploads::Staged, |s| s.rename(&path("/old"), &path("/new")), &[], &[Name]),
+        ("MKD", Uploads::Staged, |s| s.make_directory(&path("/new")), &[], &[NAME]),
+        ("RMD", Uploads::Staged, |s| s.remove_directory(&path("/d")), &[], &[NAME]),
+        ("DELE", Uploads::Staged, |s| s.remove_file(&path("/old")), &[], &[NAME]),
+        ("RNTO", Uploads::Staged, |s| s.rename(&path("/old"), &path("/new")), &[], &[NAME]),
         (
             "RNTO, elsewhere",
             Uploads::Staged,
             |s| s.rename(&path("/old"), &path("/d/new")),
             &[],
-            &[Name, Name],
+            &[NAME, NAME],
         ),
-        ("RNTO, a folder", Uploads::Staged, |s| s.rename(&path("/d"), &path("/new")), &[], &[Name]),
-        ("SITE SYMLINK", Uploads::Staged, |s| s.make_symlink(b"old", &path("/new")), &[], &[Name]),
+        ("RNTO, a folder", Uploads::Staged, |s| s.rename(&path("/d"), &path("/new")), &[], &[NAME]),
+        ("SITE SYMLINK", Uploads::Staged, |s| s.make_symlink(b"old", &path("/new")), &[], &[NAME]),
     ];
     for (change, uploads, act, whole, full) in changes {
         let levels = [(Durability::None, &[][..]), (Durability::Whole, *whole), (Durability::Full, *full)];
@@ -214,7 +223,7 @@ fn concurrent_callers_share_the_next_call() {
 /// NFS, CIFS and FUSE say at the end that there is no room: before the reply, at every level.
 #[test]
 fn errors_at_close_are_seen_before_the_file_gets_its_name() {
-    TELLS_LATE.set(true);
+    with_watch(|watch| watch.is_remote = true);
     for level in [Durability::None, Durability::Whole] {
         let scratch = Scratch::new();
         let storage = scratch.storage(level, Uploads::Staged);
@@ -226,8 +235,8 @@ fn errors_at_close_are_seen_before_the_file_gets_its_name() {
         for mode in [WriteMode::Replace, WriteMode::Append] {
             let (result, made) = waited(0, || store(&storage, "/old", mode));
             result.unwrap();
-            assert_eq!(made, [Bytes, Close], "{level:?} {mode:?}");
+            assert_eq!(made, [BYTES, CLOSE], "{level:?} {mode:?}");
         }
     }
-    TELLS_LATE.set(false);
+    with_watch(|watch| watch.is_remote = false);
 }

@@ -10,6 +10,7 @@ use millrace_vfs::{FileError, Partial, PartialKey, Resting};
 use rustix::fs::AtFlags;
 
 use super::super::copy;
+use super::super::disk;
 use super::super::errno::file_error;
 use super::super::staging::kept_name;
 use super::super::target::Destination;
@@ -34,9 +35,9 @@ impl Place {
         keys: &[PartialKey],
     ) -> Result<Partial, FileError> {
         let (first, others) = keys.split_first().ok_or(FileError::NotFound)?;
-        let there = rustix::fs::fstat(&*destination.target()?.directory).map_err(file_error)?;
+        let there = disk::fstat(&*destination.target()?.directory).map_err(file_error)?;
         let (file, directory) = self.take(first)?;
-        let here = rustix::fs::fstat(&file).map_err(file_error)?;
+        let here = disk::fstat(&file).map_err(file_error)?;
         let (mut kept, modified) = self.keep(file, directory, destination, *first, true)?;
         if here.st_dev != there.st_dev {
             return Err(FileError::CrossDevice);
@@ -78,7 +79,7 @@ impl Joined {
     /// Their bytes are in the file now.
     pub(super) fn remove(&mut self, directory: &OwnedFd) {
         for Other { file, key, .. } in self.0.drain(..) {
-            let _ = rustix::fs::unlinkat(directory, kept_name(&key), AtFlags::empty());
+            let _ = disk::unlinkat(directory, kept_name(&key), AtFlags::empty());
             release(&file);
         }
     }
