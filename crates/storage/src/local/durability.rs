@@ -63,9 +63,14 @@ impl Durable {
         Ok(())
     }
 
+    /// Returns whether the names of changes are promised.
+    pub(super) fn keeps_names(&self) -> bool {
+        self.level == Durability::Full
+    }
+
     /// Waits until the names in a directory are where the level wants them.
     pub(super) fn name(&self, directory: impl AsFd) -> Result<(), FileError> {
-        if self.level != Durability::Full {
+        if !self.keeps_names() {
             return Ok(());
         }
         let stat = disk::fstat(&directory).map_err(transfer_error)?;

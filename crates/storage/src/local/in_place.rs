@@ -40,7 +40,7 @@ pub(super) struct InPlace {
     appends: bool,
     readiness: Readiness,
     durable: Arc<Durable>,
-    /// The directory in which the name is new.
+    /// The directory whose names are waited for.
     named_in: Option<OwnedFd>,
     /// The file is its own, and nothing has come yet.
     made: Option<Made>,
@@ -128,7 +128,7 @@ impl InPlace {
         Self { file, ownership, position, size, replaces, appends, readiness, durable, named_in, made }
     }
 
-    /// The same, of a file whose name in this directory is new.
+    /// The same, of a file whose name in this directory is to be kept.
     pub(super) fn named_in(mut self, directory: Option<OwnedFd>) -> Self {
         self.named_in = directory;
         self

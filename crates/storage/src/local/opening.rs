@@ -68,7 +68,7 @@ impl LocalStorage {
         bits: Option<u32>,
         wait: Wait,
     ) -> Result<InPlace, FileError> {
-        let Opened { file, stat, readiness, is_new, is_ours } = self.open_to_write(path, mode, bits, wait)?;
+        let Opened { file, stat, readiness, is_ours } = self.open_to_write(path, mode, bits, wait)?;
         let made = if is_ours { Made::new(&self.tree, &self.staging, path, &file) } else { None };
         let ownership = Ownership::take((stat.st_dev, stat.st_ino), wait)?;
         // The previous owner may have cut it meanwhile; a replaced file is cut anyway.
@@ -83,7 +83,11 @@ impl LocalStorage {
             WriteMode::At(offset) if offset > size => return Err(FileError::OutOfRange),
             WriteMode::At(offset) => offset,
         };
-        let named_in = if is_new { Some(self.tree.parent(path, wait)?) } else { None };
+        // Also of a file that was there before: an upload that was cut may have made it, and nothing waited for its name.
+        let named_in = match self.durable.keeps_names() {
+            true => Some(target::directory_of(&self.tree, path, wait)?),
+            false => None,
+        };
         let durable = Arc::clone(&self.durable);
         let replaces = mode == WriteMode::Replace;
         let upload = InPlace::new(file, ownership, position, size, replaces, readiness, durable)
@@ -104,7 +108,7 @@ impl LocalStorage {
         if mode != WriteMode::CreateNew {
             match self.open_regular(path, how, Mode::empty(), wait) {
                 Err(FileError::NotFound) if !matches!(mode, WriteMode::At(1..)) => {}
-                result => return result.map(|opened| Opened::new(opened, false, false)),
+                result => return result.map(|opened| Opened::new(opened, false)),
             }
         }
         if wait == Wait::Never {
@@ -117,9 +121,9 @@ impl LocalStorage {
         let opened = match make(OFlags::EXCL) {
             // Made by another meanwhile, or a link that leads to nothing yet.
             Err(FileError::AlreadyExists) if mode != WriteMode::CreateNew => {
-                Opened::new(make(OFlags::empty())?, true, false)
+                Opened::new(make(OFlags::empty())?, false)
             }
-            made => Opened::new(made?, true, true),
+            made => Opened::new(made?, true),
         };
         if let Some(bits) = bits {
             metadata::widen(&opened.file, opened.stat.st_mode, bits);
@@ -133,14 +137,12 @@ struct Opened {
     file: File,
     stat: Stat,
     readiness: Readiness,
-    /// The open call created it, or may have: with several writers that is unknown.
-    is_new: bool,
-    /// It surely did.
+    /// The open call created it for sure; with several writers that may be unknown.
     is_ours: bool,
 }
 
 impl Opened {
-    fn new((file, stat, readiness): (File, Stat, Readiness), is_new: bool, is_ours: bool) -> Self {
-        Self { file, stat, readiness, is_new, is_ours }
+    fn new((file, stat, readiness): (File, Stat, Readiness), is_ours: bool) -> Self {
+        Self { file, stat, readiness, is_ours }
     }
 }

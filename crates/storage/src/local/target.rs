@@ -95,6 +95,20 @@ pub(super) fn find(
     Err(FileError::Loop)
 }
 
+/// The directory that holds what `path` leads to.
+pub(super) fn directory_of(tree: &Tree, path: &VirtualPath, wait: Wait) -> Result<OwnedFd, FileError> {
+    let (mut parent, mut name) = (path.parent().relative().to_vec(), path.name().to_vec());
+    for _ in 0..MOST_LINKS {
+        let directory = tree.open_relative(&parent, OFlags::PATH | OFlags::DIRECTORY, Mode::empty(), wait)?;
+        match look_up(&directory, &name, wait)?.map(|found| found.kind) {
+            Some(FileKind::Symlink) if wait == Wait::Never => return Err(FileError::WouldWait),
+            Some(FileKind::Symlink) => (parent, name) = follow(&directory, &parent, &name)?,
+            _ => return Ok(directory),
+        }
+    }
+    Err(FileError::Loop)
+}
+
 impl Destination {
     /// The target, looked up now if it was not before.
     pub(super) fn target(&mut self) -> Result<&Target, FileError> {

@@ -96,9 +96,15 @@ fn each_change_waits_for_what_its_level_promises() {
             &[BYTES],
             &[BYTES, NAME],
         ),
-        ("in place, old", Uploads::InPlace, |s| store(s, "/old", WriteMode::Replace), &[BYTES], &[BYTES]),
-        ("APPE", Uploads::Staged, |s| store(s, "/old", WriteMode::Append), &[BYTES], &[BYTES]),
-        ("REST", Uploads::Staged, |s| store(s, "/old", WriteMode::At(2)), &[BYTES], &[BYTES]),
+        (
+            "in place, old",
+            Uploads::InPlace,
+            |s| store(s, "/old", WriteMode::Replace),
+            &[BYTES],
+            &[BYTES, NAME],
+        ),
+        ("APPE", Uploads::Staged, |s| store(s, "/old", WriteMode::Append), &[BYTES], &[BYTES, NAME]),
+        ("REST", Uploads::Staged, |s| store(s, "/old", WriteMode::At(2)), &[BYTES], &[BYTES, NAME]),
         ("tus, a piece", Uploads::Staged, |s| piece(s, PartialMode::New)?.keep(), &[BYTES], &[BYTES]),
         (
             "tus, the last",
