@@ -84,7 +84,8 @@ fn close_copy(file: &File) -> Result<(), FileError> {
     disk::duplicate(file).and_then(disk::close).map_err(transfer_error)
 }
 
-fn synchronise_directory(directory: impl AsFd) -> rustix::io::Result<()> {
+/// Waits until the names in a directory are on the device.
+pub(super) fn synchronise_directory(directory: impl AsFd) -> rustix::io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let opened = disk::openat(directory, c".", flags, rustix::fs::Mode::empty())?;
     match retry_on_intr(|| disk::fsync(&opened)) {

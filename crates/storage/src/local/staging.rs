@@ -22,6 +22,7 @@ use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::disk;
+use super::durability::synchronise_directory;
 use super::tree::Tree;
 
 /// The prefix of every reserved name.
@@ -168,12 +169,20 @@ impl StagingArea {
         (device == self.tree.device()).then(|| self.turn.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Sets the mark, which is on the device before a hidden name can be.
+    fn set_mark(&self, directory: &OwnedFd) -> rustix::io::Result<OwnedFd> {
+        let mark = set_mark(directory)?;
+        synchronise_directory(directory)?;
+        synchronise_directory(self.tree.root())?;
+        Ok(mark)
+    }
+
     /// Notes that a hidden name is about to be made elsewhere in the tree. Without a staging directory there is
     /// no place for the note, and a sweep walks anyway.
     pub(super) fn mark_elsewhere(&self) -> rustix::io::Result<()> {
         let mut mark = self.mark.lock().unwrap_or_else(PoisonError::into_inner);
         if mark.is_none() {
-            *mark = self.with_directory(|directory| set_mark(directory))?;
+            *mark = self.with_directory(|directory| self.set_mark(directory))?;
         }
         Ok(())
     }
