@@ -63,16 +63,41 @@ impl Durable {
         Ok(())
     }
 
+    /// Returns whether anything is promised of power cuts.
+    pub(super) fn survives_power_cuts(&self) -> bool {
+        self.level != Durability::None
+    }
+
     /// Returns whether the names of changes are promised.
     pub(super) fn keeps_names(&self) -> bool {
         self.level == Durability::Full
     }
 
+    /// As [`Durable::bytes`], of a file of the server's own that says that others' bytes are there.
+    pub(super) fn mark(&self, file: &File) -> Result<(), FileError> {
+        match self.survives_power_cuts() {
+            true => retry_on_intr(|| disk::fdatasync(file)).map_err(transfer_error),
+            false => Ok(()),
+        }
+    }
+
     /// Waits until the names in a directory are where the level wants them.
     pub(super) fn name(&self, directory: impl AsFd) -> Result<(), FileError> {
-        if !self.keeps_names() {
-            return Ok(());
+        match self.keeps_names() {
+            true => self.synchronise(directory),
+            false => Ok(()),
         }
+    }
+
+    /// The same of names without which acknowledged bytes would be lost: that is not `whole`, either.
+    pub(super) fn name_of_whole(&self, directory: impl AsFd) -> Result<(), FileError> {
+        match self.survives_power_cuts() {
+            true => self.synchronise(directory),
+            false => Ok(()),
+        }
+    }
+
+    fn synchronise(&self, directory: impl AsFd) -> Result<(), FileError> {
         let stat = disk::fstat(&directory).map_err(transfer_error)?;
         let synchronise = || synchronise_directory(&directory);
         self.directories.run((stat.st_dev, stat.st_ino), synchronise).map_err(transfer_error)

@@ -1,13 +1,17 @@
 //! Uploads that outlive the process: staged files that keep a name between two visits of their client.
 //!
-//! The invariant: a partial upload holds exactly the acknowledged data, and later data in order; with checksums (a mark
-//! beside it has the verified length), a kill leaves no unverified data.
+//! The invariant: a partial upload holds exactly the acknowledged data, and later data in order; a power cut leaves no
+//! later data, and with checksums a kill leaves none that was not verified (`mark.rs`).
 //!
 //! The file is created in the target's directory, whose access lists it inherits, and named in the staging directory;
 //! where it cannot be named there (another mount, a root without write permission) there are no partial uploads. An
 //! open upload holds the file's lock (`flock`), and a second open fails.
 
 mod joined;
+mod mark;
+
+#[cfg(test)]
+pub(super) use mark::BOOT_OF_TEST;
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -25,10 +29,11 @@ use super::disk;
 use super::durability::Durable;
 use super::errno::file_error;
 use super::staged::{Settings, StagingFile, link, open_unnamed};
-use super::staging::{StagingArea, is_kept_file, kept_name, mark_name};
+use super::staging::{StagingArea, is_kept_file, is_mark_file, kept_name};
 use super::target::Destination;
 use super::upload::{truncate, write_all_at};
 use joined::Joined;
+use mark::Mark;
 
 /// How often the staging directory is searched for expired uploads.
 const SWEEP: Duration = Duration::from_secs(60);
@@ -68,15 +73,22 @@ impl Partials {
         state.resting = None;
         let Some(directory) = area.existing() else { return };
         let Some(oldest) = SystemTime::now().checked_sub(age) else { return };
-        for name in names(&directory) {
+        for name in names(&directory, is_kept_file) {
             let Ok(file) = open_named(&directory, &name) else { continue };
             let is_old =
                 file.metadata().and_then(|metadata| metadata.modified()).is_ok_and(|time| time < oldest);
             if is_old && take_lock(&file).is_ok() {
                 let _ = disk::unlinkat(&*directory, &name[..], AtFlags::empty());
-                let mark = [&name[..], b".mark"].concat();
-                let _ = disk::unlinkat(&*directory, &mark[..], AtFlags::empty());
                 release(&file);
+            }
+        }
+        // A power cut may leave a mark without its file.
+        for mark in names(&directory, is_mark_file) {
+            let kept = mark.strip_suffix(b".mark").unwrap_or(&mark);
+            if disk::statat(&*directory, kept, AtFlags::SYMLINK_NOFOLLOW)
+                .is_err_and(|errno| errno == Errno::NOENT)
+            {
+                let _ = disk::unlinkat(&*directory, &mark[..], AtFlags::empty());
             }
         }
     }
@@ -108,26 +120,26 @@ impl Place {
         mode: PartialMode,
     ) -> Result<Partial, FileError> {
         destination.target()?;
-        let (file, directory) = match mode {
+        let taken = match mode {
             PartialMode::New => {
                 self.partials.sweep_now_and_then(&self.area, self.age);
                 self.make(&mut destination, key)?
             }
             PartialMode::Resume | PartialMode::Checked => self.take(key)?,
         };
-        let (kept, modified) = self.keep(file, directory, destination, *key, mode == PartialMode::Checked)?;
+        let (kept, modified) = self.keep(taken, destination, *key, mode == PartialMode::Checked)?;
         Ok(Partial { size: kept.position, modified, upload: Box::new(kept) })
     }
 
     /// One whose file was opened; and when that was last changed.
     fn keep(
         &self,
-        file: File,
-        directory: Arc<OwnedFd>,
+        taken: Taken,
         destination: Destination,
         key: PartialKey,
         is_checked: bool,
     ) -> Result<(Kept, Timestamp), FileError> {
+        let Taken { file, directory, mark } = taken;
         let PartialState { size, modified } = state(&file)?;
         let kept = Kept {
             file: Some(file),
@@ -140,17 +152,17 @@ impl Place {
             is_checked,
             joined: Joined::default(),
         };
-        if is_checked {
-            kept.set_mark()?;
+        let needed = Mark::new(size, is_checked);
+        match mark {
+            None => drop(needed.begin(&kept.directory, &key)?),
+            // In another boot, or to be checked: what comes now is another matter.
+            Some(mark) if !mark.treats_alike(&needed) => drop(needed.append(&kept.directory, &key)?),
+            Some(_) => {}
         }
         Ok((kept, modified))
     }
 
-    fn make(
-        &self,
-        destination: &mut Destination,
-        key: &PartialKey,
-    ) -> Result<(File, Arc<OwnedFd>), FileError> {
+    fn make(&self, destination: &mut Destination, key: &PartialKey) -> Result<Taken, FileError> {
         let target = destination.target()?;
         let (name, mode) = (kept_name(key), self.settings.mode);
         let unnamed = if self.settings.unnamed { open_unnamed(target, mode)? } else { None };
@@ -173,13 +185,13 @@ impl Place {
             Ok((file, Arc::clone(directory)))
         });
         match made {
-            Ok(Some(made)) => Ok(made),
+            Ok(Some((file, directory))) => Ok(Taken { file, directory, mark: None }),
             Ok(None) | Err(Errno::XDEV | Errno::PERM | Errno::ACCESS) => Err(FileError::Unsupported),
             Err(errno) => Err(file_error(errno)),
         }
     }
 
-    fn take(&self, key: &PartialKey) -> Result<(File, Arc<OwnedFd>), FileError> {
+    fn take(&self, key: &PartialKey) -> Result<Taken, FileError> {
         let mut state = self.partials.lock();
         let directory = self.area.existing().ok_or(FileError::NotFound)?;
         let file = open_named(&directory, kept_name(key).as_bytes()).map_err(file_error)?;
@@ -191,17 +203,17 @@ impl Place {
         if stat.st_nlink == 0 {
             return Err(FileError::NotFound);
         }
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
         if let Some(resting) = &mut state.resting {
-            let size = u64::try_from(stat.st_size).unwrap_or(0);
             *resting =
                 Resting { bytes: resting.bytes.saturating_sub(size), files: resting.files.saturating_sub(1) };
         }
-        if let Some(sure) = mark(&directory, key) {
-            // The process that wrote the bytes after it was killed before their check.
-            truncate(&file, sure.min(u64::try_from(stat.st_size).unwrap_or(0)))?;
-            clear_mark(&directory, key);
+        let mark = Mark::read(&directory, key).map_err(file_error)?;
+        if mark.counted(size) < size {
+            // The process that wrote the others was killed before their check, or the power was cut.
+            truncate(&file, mark.counted(size))?;
         }
-        Ok((file, directory))
+        Ok(Taken { file, directory, mark: Some(mark) })
     }
 
     /// The state of one.
@@ -211,19 +223,28 @@ impl Place {
         let state = state(&file)?;
         // Bytes that are being checked do not count yet.
         Ok(PartialState {
-            size: mark(&directory, key).map_or(state.size, |sure| sure.min(state.size)),
+            size: Mark::read(&directory, key).map_err(file_error)?.counted(state.size),
             ..state
         })
     }
 
     /// Gives one up.
     pub(super) fn remove(&self, key: &PartialKey) -> Result<(), FileError> {
-        let (file, directory) = self.take(key)?;
+        let Taken { file, directory, .. } = self.take(key)?;
         disk::unlinkat(&*directory, kept_name(key), AtFlags::empty()).map_err(file_error)?;
+        mark::clear(&directory, key);
         release(&file);
         self.area.tidy();
         Ok(())
     }
+}
+
+/// The file of one, locked.
+struct Taken {
+    file: File,
+    directory: Arc<OwnedFd>,
+    /// `None` where it was just made.
+    mark: Option<Mark>,
 }
 
 /// A partial upload that is open.
@@ -249,20 +270,40 @@ impl Kept {
         self.file.as_ref().ok_or(FileError::Cancelled)
     }
 
-    /// Writes the mark with the verified length.
-    fn set_mark(&self) -> Result<(), FileError> {
-        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let name = mark_name(&self.key);
-        let mark = disk::openat(&*self.directory, name, flags, Mode::RUSR | Mode::WUSR);
-        write_all_at(&File::from(mark.map_err(file_error)?), &mut 0, &self.begun.to_be_bytes())
+    /// Notes that all that came is sure; returns what is to be waited for.
+    fn mark_sure(&self) -> Result<Option<File>, FileError> {
+        match self.is_checked || self.place.durable.survives_power_cuts() {
+            true => Mark::new(self.position, false).append(&self.directory, &self.key).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// Waits for the note, and for the names without which it would be lost.
+    fn wait_for(&self, mark: Option<File>) -> Result<(), FileError> {
+        if let Some(mark) = mark {
+            self.place.durable.mark(&mark)?;
+        }
+        match self.begun {
+            0 => self.name_durably(),
+            _ => Ok(()),
+        }
+    }
+
+    /// The names in the staging directory, and its own.
+    fn name_durably(&self) -> Result<(), FileError> {
+        let durable = &self.place.durable;
+        // Without bytes there is nothing to lose but the name.
+        if self.position == 0 && !durable.keeps_names() {
+            return Ok(());
+        }
+        durable.name_of_whole(&*self.directory)?;
+        self.place.area.name_once(&self.directory, |root| durable.name_of_whole(root))
     }
 
     /// Nothing is left of it.
     fn give_up(&self, file: &File) {
         let _ = disk::unlinkat(&*self.directory, kept_name(&self.key), AtFlags::empty());
-        if self.is_checked {
-            clear_mark(&self.directory, &self.key);
-        }
+        mark::clear(&self.directory, &self.key);
         release(file);
     }
 
@@ -278,9 +319,7 @@ impl Kept {
 
     /// Abandons a file that a hook has moved away, with its content.
     fn let_it_be(&mut self, file: &File) {
-        if self.is_checked {
-            clear_mark(&self.directory, &self.key);
-        }
+        mark::clear(&self.directory, &self.key);
         self.joined.remove(&self.directory);
         release(file);
         self.place.area.tidy();
@@ -301,17 +340,27 @@ impl Kept {
             return Ok(());
         }
         let keeps = keeps && self.joined.is_empty();
-        let is_sure = keeps || truncate(&file, self.begun).is_ok();
-        if !keeps && is_sure {
+        let mut result = Ok(());
+        if keeps {
+            if let Err(error) = self.place.durable.bytes(&file) {
+                self.lose(&file);
+                return Err(error);
+            }
+            match self.mark_sure() {
+                Ok(mark) => {
+                    if let Err(error) = self.wait_for(mark) {
+                        self.lose(&file);
+                        return Err(error);
+                    }
+                }
+                // Without a note the piece is not acknowledged, but those before it are there.
+                Err(error) => result = Err(error),
+            }
+        } else if truncate(&file, self.begun).is_ok() {
             self.position = self.begun;
-        }
-        if keeps && let Err(error) = self.place.durable.bytes(&file) {
-            self.lose(&file);
-            return Err(error);
-        }
-        // If they cannot be removed, the next open reports only the checked length.
-        if self.is_checked && is_sure {
-            clear_mark(&self.directory, &self.key);
+        } else {
+            // The bytes cannot be removed, so they are not to count.
+            let _ = Mark::new(self.begun, true).append(&self.directory, &self.key);
         }
         let mut state = self.place.partials.lock();
         if let Some(resting) = &mut state.resting {
@@ -319,7 +368,7 @@ impl Kept {
         }
         self.joined.let_go(state.resting.as_mut());
         release(&file);
-        Ok(())
+        result
     }
 }
 
@@ -365,9 +414,7 @@ impl Upload for Kept {
             }
             return Err(error);
         }
-        if self.is_checked {
-            clear_mark(&self.directory, &self.key);
-        }
+        mark::clear(&self.directory, &self.key);
         self.joined.remove(&self.directory);
         self.place.area.tidy();
         durable.name(&*self.destination.target()?.directory)?;
@@ -426,29 +473,14 @@ fn release(file: &File) {
     let _ = disk::flock(file, FlockOperation::Unlock);
 }
 
-/// Up to where a partial upload is sure, where that is marked.
-fn mark(directory: &OwnedFd, key: &PartialKey) -> Option<u64> {
-    let file = open_named(directory, mark_name(key).as_bytes()).ok()?;
-    let mut bytes = [0; 8];
-    // An incomplete mark was written before the first byte arrived.
-    match disk::pread(&file, &mut bytes, 0) {
-        Ok(8) => Some(u64::from_be_bytes(bytes)),
-        _ => None,
-    }
-}
-
-fn clear_mark(directory: &OwnedFd, key: &PartialKey) {
-    let _ = disk::unlinkat(directory, mark_name(key), AtFlags::empty());
-}
-
-/// The names of those in the staging directory.
-fn names(directory: &OwnedFd) -> Vec<Vec<u8>> {
+/// The names in the staging directory that are of a kind.
+fn names(directory: &OwnedFd, is_wanted: fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
     let Ok(directory) = super::tree::reopen_directory(directory) else { return Vec::new() };
     let (mut buffer, mut names) = (vec![std::mem::MaybeUninit::uninit(); 8192], Vec::new());
     let mut entries = RawDir::new(&directory, &mut buffer);
     while let Some(Ok(entry)) = entries.next() {
         let name = entry.file_name().to_bytes();
-        if is_kept_file(name) {
+        if is_wanted(name) {
             names.push(name.to_vec());
         }
     }
@@ -459,7 +491,7 @@ fn names(directory: &OwnedFd) -> Vec<Vec<u8>> {
 fn count(area: &StagingArea) -> Result<Resting, FileError> {
     let mut resting = Resting::default();
     let Some(directory) = area.existing() else { return Ok(resting) };
-    for name in names(&directory) {
+    for name in names(&directory, is_kept_file) {
         let Ok(file) = open_named(&directory, &name) else { continue };
         if take_lock(&file).is_ok() {
             resting = Resting { bytes: resting.bytes + state(&file)?.size, files: resting.files + 1 };

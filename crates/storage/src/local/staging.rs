@@ -62,6 +62,11 @@ pub(super) fn mark_name(key: &PartialKey) -> String {
     format!(".millrace-{key}.kept.mark")
 }
 
+/// Returns true if a name is one that [`mark_name`] makes.
+pub(super) fn is_mark_file(name: &[u8]) -> bool {
+    name.starts_with(PREFIX) && name.ends_with(b".kept.mark")
+}
+
 /// Returns true if a name is one that [`kept_name`] makes.
 pub(super) fn is_kept_file(name: &[u8]) -> bool {
     name.starts_with(PREFIX) && name.ends_with(b".kept")
@@ -102,6 +107,8 @@ pub(super) struct StagingArea {
     tree: Arc<Tree>,
     /// The open directory; `None` before it was needed.
     open: Mutex<Option<Arc<OwnedFd>>>,
+    /// The directory whose own name was waited for.
+    named: Mutex<Option<Arc<OwnedFd>>>,
     /// The mark that hidden names may lie elsewhere, held with a shared lock once it was set.
     mark: Mutex<Option<OwnedFd>>,
     /// Held during a rename. The kernel serialises renames anyway, but spins: with this lock a hundred uploads of 1 KiB
@@ -112,7 +119,13 @@ pub(super) struct StagingArea {
 impl StagingArea {
     /// The staging area of a tree. Makes nothing yet.
     pub(super) fn new(tree: Arc<Tree>) -> Self {
-        Self { tree, open: Mutex::new(None), mark: Mutex::new(None), turn: Mutex::new(()) }
+        Self {
+            tree,
+            open: Mutex::new(None),
+            named: Mutex::new(None),
+            mark: Mutex::new(None),
+            turn: Mutex::new(()),
+        }
     }
 
     /// Does something with the open directory; `None` where there can be no such directory. It is repeated
@@ -167,6 +180,20 @@ impl StagingArea {
     /// which may be stuck, uploads do not wait for each other.
     pub(super) fn take_turn(&self, device: u64) -> Option<MutexGuard<'_, ()>> {
         (device == self.tree.device()).then(|| self.turn.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Waits for the staging directory's own name, once for each that is made.
+    pub(super) fn name_once(
+        &self,
+        directory: &Arc<OwnedFd>,
+        wait: impl FnOnce(&OwnedFd) -> Result<(), FileError>,
+    ) -> Result<(), FileError> {
+        let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        if !named.as_ref().is_some_and(|named| Arc::ptr_eq(named, directory)) {
+            wait(self.tree.root())?;
+            *named = Some(Arc::clone(directory));
+        }
+        Ok(())
     }
 
     /// Sets the mark, which is on the device before a hidden name can be.

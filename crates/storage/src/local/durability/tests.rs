@@ -105,7 +105,13 @@ fn each_change_waits_for_what_its_level_promises() {
         ),
         ("APPE", Uploads::Staged, |s| store(s, "/old", WriteMode::Append), &[BYTES], &[BYTES, NAME]),
         ("REST", Uploads::Staged, |s| store(s, "/old", WriteMode::At(2)), &[BYTES], &[BYTES, NAME]),
-        ("tus, a piece", Uploads::Staged, |s| piece(s, PartialMode::New)?.keep(), &[BYTES], &[BYTES]),
+        (
+            "tus, the first piece",
+            Uploads::Staged,
+            |s| piece(s, PartialMode::New)?.keep(),
+            &[BYTES, BYTES, NAME, NAME],
+            &[BYTES, BYTES, NAME, NAME],
+        ),
         (
             "tus, the last",
             Uploads::Staged,

@@ -14,7 +14,7 @@ use super::super::disk;
 use super::super::errno::file_error;
 use super::super::staging::kept_name;
 use super::super::target::Destination;
-use super::{Kept, Place, release, state};
+use super::{Kept, Place, Taken, mark, release, state};
 
 /// The others, locked.
 #[derive(Debug, Default)]
@@ -36,9 +36,9 @@ impl Place {
     ) -> Result<Partial, FileError> {
         let (first, others) = keys.split_first().ok_or(FileError::NotFound)?;
         let there = disk::fstat(&*destination.target()?.directory).map_err(file_error)?;
-        let (file, directory) = self.take(first)?;
-        let here = disk::fstat(&file).map_err(file_error)?;
-        let (mut kept, modified) = self.keep(file, directory, destination, *first, true)?;
+        let taken = self.take(first)?;
+        let here = disk::fstat(&taken.file).map_err(file_error)?;
+        let (mut kept, modified) = self.keep(taken, destination, *first, true)?;
         if here.st_dev != there.st_dev {
             return Err(FileError::CrossDevice);
         }
@@ -50,7 +50,7 @@ impl Place {
 impl Kept {
     /// Takes over the bytes of another.
     fn swallow(&mut self, key: &PartialKey) -> Result<(), FileError> {
-        let (file, _) = self.place.take(key)?;
+        let Taken { file, .. } = self.place.take(key)?;
         let size = state(&file)?.size;
         let copied = copy::append(&file, self, &mut |_| true);
         self.joined.0.push(Other { file, key: *key, size });
@@ -80,6 +80,7 @@ impl Joined {
     pub(super) fn remove(&mut self, directory: &OwnedFd) {
         for Other { file, key, .. } in self.0.drain(..) {
             let _ = disk::unlinkat(directory, kept_name(&key), AtFlags::empty());
+            mark::clear(directory, &key);
             release(&file);
         }
     }

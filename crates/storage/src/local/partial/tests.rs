@@ -27,6 +27,12 @@ impl Drop for Tree {
     }
 }
 
+/// The mark of an upload whose bytes behind this length are being checked.
+fn mark_unchecked(staging: &std::path::Path, key: &PartialKey, sure: u64) {
+    let staging = OwnedFd::from(File::open(staging).unwrap());
+    Mark::new(sure, true).append(&staging, key).unwrap();
+}
+
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const KEY: PartialKey = PartialKey::new([7; 16]);
 
@@ -151,7 +157,7 @@ fn unverified_data_is_not_kept_even_after_a_kill() {
     // As a kill leaves it: bytes, and the mark from before they came.
     let staging = tree.0.join(".millrace-staging");
     write(PartialMode::Resume, b" unchecked").abort();
-    std::fs::write(staging.join(mark_name(&KEY)), 10_u64.to_be_bytes()).unwrap();
+    mark_unchecked(&staging, &KEY, 10);
     assert_eq!(find(&storage), Ok(10));
     assert_eq!(open(&storage, PartialMode::Resume).unwrap().size, 10);
     storage.remove_partial(&VirtualPath::parse(b"/d/f").unwrap(), &KEY).unwrap();
@@ -244,7 +250,7 @@ fn uploads_whose_joining_did_not_end_are_as_they_were() {
     let staging = tree.0.join(".millrace-staging");
     let first = super::super::staging::kept_name(&parts[0].1);
     std::fs::write(staging.join(first), b"onetw").unwrap();
-    std::fs::write(staging.join(mark_name(&parts[0].1)), 3_u64.to_be_bytes()).unwrap();
+    mark_unchecked(&staging, &parts[0].1, 3);
     assert_eq!(sizes(), [3, 3]);
     join(&storage, &parts).unwrap().upload.commit().unwrap();
     assert_eq!(std::fs::read(tree.0.join("d/f")).unwrap(), b"onetwo");
