@@ -6,6 +6,8 @@
 //! in place over an existing name the same.
 
 mod copy;
+#[cfg(test)]
+mod crash;
 mod directory;
 mod disk;
 mod durability;
