@@ -152,3 +152,51 @@ fn a_database_that_another_process_has_open_is_refused() {
     drop(held);
     open(&scratch);
 }
+
+/// A statement fails wherever a trigger has it fail, as on a disk that is full.
+#[test]
+fn whichever_statement_fails_the_tree_is_as_before_or_done() {
+    type Change = fn(&SqlStorage) -> Result<(), FileError>;
+    let changes: [(&str, Change); 6] = [
+        ("STOR, old", |storage| upload(storage, "/f", b"new")),
+        ("STOR, new", |storage| upload(storage, "/n", b"new")),
+        ("RNTO, over", |storage| storage.rename(&path("/g"), &path("/f"))),
+        ("RNTO", |storage| storage.rename(&path("/f"), &path("/d/f"))),
+        ("DELE", |storage| storage.remove_file(&path("/f"))),
+        ("MKD", |storage| storage.make_directory(&path("/e"))),
+    ];
+    let tables = ["content", "chunk", "node"];
+    let look = |storage: &SqlStorage| {
+        let files = ["/f", "/g", "/n", "/d/f"]
+            .map(|name| storage.metadata(&path(name), Wait::Allowed).ok().map(|_| read(storage, name)));
+        (files, storage.metadata(&path("/e"), Wait::Allowed).is_ok())
+    };
+    let mut failures = 0;
+    for (name, change) in changes {
+        for (table, event) in
+            tables.iter().flat_map(|table| ["INSERT", "UPDATE", "DELETE"].map(|event| (table, event)))
+        {
+            let scratch = Scratch::new();
+            let storage = open(&scratch);
+            upload(&storage, "/f", b"old").unwrap();
+            upload(&storage, "/g", b"other").unwrap();
+            storage.make_directory(&path("/d")).unwrap();
+            let before = look(&storage);
+            let connection = rusqlite::Connection::open(scratch.path().join("files.db")).unwrap();
+            let trigger = format!(
+                "CREATE TRIGGER fault BEFORE {event} ON {table} BEGIN SELECT RAISE(ABORT, 'fault'); END"
+            );
+            connection.execute_batch(&trigger).unwrap();
+            let result = change(&storage);
+            connection.execute_batch("DROP TRIGGER fault").unwrap();
+            let what = format!("{name}, {event} of {table}: {result:?}");
+            if result.is_err() {
+                failures += 1;
+                assert!(look(&storage) == before, "{what}");
+                change(&storage).unwrap_or_else(|error| panic!("again: {error}: {what}"));
+            }
+            assert!(look(&storage) != before, "{what}");
+        }
+    }
+    assert!(failures > 10, "{failures}");
+}
