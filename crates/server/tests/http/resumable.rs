@@ -212,8 +212,10 @@ fn all_bytes_that_came_become_the_file_though_the_server_was_killed_before_it_co
     let scratch = Scratch::new();
     let served = serve_http(scratch.storage());
     let address = begin(&served, "POST /f", 5, "");
-    let staging = std::fs::read_dir(scratch.file(".millrace-staging")).unwrap();
-    std::fs::write(staging.last().unwrap().unwrap().path(), b"whole").unwrap();
+    let mut staged =
+        std::fs::read_dir(scratch.file(".millrace-staging")).unwrap().map(|entry| entry.unwrap().path());
+    let kept = staged.find(|path| path.extension().is_some_and(|extension| extension == "kept")).unwrap();
+    std::fs::write(kept, b"whole").unwrap();
     assert_eq!(offset(&served, &address), Ok(5));
     assert_eq!(scratch.read("f").unwrap(), b"whole");
 }
