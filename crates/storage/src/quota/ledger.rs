@@ -1,8 +1,9 @@
 //! Tallies that outlive the process, in an embedded SQLite database.
 //!
 //! A row is believed only if it was written when nothing was under way. The first change after that says so in
-//! the row, at the cost of one small transaction; a tree that is quiet for a while is written again. After a kill
-//! in between, the tree is counted anew when it is first changed, so a row is never wrong, only missing.
+//! the row, at the cost of one small transaction, which is on the device before the change begins; a tree that is quiet
+//! for a while is written again. After a kill or a power cut in between, the tree is counted anew when it is first
+//! changed, so a row is never wrong, only missing.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::OpenOptions;
@@ -230,6 +231,8 @@ impl Book {
     /// The stored count of a tree, if it is valid; it is marked as invalid from now on.
     pub(super) fn take(&self, tree: &str) -> Option<(u64, u64)> {
         let taken = self.with(|connection| {
+            // A power cut that undid the mark and not the change would leave a wrong count that is believed.
+            connection.pragma_update(None, "synchronous", "FULL")?;
             let transaction = connection.transaction()?;
             let kept = transaction
                 .query_row("SELECT bytes, files FROM tally WHERE tree = ? AND NOT changing", [tree], |row| {
@@ -241,6 +244,7 @@ impl Book {
                 [tree],
             )?;
             transaction.commit()?;
+            connection.pragma_update(None, "synchronous", "NORMAL")?;
             Ok(kept)
         });
         self.or_complain(taken).flatten()
@@ -295,7 +299,7 @@ fn connect(path: &Path) -> Result<Connection, LedgerError> {
 /// Makes the tables where there is nothing yet; answers the version.
 fn prepare(connection: &mut Connection) -> rusqlite::Result<i64> {
     connection.busy_timeout(BUSY)?;
-    // A killed process loses nothing so; a power cut may lose rows, which the walk replaces.
+    // A killed process loses nothing so; a power cut may lose counts, which the walk replaces.
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     // The sandbox has no folder for temporary files.
