@@ -160,6 +160,11 @@ pub(crate) fn secret(path: &Path) -> io::Result<Secret> {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
+        // Without the name a power cut would have the next server make another secret, which opens no address.
+        if let Some(folder) = path.parent() {
+            let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+            fs::File::open(folder)?.sync_all()?;
+        }
     }
     fs::read(path)?.try_into().map_err(|_| io::Error::other("it has not 32 bytes"))
 }
