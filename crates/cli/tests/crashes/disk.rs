@@ -8,6 +8,7 @@
 //! Changes of a name are applied whole: a rename in both of its directories or in neither, as on ext4, XFS and btrfs.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::SystemTime;
 
 use rustix::io::Errno;
 
@@ -38,6 +39,8 @@ pub(crate) struct Forgotten {
 pub(crate) struct Inode {
     pub(crate) mode: u32,
     pub(crate) owner: (u32, u32),
+    /// A crash forgets nothing of it: uploads that wait are removed by their age only.
+    pub(crate) modified: SystemTime,
     pub(crate) content: Content,
 }
 
@@ -64,7 +67,7 @@ type Result<T> = std::result::Result<T, Errno>;
 impl Disk {
     pub(crate) fn new() -> Self {
         let content = Content::Directory { live: Names::new(), durable: Names::new() };
-        let root = Inode { mode: 0o755, owner: (0, 0), content };
+        let root = Inode { mode: 0o755, owner: (0, 0), modified: SystemTime::now(), content };
         Self {
             nodes: HashMap::from([(ROOT, root)]),
             next: ROOT + 1,
@@ -122,7 +125,7 @@ impl Disk {
         };
         let inode = self.next;
         self.next += 1;
-        self.nodes.insert(inode, Inode { mode, owner, content });
+        self.nodes.insert(inode, Inode { mode, owner, modified: SystemTime::now(), content });
         self.change(vec![(directory, name.to_vec(), Some(inode))]);
         Ok(inode)
     }
@@ -173,8 +176,10 @@ impl Disk {
     }
 
     fn change_bytes(&mut self, file: u64, write: Write) -> Result<()> {
-        match &mut self.nodes.get_mut(&file).ok_or(Errno::NOENT)?.content {
+        let node = self.nodes.get_mut(&file).ok_or(Errno::NOENT)?;
+        match &mut node.content {
             Content::File { live, unsynced, .. } => {
+                node.modified = SystemTime::now();
                 write.apply(live);
                 unsynced.push(write);
                 Ok(())

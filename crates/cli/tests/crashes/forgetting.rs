@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use fuser::BackgroundSession;
 
-use crate::clients::Ftp;
+use crate::clients::{Ftp, Http};
 use crate::disk::Disk;
 use crate::generations::Generations;
 use crate::mount::{Shared, lock, mount};
@@ -21,7 +21,7 @@ use crate::noise::Noise;
 use crate::rounds;
 use crate::site::{Scratch, Site};
 use crate::tree;
-use crate::writer::Writer;
+use crate::writer::{Lost, Writer, filename_field};
 
 const WRITERS: usize = 6;
 
@@ -65,6 +65,7 @@ impl Drop for Mounted {
 struct Outcome {
     operations: usize,
     cut: usize,
+    refused: usize,
     forgotten: crate::disk::Forgotten,
     violations: Vec<String>,
 }
@@ -147,7 +148,11 @@ impl Trial {
             }
             self.outcome.operations += writer.history.len();
             self.outcome.cut += writer.history.iter().filter(|record| record.acknowledged.is_none()).count();
-            self.outcome.violations.append(&mut writer.lost_pieces);
+            self.outcome.refused += std::mem::take(&mut writer.refused);
+            // Where names may be lost, an upload may be; what there is of it is not shorter.
+            let is_broken = |lost: &Lost| self.promise == Promise::Full || lost.offset.is_some();
+            let lost = writer.lost.drain(..).filter(is_broken);
+            self.outcome.violations.extend(lost.map(|lost| format!("before crash {crash}: {lost:?}")));
             writer.history.clear();
             writer.recover(found);
         }
@@ -156,7 +161,9 @@ impl Trial {
 
 impl Outcome {
     fn print(&self, what: &str, crashes: usize) {
-        let Self { operations, cut, forgotten, violations } = self;
+        let Self { operations, cut, refused, forgotten, violations } = self;
+        // What is refused is not compared; nothing here is to be refused.
+        assert_eq!(*refused, 0, "{what}");
         println!(
             "{what}: {crashes} crashes, {operations} operations, {cut} of them cut; {} names and {} writes forgotten; {} \
              violations",
@@ -220,4 +227,30 @@ fn a_ledger_is_right_again_after_a_crash() {
     let (server, _) = site.start();
     assert!(site.home("alice").join("w0/second").exists());
     assert_eq!(server.check_ledgers(&site), Ok(()));
+}
+
+/// The key of the addresses of resumable uploads is made by the first server.
+#[test]
+fn a_resumable_upload_goes_on_after_the_first_crash() {
+    let mut trial = Trial::new("resumable", 16, Promise::Full);
+    let at = trial.scratch.0.join("disk");
+    let Some(mounted) = Mounted::new(&trial.disk, &at) else { return };
+    let site = Site::make(&at, "durability = \"full\"\nquotas = \"off\"\n", GROUP, WRITERS);
+    lock(&trial.disk).synchronise_all();
+    let (mut server, _) = site.start();
+    let mut http = Http::connect(server.addresses().http, "alice").unwrap();
+    const VERSION: &str = "Tus-Resumable: 1.0.0\r\n";
+    let made =
+        http.request("POST /w0/", &format!("{VERSION}Upload-Length: 9\r\n{}", filename_field("f")), b"");
+    let location = made.unwrap().field("location").unwrap().to_owned();
+    let fields = format!("{VERSION}Content-Type: application/offset+octet-stream\r\nUpload-Offset: 0\r\n");
+    assert_eq!(http.request(&format!("PATCH {location}"), &fields, b"piece").unwrap().status, 204);
+    server.kill();
+    drop(mounted);
+    lock(&trial.disk).crash(&mut trial.noise);
+    let _mounted = Mounted::new(&trial.disk, &at).unwrap();
+    let (server, _) = site.start();
+    let mut http = Http::connect(server.addresses().http, "alice").unwrap();
+    let told = http.request(&format!("HEAD {location}"), VERSION, b"").unwrap();
+    assert_eq!((told.status, told.field("upload-offset")), (200, Some("5")));
 }

@@ -59,7 +59,7 @@ impl Mounted {
             Content::File { live, .. } => (FileType::RegularFile, live.len() as u64),
         };
         let nlink = if kind == FileType::Directory { 2 } else { disk.links(inode) };
-        let time = SystemTime::UNIX_EPOCH;
+        let time = node.modified;
         Ok(FileAttr {
             ino: INodeNo(inode),
             size,
@@ -116,7 +116,7 @@ impl Filesystem for Mounted {
         gid: Option<u32>,
         size: Option<u64>,
         _: Option<TimeOrNow>,
-        _: Option<TimeOrNow>,
+        modified: Option<TimeOrNow>,
         _: Option<SystemTime>,
         _: Option<FileHandle>,
         _: Option<SystemTime>,
@@ -129,6 +129,11 @@ impl Filesystem for Mounted {
         let resized = size.map_or(Ok(()), |size| disk.truncate(inode.0, size as usize));
         if let Some(node) = disk.nodes.get_mut(&inode.0) {
             node.mode = mode.unwrap_or(node.mode);
+            node.modified = match modified {
+                Some(TimeOrNow::SpecificTime(time)) => time,
+                Some(TimeOrNow::Now) => SystemTime::now(),
+                None => node.modified,
+            };
             node.owner = (uid.unwrap_or(node.owner.0), gid.unwrap_or(node.owner.1));
         }
         match resized.and_then(|()| Self::attributes(&disk, inode.0)) {

@@ -60,6 +60,16 @@ struct Resumable {
     is_cut: bool,
 }
 
+/// How much of an upload was found, and how much was acknowledged.
+#[derive(Debug)]
+pub(crate) struct Lost {
+    pub(crate) path: String,
+    /// `None`: the upload is gone.
+    pub(crate) offset: Option<usize>,
+    pub(crate) acknowledged: usize,
+    pub(crate) status: u16,
+}
+
 #[derive(Debug)]
 pub(crate) struct Writer {
     noise: Noise,
@@ -76,10 +86,8 @@ pub(crate) struct Writer {
     pub(crate) history: Vec<Record>,
     /// Operations that the server refused, as when a quota is used up.
     pub(crate) refused: usize,
-    /// Resumable uploads of which acknowledged bytes were lost.
-    pub(crate) lost_pieces: Vec<String>,
-    /// Those that were lost before any bytes of them were acknowledged.
-    pub(crate) lost_beginnings: Vec<String>,
+    /// Resumable uploads that did not go on with what was acknowledged.
+    pub(crate) lost: Vec<Lost>,
     /// The last operations and what was answered, for the message about a failure.
     pub(crate) trail: VecDeque<String>,
 }
@@ -142,8 +150,7 @@ impl Writer {
             resumable: None,
             history: Vec::new(),
             refused: 0,
-            lost_pieces: Vec::new(),
-            lost_beginnings: Vec::new(),
+            lost: Vec::new(),
             trail: VecDeque::new(),
         }
     }
@@ -302,12 +309,9 @@ impl Writer {
             // Its last piece was on its way, and has made the file.
             _ if is_file => {}
             _ => {
-                let Self { folder, lost_pieces, lost_beginnings, .. } = self;
-                let lost = if *acknowledged > 0 { lost_pieces } else { lost_beginnings };
-                let status = answer.status;
-                lost.push(format!(
-                    "{folder}/{path}: {offset:?} of {acknowledged} acknowledged bytes, status {status}"
-                ));
+                let path = format!("{}/{path}", self.folder);
+                let acknowledged = *acknowledged;
+                self.lost.push(Lost { path, offset, acknowledged, status: answer.status });
             }
         }
         Ok(())
@@ -405,7 +409,7 @@ impl Writer {
 }
 
 /// `Upload-Metadata`, with the name in base64.
-fn filename_field(path: &str) -> String {
+pub(crate) fn filename_field(path: &str) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
     for three in path.as_bytes().chunks(3) {
