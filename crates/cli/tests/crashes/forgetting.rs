@@ -152,7 +152,9 @@ impl Trial {
             // Where names may be lost, an upload may be; what there is of it is not shorter.
             let is_broken = |lost: &Lost| self.promise == Promise::Full || lost.offset.is_some();
             let lost = writer.lost.drain(..).filter(is_broken);
-            self.outcome.violations.extend(lost.map(|lost| format!("before crash {crash}: {lost:?}")));
+            self.outcome
+                .violations
+                .extend(lost.map(|lost| format!("before crash {crash}: {}", lost.describe())));
             writer.history.clear();
             writer.recover(found);
         }

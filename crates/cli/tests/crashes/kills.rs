@@ -65,7 +65,7 @@ impl Story {
         }
         self.refused += std::mem::take(&mut writer.refused);
         writer.recover(found);
-        let lost = writer.lost.drain(..).map(|lost| format!("{lost:?}")).collect::<Vec<_>>();
+        let lost = writer.lost.drain(..).map(|lost| lost.describe()).collect::<Vec<_>>();
         if lost.is_empty() { Ok(()) } else { Err(lost) }
     }
 

@@ -5,7 +5,14 @@
 //! moments of crashes and what a disk forgets follow from it too, as far as the clock lets them.
 //!
 //! Each test has a short form, and a variable that sets the number of crashes of a long one:
-//! `MILLRACE_KILLS=1000 cargo test -p millrace --test crashes kill -- --nocapture`.
+//!
+//! | crash | variable |
+//! |---|---|
+//! | `kill -9` of the server (`kills.rs`) | `MILLRACE_KILLS=1000`, `MILLRACE_LEFTOVERS=1000000` |
+//! | a disk that forgets (`forgetting.rs`) | `MILLRACE_FORGETS=1000` |
+//! | a power cut of a guest (`power_cuts.rs`) | `MILLRACE_POWER_CUTS=500`; `MILLRACE_FILE_SYSTEMS`, `MILLRACE_LOAD_SECONDS`, `MILLRACE_QEMU_ACCEL` |
+//!
+//! `bench-runs/crashes/README.md` has results, and the packages that a guest needs.
 
 mod block_log;
 mod clients;

@@ -70,6 +70,13 @@ pub(crate) struct Lost {
     pub(crate) status: u16,
 }
 
+impl Lost {
+    pub(crate) fn describe(&self) -> String {
+        let Self { path, offset, acknowledged, status } = self;
+        format!("{path}: {offset:?} of {acknowledged} acknowledged bytes, status {status}")
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Writer {
     noise: Noise,
