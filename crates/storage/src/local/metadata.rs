@@ -90,15 +90,28 @@ const LOCAL_FILE_SYSTEMS: &[(u32, &str)] = &[
     (0x1501_3346, "udf"),
 ];
 
+/// Of these it is known that they write the size of a synchronised file that has no name; or they keep nothing anyway.
+const KEEP_UNNAMED: [u32; 4] = [0x0000_ef53, 0x5846_5342, 0x0102_1994, 0x8584_58f6];
+
+/// Returns whether a file may be synchronised before it has a name.
+pub(super) fn keeps_unnamed(fd: impl AsFd) -> bool {
+    magic(fd).is_some_and(|magic| KEEP_UNNAMED.contains(&magic))
+}
+
 /// Whether a reactor thread may touch what lies on the file system of this descriptor. FUSE, NFS, CIFS,
 /// 9p and whatever is unknown may hang.
 pub(super) fn readiness_of(fd: impl AsFd) -> Readiness {
-    let Ok(stat) = disk::fstatfs(fd) else { return Readiness::MayHang };
-    // The magic is 32 bits wide; the kernel's field is wider, and signed on some machines.
-    #[allow(clippy::unnecessary_cast)]
-    let magic = stat.f_type as u32;
+    let Some(magic) = magic(fd) else { return Readiness::MayHang };
     match LOCAL_FILE_SYSTEMS.iter().any(|&(local, _)| local == magic) {
         true => Readiness::Cached,
         false => Readiness::MayHang,
     }
+}
+
+/// The number of the file system's kind.
+fn magic(fd: impl AsFd) -> Option<u32> {
+    let stat = disk::fstatfs(fd).ok()?;
+    // The magic is 32 bits wide; the kernel's field is wider, and signed on some machines.
+    #[allow(clippy::unnecessary_cast)]
+    Some(stat.f_type as u32)
 }

@@ -137,6 +137,9 @@ impl Upload for Staged {
         let Self { mut destination, area, durable, file, position, .. } = *self;
         let target = destination.target()?;
         let mut file = file.expect("it was opened in the line above");
+        if file.hidden.is_none() && durable.wants_name(&file.file) {
+            file.hidden = Some(file.link_hidden(target, &area).map_err(|error| target.reason(error))?);
+        }
         durable.bytes(&file.file)?;
         file.publish(target, &area).map_err(|error| target.reason(error))?;
         durable.name(&*target.directory)?;

@@ -22,9 +22,17 @@ pub(in super::super) struct Watch {
     pub(in super::super) failure: Option<Failure>,
     /// Whether nothing is waited for, which a simulated disk need not.
     pub(in super::super) skips_waits: bool,
-    /// Whether every file system looks like NFS.
-    pub(in super::super) is_remote: bool,
+    /// What every file system looks like, where that is another than it is.
+    pub(in super::super) file_system: Option<Looks>,
     pub(in super::super) recorder: Option<Recorder>,
+}
+
+/// A kind of file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Looks {
+    Nfs,
+    /// Synchronises nothing of a file without a name: the call fails here, so that a test sees it.
+    Btrfs,
 }
 
 /// A fault of the disk.
@@ -231,6 +239,10 @@ pub(in super::super) fn fsync<Fd: AsFd>(file: Fd) -> Result<()> {
 
 pub(in super::super) fn fdatasync<Fd: AsFd>(file: Fd) -> Result<()> {
     watch("fdatasync")?;
+    let is_btrfs = with_watch(|watch| watch.file_system == Some(Looks::Btrfs));
+    if is_btrfs && rustix::fs::fstat(file.as_fd())?.st_nlink == 0 {
+        return Err(Errno::IO);
+    }
     if !with_watch(|watch| watch.skips_waits) {
         rustix::fs::fdatasync(file.as_fd())?;
     }
@@ -305,12 +317,13 @@ pub(in super::super) fn statx<P: Arg, Fd: AsFd>(
 }
 
 pub(in super::super) fn fstatfs<Fd: AsFd>(file: Fd) -> Result<StatFs> {
-    /// From `linux/magic.h`.
-    const NFS: u16 = 0x6969;
     watch("fstatfs")?;
     let mut stat = rustix::fs::fstatfs(file)?;
-    if with_watch(|watch| watch.is_remote) {
-        stat.f_type = NFS.into();
+    // The numbers are those of `linux/magic.h`.
+    match with_watch(|watch| watch.file_system) {
+        Some(Looks::Nfs) => stat.f_type = 0x6969,
+        Some(Looks::Btrfs) => stat.f_type = 0x9123_683e,
+        None => {}
     }
     Ok(stat)
 }

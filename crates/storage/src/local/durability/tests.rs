@@ -4,7 +4,7 @@ use std::sync::mpsc;
 
 use millrace_vfs::{PartialKey, PartialMode, Storage, Upload, VirtualPath, Wait, WriteMode};
 
-use super::disk::observed::{Failure, WAITS, with_watch};
+use super::disk::observed::{Failure, Looks, WAITS, with_watch};
 use super::*;
 use crate::{LocalOptions, LocalStorage, Uploads};
 
@@ -194,6 +194,23 @@ fn a_piece_that_could_not_be_written_is_gone_with_those_before_it() {
     assert_eq!(scratch.old(), "old content");
 }
 
+/// btrfs synchronises nothing of a file without a name.
+#[test]
+fn a_file_has_a_name_before_its_bytes_are_synchronised_where_that_counts() {
+    with_watch(|watch| watch.file_system = Some(Looks::Btrfs));
+    for level in [Durability::Whole, Durability::Full] {
+        let scratch = Scratch::new();
+        let storage = scratch.storage(level, Uploads::Staged);
+        store(&storage, "/new", WriteMode::Replace).unwrap();
+        store(&storage, "/newer", WriteMode::CreateNew).unwrap();
+        store(&storage, "/old", WriteMode::Replace).unwrap();
+        assert!(store(&storage, "/old", WriteMode::CreateNew).is_err());
+        piece(&storage, PartialMode::New).unwrap().commit().unwrap();
+        storage.copy(&path("/old"), &path("/copy"), &mut |_| true).unwrap();
+    }
+    with_watch(|watch| watch.file_system = None);
+}
+
 #[test]
 fn concurrent_callers_share_the_next_call() {
     let group = GroupCommit::default();
@@ -235,7 +252,7 @@ fn concurrent_callers_share_the_next_call() {
 /// NFS, CIFS and FUSE say at the end that there is no room: before the reply, at every level.
 #[test]
 fn errors_at_close_are_seen_before_the_file_gets_its_name() {
-    with_watch(|watch| watch.is_remote = true);
+    with_watch(|watch| watch.file_system = Some(Looks::Nfs));
     for level in [Durability::None, Durability::Whole] {
         let scratch = Scratch::new();
         let storage = scratch.storage(level, Uploads::Staged);
@@ -250,5 +267,5 @@ fn errors_at_close_are_seen_before_the_file_gets_its_name() {
             assert_eq!(made, [BYTES, CLOSE], "{level:?} {mode:?}");
         }
     }
-    with_watch(|watch| watch.is_remote = false);
+    with_watch(|watch| watch.file_system = None);
 }
