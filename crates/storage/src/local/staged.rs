@@ -7,10 +7,11 @@
 //! # How
 //!
 //! The bytes go into an unnamed file (`O_TMPFILE`) of the target's directory: it inherits the directory's properties
-//! (access lists, group, project, label), is invisible, and the kernel removes it however the process ends. A new name
-//! is then one `linkat`. An existing name needs a rename, and a rename needs an old name: the file is linked into the
-//! staging directory (`staging.rs`) and renamed from there at once, so only a kill between the two calls leaves
-//! anything at all. No file is opened before the first byte: an upload whose data connection never comes costs nothing.
+//! (access lists, group, project, label), is invisible, and the kernel removes it however the process ends. A new
+//! name is then one `linkat`. An existing name needs a rename, and a rename needs an old name: the file is linked
+//! into the staging directory (`staging.rs`) and renamed from there at once, so only a kill between the two calls
+//! leaves anything at all. Where a file cannot be synchronised before it has a name (btrfs), every file goes that
+//! way. No file is opened before the first byte: an upload whose data connection never comes costs nothing.
 //!
 //! # What it costs, and what else there is
 //!
