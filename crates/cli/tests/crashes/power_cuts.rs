@@ -60,6 +60,7 @@ struct Trial {
     /// The length of the log when the load began.
     begun: u64,
     durability: &'static str,
+    file_system: String,
 }
 
 impl Trial {
@@ -102,7 +103,8 @@ impl Trial {
         });
         drop(guest);
         let log = BlockLog::read(&log).unwrap();
-        Self { scratch, site, writers, log, begun, durability }
+        let file_system = file_system.to_owned();
+        Self { scratch, site, writers, log, begun, durability, file_system }
     }
 
     /// Cuts the power at many moments of the record; the broken promises. `is_full`: nothing may be lost.
@@ -153,6 +155,12 @@ impl Trial {
             let unanswered = begun.last().filter(|record| record.acknowledged.is_none());
             let found = tree::read(&self.site.home(writer.user).join(&writer.folder));
             let differences = match is_full {
+                // btrfs may show a file by both names while it moves to another directory.
+                true if self.file_system == "btrfs"
+                    && unanswered.is_some_and(|record| record.op.is_half_moved(&found, &acknowledged)) =>
+                {
+                    Vec::new()
+                }
                 true => tree::check(&found, &acknowledged, unanswered.map(|record| &record.op))
                     .err()
                     .unwrap_or_default(),
@@ -165,13 +173,14 @@ impl Trial {
         broken
     }
 
-    fn print(&self, file_system: &str, cuts: usize, broken: usize) {
+    fn print(&self, cuts: usize, broken: usize) {
         let operations: usize = self.writers.iter().map(|writer| writer.history.len()).sum();
         let refused: usize = self.writers.iter().map(|writer| writer.refused).sum();
         let flushes = self.log.entries.iter().filter(|entry| entry.is_flush()).count();
         println!(
-            "{file_system} at {}: {operations} operations, {refused} refused; {} requests of the device, {flushes} of them \
+            "{} at {}: {operations} operations, {refused} refused; {} requests of the device, {flushes} of them \
              flushes; {cuts} cuts, {broken} broken promises",
+            self.file_system,
             self.durability,
             self.log.entries.len()
         );
@@ -196,7 +205,7 @@ fn power_cuts_lose_nothing_acknowledged_on_ext4_xfs_and_btrfs() {
         for (durability, cuts) in [("full", cuts), ("whole", cuts.div_ceil(5)), ("none", cuts.div_ceil(20))] {
             let trial = Trial::record(&parts, file_system, durability, load);
             let broken = trial.cut(cuts, durability != "whole");
-            trial.print(file_system, cuts, broken.len());
+            trial.print(cuts, broken.len());
             match durability {
                 "none" => assert!(!broken.is_empty(), "nothing was lost at none: the test is blind"),
                 _ => assert!(broken.is_empty(), "{}", broken.join("\n")),

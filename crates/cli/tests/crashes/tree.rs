@@ -110,6 +110,14 @@ impl Op {
         true
     }
 
+    /// Returns whether it is a rename of which the old name and the new one are found.
+    pub(crate) fn is_half_moved(&self, found: &Tree, acknowledged: &Tree) -> bool {
+        let Self::Rename { from, to } = self else { return false };
+        let mut both = acknowledged.clone();
+        both.extend(acknowledged.get(from).map(|node| (to.clone(), node.clone())));
+        differences(found, &both).is_empty()
+    }
+
     pub(crate) fn describe(&self) -> String {
         let event = self.event();
         match self {
