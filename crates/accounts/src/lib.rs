@@ -8,6 +8,7 @@ mod asked;
 mod chain;
 #[cfg(any(feature = "ldap", feature = "mysql", feature = "postgres"))]
 mod columns;
+mod database_error;
 mod decoys;
 mod effective;
 mod guard;
@@ -50,6 +51,7 @@ use millrace_vfs::{Storage, VirtualPath};
 pub use accounts::Accounts;
 pub use asked::{Asked, Service};
 pub use chain::{Chain, Explained};
+pub use database_error::DatabaseError;
 pub use effective::{AdmitError, Effective, Origin, TemplateError, resolve};
 pub use homes::{HomeError, Homes};
 pub use hosts::plain as plain_host;
@@ -64,7 +66,7 @@ pub use security::{CertificateLogin, CertificateLoginError, Resumption, Resumpti
 pub use source::{Found, Needs, Proof, Source};
 pub use source_error::{ProgramError, SetupError, SourceError, SourceUnavailable};
 pub use sql::{Sql, mysql, postgres};
-pub use sqlite::{Database, DatabaseError, Stored};
+pub use sqlite::{Database, Stored};
 pub use totp::{Secret, SecretError};
 
 /// Decides logins. One value serves all workers and all protocols.

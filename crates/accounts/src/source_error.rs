@@ -8,8 +8,8 @@ use std::time::Duration;
 use millrace_net::tls::RootsError;
 use millrace_process::How;
 
+use crate::database_error::DatabaseError;
 use crate::password::PasswordError;
-use crate::sqlite::DatabaseError;
 
 /// Why a source cannot be made from its settings; a sentence without its full stop.
 #[derive(Debug, thiserror::Error)]

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, TransactionBehavior, params};
 
+use super::database_error::DatabaseError;
 use super::password::Password;
 use super::profile::{Profile, User};
 use super::source::{Found, Proof, Source};
@@ -66,39 +67,6 @@ pub struct Stored {
     pub user: User,
     /// The hash of the password; `None` where none would be right.
     pub hash: Option<String>,
-}
-
-/// Why a database cannot be used; full sentences without their full stop.
-#[derive(Debug, thiserror::Error)]
-pub enum DatabaseError {
-    /// The file, or what SQLite says of it.
-    #[error("{}: {source}", path.display())]
-    Sqlite {
-        /// The file.
-        path: PathBuf,
-        /// The error.
-        source: rusqlite::Error,
-    },
-    /// The file cannot be made.
-    #[error("{}: {source}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// There is a user of this name already.
-    #[error("there is a user named {0} already")]
-    Taken(String),
-    /// There is no user of this name.
-    #[error("there is no user named {0}")]
-    Missing(String),
-    /// It is a database of something else, or of a later version.
-    #[error("{} is no database of users that this version can read", path.display())]
-    Foreign {
-        /// The file.
-        path: PathBuf,
-    },
 }
 
 impl Database {

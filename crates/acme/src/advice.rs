@@ -10,7 +10,7 @@ use instant_acme::{Account, CertificateIdentifier, Error, HttpClient};
 use tokio_rustls::rustls::pki_types::Der;
 
 use super::directory::Directory;
-use super::renewing::elsewhere;
+use super::off_thread::elsewhere;
 use super::settings::Acme;
 
 /// How soon a CA is asked again whose answer was none, or which gives no advice; and the bounds of what it asks for itself

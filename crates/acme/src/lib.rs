@@ -22,6 +22,8 @@ mod challenges;
 mod directory;
 mod kept;
 #[cfg(feature = "client")]
+mod off_thread;
+#[cfg(feature = "client")]
 mod order;
 #[cfg_attr(not(feature = "client"), path = "without.rs")]
 mod renewing;

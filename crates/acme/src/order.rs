@@ -13,7 +13,7 @@ use millrace_net::tls::Acceptor;
 
 use super::challenges::{Shown, Tokens};
 use super::directory::{Directory, Last};
-use super::renewing::elsewhere;
+use super::off_thread::elsewhere;
 use super::settings::{Acme, Challenge};
 
 /// How long the CA may take to ask at our doors, and then to sign.

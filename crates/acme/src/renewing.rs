@@ -10,6 +10,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use super::Host;
 use super::advice::{self, Advice};
 use super::directory::Directory;
+use super::off_thread::elsewhere;
 use super::order::{Issued, Order, Trouble};
 use super::schedule::Schedule;
 use super::settings::Acme;
@@ -121,18 +122,6 @@ async fn take_over<H: Host>(host: &Arc<H>) {
     let own = Arc::clone(host);
     if let Err(error) = elsewhere(move || own.reload_certificates()).await {
         host.warn(&format!("the old certificates stay in force: {error}"));
-    }
-}
-
-/// Has another thread do what may wait for a disk: those of the side runtime are few, and carry connections.
-pub(super) async fn elsewhere<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done,
-        Err(error) => match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime ends, and its tasks with it.
-            Err(_) => std::future::pending().await,
-        },
     }
 }
 

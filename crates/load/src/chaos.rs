@@ -3,7 +3,6 @@
 //! A load with chaos is measured twice: without the misbehaving users, and with them. The difference is their cost to
 //! the others; a leak is what the server still holds some time after all users have gone.
 
-use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,7 +10,6 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::host::{Holdings, holdings};
-use crate::plan::{ValueError, wrong};
 
 /// How a bad user behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,30 +60,6 @@ pub struct Chaos {
 
 /// Each bad user is a thread of this client.
 const MOST_BAD: u32 = 1000;
-
-impl FromStr for Chaos {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
-        let (share, kinds) = text.split_once(':').unwrap_or((text, ""));
-        let percent: Option<u32> = share.trim_end_matches('%').parse().ok();
-        let percent = percent
-            .filter(|percent| (1..=1000).contains(percent))
-            .ok_or_else(|| wrong(share, "is no share of bad users: write 10% or 10%:unread,abor"))?;
-        let kind = |name: &str| {
-            let found = MISCHIEFS.iter().find(|row| row.0 == name.trim());
-            let names = || MISCHIEFS.map(|row| row.0).join(", ");
-            found
-                .map(|row| row.1)
-                .ok_or_else(|| ValueError::NoName { value: name.to_owned(), names: names() })
-        };
-        let kinds = match kinds {
-            "" => MISCHIEFS.map(|row| row.1).to_vec(),
-            kinds => kinds.split(',').map(kind).collect::<Result<_, _>>()?,
-        };
-        Ok(Self { percent, kinds })
-    }
-}
 
 impl Chaos {
     /// How many misbehaving users there are beside `good` others: at least one of each kind.
@@ -234,20 +208,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_has_all_kinds_unless_some_are_named() {
-        let all: Chaos = "10%".parse().unwrap();
-        assert_eq!((all.percent, all.kinds.len()), (10, MISCHIEFS.len()));
-        let some: Chaos = "5:unread,abor".parse().unwrap();
-        assert_eq!(some.kinds, [Mischief::Unread, Mischief::Abor]);
-        assert_eq!((some.kind(0), some.kind(3)), (Mischief::Unread, Mischief::Abor));
-        for bad in ["", "0%", "x", "10%:", "10%:worse", "2000%"] {
-            assert!(bad.parse::<Chaos>().is_err() || bad == "10%:", "{bad}");
-        }
-    }
-
-    #[test]
     fn there_is_one_of_each_kind_at_least() {
-        let all: Chaos = "10%".parse().unwrap();
+        let all = Chaos { percent: 10, kinds: MISCHIEFS.map(|row| row.1).to_vec() };
+        assert_eq!((all.kind(0), all.kind(8)), (Mischief::SlowLogin, Mischief::PasvFlood));
         assert_eq!([all.users(1), all.users(100), all.users(1_000_000)], [7, 10, MOST_BAD]);
     }
 

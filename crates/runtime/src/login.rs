@@ -135,16 +135,21 @@ pub fn limits_of(account: &Account) -> Cow<'_, AccountLimits> {
     account.limits.as_deref().map_or_else(Cow::default, Cow::Borrowed)
 }
 
+/// Why the sessions of a user end.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Expelled(pub String);
+
 /// Returns what has become of an account that was looked at again: as it is now, or why its user's sessions end. `None`
 /// while the accounts are out of reach: sessions stay.
-pub fn present_account(decision: Decision) -> Option<Result<Account, String>> {
+pub fn present_account(decision: Decision) -> Option<Result<Account, Expelled>> {
     match decision {
         Decision::Granted(account) => Some(Ok(account)),
         Decision::Unavailable(_) => None,
         Decision::Denied | Decision::NeedsCode | Decision::NeedsPassword => {
-            Some(Err("the account is no longer there".to_owned()))
+            Some(Err(Expelled("the account is no longer there".to_owned())))
         }
-        Decision::Refused(reason) => Some(Err(reason)),
+        Decision::Refused(reason) => Some(Err(Expelled(reason))),
     }
 }
 
@@ -206,7 +211,8 @@ mod tests {
 
     #[test]
     fn a_session_ends_with_its_account_and_not_while_the_accounts_are_out_of_reach() {
-        let reason = |decision| present_account(decision).map(|present| present.err());
+        let reason =
+            |decision| present_account(decision).map(|present| present.err().map(|Expelled(reason)| reason));
         assert_eq!(reason(Decision::Granted(account())), Some(None));
         assert_eq!(reason(Decision::Unavailable("no answer".to_owned())), None);
         for gone in [Decision::Denied, Decision::NeedsCode, Decision::NeedsPassword] {

@@ -9,7 +9,7 @@ use millrace_ftp::Session;
 use millrace_ftp::session::{Credentials, Grant, Verdict};
 use millrace_limits::{Member, Refused};
 use millrace_log::{self as log, Proved, Subject};
-use millrace_runtime::login::{LoginAttempt, LoginLimit, limits_of, present_account};
+use millrace_runtime::login::{Expelled, LoginAttempt, LoginLimit, limits_of, present_account};
 use millrace_runtime::slab::Key;
 use millrace_runtime::worker::{Core, Promise};
 
@@ -311,7 +311,7 @@ impl Login {
         }
         let present = present_account(reviewed.decision)?.and_then(|account| {
             let entered = self.enter(scene, &reviewed.user, &account);
-            entered.map(|()| account).map_err(|refused| refused.for_the_client().to_owned())
+            entered.map(|()| account).map_err(|refused| Expelled(refused.for_the_client().to_owned()))
         });
         Some(match present {
             Ok(account) => {
@@ -319,7 +319,7 @@ impl Login {
                 self.account = Some(account);
                 Review::Granted(grant)
             }
-            Err(reason) => {
+            Err(Expelled(reason)) => {
                 scene.log(log::Event::Expelled { reason: &reason });
                 Review::Expelled
             }

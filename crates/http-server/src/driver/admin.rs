@@ -8,7 +8,7 @@ use std::time::Instant;
 use millrace_accounts::{Account, Decision, Protocol, plain_host};
 use millrace_http::target::parse_for_others;
 use millrace_limits::Member;
-use millrace_runtime::login::present_account;
+use millrace_runtime::login::{Expelled, present_account};
 use millrace_runtime::report::{SessionReport, TransferReport};
 use millrace_vfs::VirtualPath;
 
@@ -94,9 +94,9 @@ impl Connection {
         let Some(present) = present_account(decision).filter(|_| is_here) else { return };
         let joined = present.and_then(|account| {
             let joined = Logins::new(self, core).join_again(user, &account);
-            joined.map_err(|refused| refused.for_the_client().to_owned())
+            joined.map_err(|refused| Expelled(refused.for_the_client().to_owned()))
         });
-        if let Err(reason) = joined {
+        if let Err(Expelled(reason)) = joined {
             core.log(&self.subject(), log::Event::Expelled { reason: &reason });
             self.send_away();
         }

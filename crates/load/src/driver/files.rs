@@ -25,13 +25,8 @@ pub enum CacheError {
     #[error("--server-root must name the server's folder")]
     NoRoot,
     /// The file cannot be opened or written back.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    #[error("{path}: {1}", path = .0.display())]
+    Io(PathBuf, #[source] io::Error),
     /// The kernel keeps its pages.
     #[error("{} is still in memory: is it on a memory file system?", .0.display())]
     Kept(PathBuf),
@@ -122,7 +117,7 @@ impl<'a> Files<'a> {
         let root = self.cell.settings.server_root.as_ref().ok_or(CacheError::NoRoot)?;
         let name = path.strip_prefix(&self.target.path).unwrap_or(path).trim_start_matches('/');
         let place = Path::new(root).join(name);
-        let failed = |source| CacheError::Io { path: place.clone(), source };
+        let failed = |source| CacheError::Io(place.clone(), source);
         let file = File::open(&place).map_err(failed)?;
         for _ in 0..TRIES {
             // Dirty pages stay.

@@ -304,7 +304,7 @@ pub const KEYS: [Key; 54] = [
         name: "chaos",
         value: "SHARE[:KIND,...]",
         help: "measure once more amid bad users: so many for a hundred, such as 10% (as without a value) or 10%:unread,abor",
-        set: |s, t| put(&mut s.chaos, unless_off(t, str::parse)),
+        set: |s, t| put(&mut s.chaos, unless_off(t, value::chaos)),
     },
     Key {
         name: "replay",

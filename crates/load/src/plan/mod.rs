@@ -28,7 +28,6 @@ pub use self::published::{Line, Published, Value};
 pub use self::script::{Job, Logged, Script, ScriptError};
 pub use self::settings::Settings;
 pub use self::value::size as parse_size;
-pub(crate) use self::value::wrong;
 pub use self::value::{
     Cache, Clock, Download, HttpVersion, MODES, Mode, Names, OPS, OnDeath, Op, Prot, SourceRange, TlsVersion,
     ValueError,

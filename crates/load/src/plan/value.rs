@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::script::ScriptError;
+use crate::chaos::{Chaos, MISCHIEFS};
 
 /// The operation that a user repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -226,58 +227,35 @@ fn name_of<T: PartialEq>(table: &[(&'static str, T)], value: &T) -> &'static str
 /// Why a text is no value of a setting.
 #[derive(Debug, Error)]
 pub enum ValueError {
-    /// It has another form, or is out of range.
-    #[error("{value:?} {fault}")]
-    Malformed {
-        /// The text.
-        value: String,
-        /// What it is not, and what is accepted.
-        fault: &'static str,
-    },
-    /// It is none of the names that there are.
-    #[error("{value:?} is none of {names}")]
-    NoName {
-        /// The text.
-        value: String,
-        /// The accepted names.
-        names: String,
-    },
-    /// The number is too small.
-    #[error("{value} is too few: at least {least}")]
-    TooFew {
-        /// The text.
-        value: String,
-        /// The least number.
-        least: u64,
-    },
-    /// The number is too large.
-    #[error("{value} is more than {most}")]
-    TooMany {
-        /// The text.
-        value: String,
-        /// The largest number.
-        most: u32,
-    },
+    /// The text has another form than this, or is out of range.
+    #[error("{0:?} {1}")]
+    Malformed(String, &'static str),
+    /// The text is none of these names.
+    #[error("{0:?} is none of {1}")]
+    NoName(String, String),
+    /// The number is less than this.
+    #[error("{0} is too few: at least {1}")]
+    TooFew(String, u64),
+    /// The number is more than this.
+    #[error("{0} is more than {1}")]
+    TooMany(String, u32),
     /// There is no setting of this name.
     #[error("there is no such setting")]
     NoSetting,
     /// The log to replay cannot be used.
     #[error(transparent)]
     Script(#[from] ScriptError),
-    /// The size is nothing.
-    #[error("0 bytes are too few")]
-    NoBytes,
 }
 
 pub(crate) fn wrong(value: &str, fault: &'static str) -> ValueError {
-    ValueError::Malformed { value: value.to_owned(), fault }
+    ValueError::Malformed(value.to_owned(), fault)
 }
 
 /// One of the names of a table.
 pub(super) fn one_of<T: Copy>(table: &[(&str, T)], text: &str) -> Result<T, ValueError> {
     table.iter().find(|row| row.0.eq_ignore_ascii_case(text)).map(|row| row.1).ok_or_else(|| {
         let names: Vec<_> = table.iter().map(|row| row.0).collect();
-        ValueError::NoName { value: text.to_owned(), names: names.join(", ") }
+        ValueError::NoName(text.to_owned(), names.join(", "))
     })
 }
 
@@ -297,6 +275,18 @@ pub(super) fn list<T>(text: &str, one: impl Fn(&str) -> Result<T, ValueError>) -
     text.split(',').map(|item| one(item.trim())).collect()
 }
 
+/// The share of misbehaving users: `10%`, or `10%:unread,abor`.
+pub(super) fn chaos(text: &str) -> Result<Chaos, ValueError> {
+    let (share, kinds) = text.split_once(':').unwrap_or((text, ""));
+    let percent = share.trim_end_matches('%').parse().ok().filter(|percent| (1..=1000).contains(percent));
+    let percent = percent.ok_or_else(|| wrong(share, "is no share: write 10% or 10%:unread,abor"))?;
+    let kinds = match kinds {
+        "" => MISCHIEFS.map(|row| row.1).to_vec(),
+        kinds => list(kinds, |kind| one_of(&MISCHIEFS, kind))?,
+    };
+    Ok(Chaos { percent, kinds })
+}
+
 /// `on` or `off`; also `true`, `false`, `yes`, `no`, and nothing for a flag without a value.
 pub(super) fn switch(text: &str) -> Result<bool, ValueError> {
     match text {
@@ -309,23 +299,21 @@ pub(super) fn switch(text: &str) -> Result<bool, ValueError> {
 /// A whole number of at least `least`: `500`, or `10k` for 10,240.
 pub(super) fn count(text: &str, least: u64) -> Result<u64, ValueError> {
     let count = size(text).map_err(|_| wrong(text, "is no number: write 500 or 10k"))?;
-    if count >= least { Ok(count) } else { Err(ValueError::TooFew { value: text.to_owned(), least }) }
+    if count >= least { Ok(count) } else { Err(ValueError::TooFew(text.to_owned(), least)) }
 }
 
 /// A size that is not nothing.
 pub(super) fn some_bytes(text: &str) -> Result<u64, ValueError> {
     match size(text)? {
-        0 => Err(ValueError::NoBytes),
+        0 => Err(ValueError::TooFew(text.to_owned(), 1)),
         bytes => Ok(bytes),
     }
 }
 
 /// A whole number within a range.
 pub(super) fn number(text: &str, range: RangeInclusive<u32>) -> Result<u32, ValueError> {
-    let number = u32::try_from(count(text, u64::from(*range.start()))?).ok();
-    number
-        .filter(|number| range.contains(number))
-        .ok_or_else(|| ValueError::TooMany { value: text.to_owned(), most: *range.end() })
+    let number = u32::try_from(count(text, u64::from(*range.start()))?).ok().filter(|n| range.contains(n));
+    number.ok_or_else(|| ValueError::TooMany(text.to_owned(), *range.end()))
 }
 
 /// Bytes: `1024`, `10k`, `1.5m`, `64MiB`; `k` is 1024, `kB` is 1000.
@@ -500,6 +488,17 @@ mod tests {
         assert_eq!(rate("2k").ok(), Some(2000.0));
         for bad in ["", "k", "-1", "1x", "1e99", "nan"] {
             assert!(size(bad).is_err() && duration(bad).is_err() && rate(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_share_of_bad_users_has_all_kinds_unless_some_are_named() {
+        let all = chaos("10%").unwrap();
+        assert_eq!((all.percent, all.kinds.len()), (10, MISCHIEFS.len()));
+        let some = chaos("5:unread,abor").unwrap();
+        assert_eq!(some.kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>(), ["unread", "abor"]);
+        for bad in ["", "0%", "x", "10%:worse", "2000%"] {
+            assert!(chaos(bad).is_err(), "{bad}");
         }
     }
 

@@ -128,11 +128,6 @@ impl StagingArea {
         }
     }
 
-    /// The directory that the staging directory is in.
-    pub(super) fn root(&self) -> &OwnedFd {
-        self.tree.root()
-    }
-
     /// Does something with the open directory; `None` where there can be no such directory. It is repeated
     /// once where a person removed the directory: no sweep does, while we hold it.
     pub(super) fn with_directory<T>(

@@ -114,7 +114,7 @@ impl Case {
         let now = look(&place, &storage);
         let is_done = now.tree == after.tree;
         match &result {
-            // A part that was joined and cannot be removed is swept with those that nobody continues.
+            // A part that was joined and cannot be removed is swept with those that no client continues.
             Ok(()) if operation.is_acknowledged() => {
                 assert!(is_done && (now.uploads == after.uploads || *call == "unlinkat"), "{now:?}: {what}");
             }
