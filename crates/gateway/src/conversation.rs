@@ -1,5 +1,5 @@
 //! A connection to what answers a request in the server's place: records of FastCGI, to an application or within the
-//! process to the side runtime (`side/forward.rs`), which asks another server by HTTP.
+//! process to the side runtime (`forward.rs`), which asks another server by HTTP.
 //!
 //! The invariant: `read` returns 0 only after the peer has marked its answer as complete. An incomplete answer ends in
 //! an error, so that a part is not taken for the whole.
@@ -42,7 +42,7 @@ pub struct Conversation {
     keep: bool,
     /// Whether the reactor reports events of it.
     pub is_watched: bool,
-    /// It had another request before: what it is asked may meet its end.
+    /// The connection is reused, so the peer may close it just as the request is sent.
     pub was_used: bool,
     /// What the peer says of errors: lines, the last not whole.
     errors: Vec<u8>,
@@ -124,7 +124,7 @@ impl Conversation {
 
     /// Reads bytes of the answer; 0 is its end.
     pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        // Who takes no more may have answered all the same.
+        // A peer that has stopped reading may still have sent its answer.
         let _ = self.flush();
         loop {
             let rest = &self.said[self.taken..];

@@ -218,7 +218,7 @@ impl Body {
         }
     }
 
-    /// Returns whether the client, which has taken so much in all, takes of what it was sent, though it is slow.
+    /// Returns whether the client is still reading, however slowly; `taken` is the total that it has read.
     pub(crate) fn still_takes(&mut self, taken: io::Result<u64>, now: Instant) -> bool {
         self.taken.look(taken, &mut self.moved, now)
     }

@@ -1,3 +1,5 @@
+//! The answer to a client that the server cannot admit now.
+
 /// What a client is told that cannot be served now.
 pub fn refusal(reason: &str, out: &mut Vec<u8>) {
     use millrace_http::{Status, page};

@@ -1,4 +1,4 @@
-//! Requests that others answer: applications by FastCGI, and other servers by HTTP (`side/forward.rs`).
+//! Requests that others answer: applications by FastCGI, and other servers by HTTP (`gateway/src/forward.rs`).
 //!
 //! Both are asked by a [`Conversation`], which is driven as a program is (`upstream_response.rs`): the body goes there and the answer
 //! to the client as either takes it, a client that goes ends it, and silence has an end.
