@@ -87,7 +87,7 @@ impl Trial {
         Self {
             scratch,
             disk: Arc::new(Mutex::new(Disk::new())),
-            writers: (0..WRITERS).map(|number| Writer::new(seed, number)).collect(),
+            writers: (0..WRITERS).map(|number| Writer::new(seed, number).distrusts_cut_pieces()).collect(),
             noise: Noise::new(seed),
             promise,
             outcome: Outcome::default(),
@@ -164,10 +164,10 @@ impl Trial {
 impl Outcome {
     fn print(&self, what: &str, crashes: usize) {
         let Self { operations, cut, refused, forgotten, violations } = self;
-        // What is refused is not compared; nothing here is to be refused.
-        assert_eq!(*refused, 0, "{what}");
+        // What is refused is not compared.
+        assert!(*refused * 100 <= *operations, "{what}: {refused} of {operations} operations were refused");
         println!(
-            "{what}: {crashes} crashes, {operations} operations, {cut} of them cut; {} names and {} writes forgotten; {} \
+            "{what}: {crashes} crashes, {operations} operations, {cut} of them cut, {refused} refused; {} names and {} writes forgotten; {} \
              violations",
             forgotten.names,
             forgotten.writes,
