@@ -6,5 +6,10 @@
 mod pool;
 mod turns;
 
+/// What [`Turns`] share between threads; `tests/loom.rs` tries every order instead.
+mod sync {
+    pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
+}
+
 pub use pool::{BlockingPool, Line};
 pub use turns::{Turn, Turns};

@@ -8,7 +8,10 @@
 //! The invariant (a property test): in any stretch of time the bytes whose turn came are the rate times
 //! that stretch, and at most one slice of each who draws more.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::sync::{
+    AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 /// Nanoseconds since the tree of buckets was made.
 pub(super) type Nanos = u64;
@@ -30,12 +33,40 @@ const LARGEST: u64 = 1 << 20;
 pub(super) struct Bucket {
     /// Bytes a second; 0 for no limit.
     rate: AtomicU64,
-    /// When all earlier reservations are over.
-    free_at: AtomicU64,
+    /// A [`Line`].
+    line: AtomicU64,
     /// Transfers that draw.
     drawers: AtomicU32,
-    /// Counts changes of the rate: what was reserved before one means nothing after it.
-    epoch: AtomicU32,
+}
+
+/// The end of all reservations, and the epoch in which they were made: one word, so that no reservation at an old rate
+/// extends the line of a new one (`tests/loom.rs`).
+///
+/// | bits | what |
+/// |---|---|
+/// | 63..10 | the end, in units of 8 ns: 4.5 years |
+/// | 9..0 | the epoch: counts changes of the rate; what was reserved before one means nothing after it |
+#[derive(Debug, Clone, Copy)]
+struct Line(u64);
+
+impl Line {
+    const EPOCH_BITS: u32 = 10;
+    const EPOCHS: u64 = 1 << Self::EPOCH_BITS;
+    const UNIT: Nanos = 8;
+
+    fn new(free_at: Nanos, epoch: u64) -> Self {
+        let units = (free_at / Self::UNIT).min(u64::MAX >> Self::EPOCH_BITS);
+        Self((units << Self::EPOCH_BITS) | (epoch % Self::EPOCHS))
+    }
+
+    /// When all reservations are over.
+    fn free_at(self) -> Nanos {
+        (self.0 >> Self::EPOCH_BITS) * Self::UNIT
+    }
+
+    fn epoch(self) -> u64 {
+        self.0 % Self::EPOCHS
+    }
 }
 
 /// A place in a bucket's line.
@@ -45,7 +76,7 @@ pub(super) struct Place {
     pub(super) start: Nanos,
     /// The reserved time, given back if unused.
     cost: Nanos,
-    epoch: u32,
+    epoch: u64,
 }
 
 impl Bucket {
@@ -59,8 +90,9 @@ impl Bucket {
         if self.rate.swap(rate, Relaxed) == rate {
             return false;
         }
-        self.epoch.fetch_add(1, Relaxed);
-        self.free_at.store(now, Relaxed);
+        let next = |line| Some(Line::new(now, Line(line).epoch() + 1).0);
+        // A reservation in the new line is made at the new rate.
+        let _ = self.line.fetch_update(Release, Relaxed, next);
         true
     }
 
@@ -87,39 +119,45 @@ impl Bucket {
 
     /// Gets in line with so many bytes. The place begins no earlier than `earliest`.
     pub(super) fn reserve(&self, bytes: u64, earliest: Nanos) -> Place {
-        let epoch = self.epoch.load(Relaxed);
-        let rate = self.rate();
-        if rate == 0 {
-            return Place { start: earliest, cost: 0, epoch };
-        }
-        let cost = cost(bytes, rate);
-        let mut free_at = self.free_at.load(Relaxed);
+        let mut line = Line(self.line.load(Acquire));
         loop {
-            let start = free_at.max(earliest);
-            match self.free_at.compare_exchange_weak(free_at, start + cost, Relaxed, Relaxed) {
+            let (rate, epoch) = (self.rate(), line.epoch());
+            if rate == 0 {
+                return Place { start: earliest, cost: 0, epoch };
+            }
+            let (start, cost) = (line.free_at().max(earliest), cost(bytes, rate));
+            // Rounded up: rounding must not add to the rate.
+            let end = start.saturating_add(cost).saturating_add(Line::UNIT - 1);
+            let longer = Line::new(end, epoch).0;
+            match self.line.compare_exchange_weak(line.0, longer, Relaxed, Acquire) {
                 Ok(_) => return Place { start, cost, epoch },
-                Err(other) => free_at = other,
+                Err(other) => line = Line(other),
             }
         }
     }
 
     /// Gives back the part of a place that was not used.
     pub(super) fn give_back(&self, place: Place, unused: u64, reserved: u64) {
-        if place.epoch == self.epoch.load(Relaxed) && reserved > 0 {
-            let refund = u128::from(place.cost) * u128::from(unused) / u128::from(reserved);
-            let refund = u64::try_from(refund).unwrap_or(0);
-            let _ = self.free_at.fetch_update(Relaxed, Relaxed, |at| Some(at.saturating_sub(refund)));
+        if reserved == 0 {
+            return;
         }
+        let refund = u128::from(place.cost) * u128::from(unused) / u128::from(reserved);
+        let refund = u64::try_from(refund).unwrap_or(0);
+        let _ = self.line.fetch_update(Relaxed, Relaxed, |line| {
+            let line = Line(line);
+            (line.epoch() == place.epoch)
+                .then(|| Line::new(line.free_at().saturating_sub(refund), place.epoch).0)
+        });
     }
 
-    /// Returns true if a place is still good.
+    /// Returns whether a place is still good.
     pub(super) fn honours(&self, place: Place) -> bool {
-        place.epoch == self.epoch.load(Relaxed)
+        place.epoch == Line(self.line.load(Relaxed)).epoch()
     }
 
-    /// Returns true if no reservation lies in the future.
+    /// Returns whether no reservation lies in the future.
     pub(super) fn is_settled(&self, now: Nanos) -> bool {
-        self.free_at.load(Relaxed) <= now
+        Line(self.line.load(Relaxed)).free_at() <= now
     }
 }
 

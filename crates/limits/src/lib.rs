@@ -30,6 +30,11 @@ mod timed;
 mod traffic;
 mod tree;
 
+/// What buckets share between threads; `tests/loom.rs` has them try every order instead.
+mod sync {
+    pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+}
+
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;

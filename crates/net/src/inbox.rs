@@ -2,10 +2,14 @@
 //!
 //! The kernel is told only when the inbox was empty, so a burst of answers costs one wake-up.
 
+mod queue;
+
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use mio::{Registry, Token, Waker};
+
+use self::queue::Queue;
 
 /// The reactor's end.
 #[derive(Debug)]
@@ -27,25 +31,20 @@ impl<T> Clone for Sender<T> {
 
 #[derive(Debug)]
 struct Shared<T> {
-    /// Locked for a push or a swap.
-    queue: Mutex<Vec<T>>,
+    queue: Queue<T>,
     waker: Waker,
 }
 
 /// Makes an inbox whose arrivals show as `token` in the reactor of `registry`.
 pub fn inbox<T>(registry: &Registry, token: Token) -> io::Result<(Sender<T>, Inbox<T>)> {
-    let shared = Arc::new(Shared { queue: Mutex::new(Vec::new()), waker: Waker::new(registry, token)? });
+    let shared = Arc::new(Shared { queue: Queue::new(), waker: Waker::new(registry, token)? });
     Ok((Sender { shared: Arc::clone(&shared) }, Inbox { shared }))
 }
 
 impl<T> Sender<T> {
     /// Puts an item in.
     pub fn send(&self, item: T) {
-        let mut queue = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let was_empty = queue.is_empty();
-        queue.push(item);
-        drop(queue);
-        if was_empty {
+        if self.shared.queue.push(item) {
             // If the waker fails, the reactor has ended, and with it the receiver.
             let _ = self.shared.waker.wake();
         }
@@ -55,7 +54,6 @@ impl<T> Sender<T> {
 impl<T> Inbox<T> {
     /// Takes out everything that has come, by swapping it with the empty `items`.
     pub fn take(&self, items: &mut Vec<T>) {
-        debug_assert!(items.is_empty());
-        std::mem::swap(&mut *self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner), items);
+        self.shared.queue.swap(items);
     }
 }

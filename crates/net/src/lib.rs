@@ -16,3 +16,8 @@ pub mod proxy;
 pub mod stream;
 pub mod timer;
 pub mod tls;
+
+/// What [`inbox`] shares between threads; `tests/loom.rs` tries every order instead.
+mod sync {
+    pub(crate) use std::sync::{Mutex, MutexGuard};
+}
