@@ -43,7 +43,8 @@ pub(super) fn find(peer: &'static Peer, path: Option<&Path>) -> Option<Installed
     let folder = peers_folder();
     let environment = environment(&folder);
     let (program, environment) = match path {
-        Some(path) => (path.to_owned(), Vec::new()),
+        // It is started in a folder of its own.
+        Some(path) => (std::path::absolute(path).ok()?, Vec::new()),
         None if peer.name == "millrace" => (env::current_exe().ok()?, Vec::new()),
         None => match in_path(peer.place.program) {
             Some(program) => (program, only_python(environment)),

@@ -278,7 +278,16 @@ struct Figure {
     cell: usize,
     entrant: usize,
     block: u32,
-    outcome: Result<CellReport, String>,
+    outcome: Result<CellReport, FigureError>,
+}
+
+/// Why a figure is missing.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}{}", output.as_ref().map_or_else(String::new, |output| format!("; the server said: {output}")))]
+struct FigureError {
+    error: RunError,
+    /// What the server that was started for the race has printed.
+    output: Option<String>,
 }
 
 /// A race that is being run.
@@ -365,8 +374,8 @@ impl Course<'_> {
         let outcome = ready.station.take(&what, (self.taken, all), &Figures(self.watcher));
         self.go_on()?;
         let outcome = outcome.map_err(|error| {
-            let said = ready.started.process.as_ref().map(|process| process.said());
-            format!("{error}{}", said.map_or_else(String::new, |said| format!("; the server said: {said}")))
+            let output = ready.started.process.as_ref().map(|process| process.said());
+            FigureError { error, output }
         });
         self.taken += 1;
         self.figures.push(Figure { cell, entrant, block, outcome });

@@ -151,7 +151,7 @@ impl RaceReport {
             let cells: Vec<CellReport> = figures
                 .iter()
                 .filter(|figure| figure.entrant == entrant)
-                .filter_map(|figure| figure.outcome.clone().ok())
+                .filter_map(|figure| figure.outcome.as_ref().ok().cloned())
                 .collect();
             tables.extend(Table::all(plan, &cells).into_iter().map(|table| {
                 let title = format!("{}: {}", contestant.label, table.title);

@@ -113,7 +113,7 @@ impl Standing {
         seed: u64,
     ) -> Self {
         let mut cells: Vec<CellReport> =
-            figures.iter().filter_map(|figure| figure.outcome.clone().ok()).collect();
+            figures.iter().filter_map(|figure| figure.outcome.as_ref().ok().cloned()).collect();
         let mut histogram = BTreeMap::new();
         for cell in &mut cells {
             for (edge, count) in std::mem::take(&mut cell.histogram) {
@@ -127,7 +127,8 @@ impl Standing {
         });
         let texts = cells.iter().flat_map(|cell| cell.login_faults.kinds().chain(cell.faults.kinds()));
         let texts = texts.filter_map(|kind| kind.first.first().cloned());
-        let missing = figures.iter().filter_map(|figure| figure.outcome.as_ref().err().cloned());
+        let missing =
+            figures.iter().filter_map(|figure| figure.outcome.as_ref().err().map(ToString::to_string));
         let mut failures: Vec<String> = missing.chain(texts).collect();
         failures.dedup();
         failures.truncate(3);
