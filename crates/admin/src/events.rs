@@ -27,7 +27,8 @@ pub(super) fn meant(
 
 /// The events in the queue.
 pub(super) fn list(running: &Running, to: Option<&str>, most: Option<usize>) -> Result<Value, String> {
-    let found = backlog(running)?.list(to, most.unwrap_or(SHOWN).min(MOST))?;
+    let found =
+        backlog(running)?.list(to, most.unwrap_or(SHOWN).min(MOST)).map_err(|error| error.to_string())?;
     let events: Vec<Value> = found.events.iter().map(event).collect();
     let not_shown = (found.waiting + found.parked).saturating_sub(events.len() as u64);
     let mut told = json!({ "events": events, "waiting": found.waiting, "parked": found.parked });
@@ -39,12 +40,12 @@ pub(super) fn list(running: &Running, to: Option<&str>, most: Option<usize>) -> 
 
 /// Has them tried again.
 pub(super) fn retry(running: &Running, meant: &Meant) -> Result<Value, String> {
-    Ok(json!({ "retried": backlog(running)?.retry(meant)? }))
+    Ok(json!({ "retried": backlog(running)?.retry(meant).map_err(|error| error.to_string())? }))
 }
 
 /// Has them forgotten.
 pub(super) fn forget(running: &Running, meant: &Meant) -> Result<Value, String> {
-    Ok(json!({ "dropped": backlog(running)?.forget(meant)? }))
+    Ok(json!({ "dropped": backlog(running)?.forget(meant).map_err(|error| error.to_string())? }))
 }
 
 fn backlog(running: &Running) -> Result<Backlog, String> {

@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 use std::net::SocketAddr;
 use std::time::SystemTime;
 
-use millrace_server::config::{Acme, Challenge, Clients, Pass, Peer, Resumption, Tls, Upstream};
+use millrace_server::config::{Acme, Challenge, Clients, Peer, ProxyRoute, Resumption, Tls, Upstream};
 use millrace_server::limits::Limit;
 use millrace_server::web::HttpsRedirect;
 use millrace_server::{Config, Permissions};
@@ -29,19 +29,19 @@ pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
     let Config { ftp, ftps, http, https, .. } = &site.config;
     let doubts = site.config.tls.iter().flat_map(|tls| tls.plan.outlook().doubts(SystemTime::now()));
     let warnings = announce::warnings(&site, Bound { ftp, ftps, http, https });
-    for warning in warnings.into_iter().chain(absent(&site.config.passes)).chain(doubts) {
+    for warning in warnings.into_iter().chain(absent(&site.config.proxy_routes)).chain(doubts) {
         text += &format!("\nwarning: {warning}\n");
     }
     print(&text)
 }
 
 /// The upstream servers that do not answer. They may be started later.
-fn absent(passes: &[Pass]) -> impl Iterator<Item = String> {
-    passes.iter().filter_map(|pass| {
-        let (Upstream::FastCgi(peer) | Upstream::Http(peer)) = &pass.to;
+fn absent(proxy_routes: &[ProxyRoute]) -> impl Iterator<Item = String> {
+    proxy_routes.iter().filter_map(|route| {
+        let (Upstream::FastCgi(peer) | Upstream::Http(peer)) = &route.to;
         let Peer::Unix(path) = peer else { return None };
         let what = "there is no such socket, and as long as there is none these requests are answered by 502";
-        matches!(path.try_exists(), Ok(false)).then(|| format!("{pass}: {what}"))
+        matches!(path.try_exists(), Ok(false)).then(|| format!("{route}: {what}"))
     })
 }
 
@@ -86,7 +86,7 @@ impl Display for Meaning<'_> {
         if let Some(tls) = &site.config.tls {
             encryption(tls, site.config.acme.as_ref(), out)?;
         }
-        section("Passed on", &site.shown.passes, out)?;
+        section("Passed on", &site.shown.proxy_routes, out)?;
         section("Headers", &site.shown.headers, out)?;
         section("Origins", &site.shown.origins, out)?;
         section("Error pages", &site.shown.error_pages, out)?;

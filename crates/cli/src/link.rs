@@ -47,8 +47,8 @@ fn may_be_linked(site: &Site, path: &VirtualPath) -> Result<(), Failure> {
     let config = &site.config;
     let answers = if config.programs.folders.iter().any(|(mark, _)| path.starts_with(mark)) {
         "a program (cgi)"
-    } else if config.passes.iter().any(|pass| pass.takes(path)) {
-        "another server ([[pass]])"
+    } else if config.proxy_routes.iter().any(|route| route.takes(path)) {
+        "another server ([[proxy]])"
     } else {
         return Ok(());
     };

@@ -198,7 +198,7 @@ fn an_upstream_that_does_not_answer_is_logged_with_the_reason() {
     let refusing = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let silence = silent.local_addr().unwrap();
-    let pass = |path: &str, to: &str| format!("[[pass]]\npath = \"{path}\"\nto = \"{to}\"\n");
+    let pass = |path: &str, to: &str| format!("[[proxy]]\npath = \"{path}\"\nto = \"{to}\"\n");
     let text = [
         "directory = \"files\"\nftp = \"off\"\nhttp = \"127.0.0.1:0\"\nanonymous = \"ro\"\ncgi = \"bin\"\n",
         &pass("/refused", &format!("http://{refusing}")),
@@ -216,14 +216,14 @@ fn an_upstream_that_does_not_answer_is_logged_with_the_reason() {
         (
             "/refused",
             502,
-            format!("[[pass]] /refused to http://{refusing} failed: it cannot be connected to: Conn"),
+            format!("[[proxy]] /refused to http://{refusing} failed: it cannot be connected to: Conn"),
         ),
         (
             "/absent",
             502,
-            "[[pass]] /absent to fastcgi:/nowhere/socket failed: it cannot be connected to: No".into(),
+            "[[proxy]] /absent to fastcgi:/nowhere/socket failed: it cannot be connected to: No".into(),
         ),
-        ("/silent", 504, format!("[[pass]] /silent to http://{silence} failed: its time is over")),
+        ("/silent", 504, format!("[[proxy]] /silent to http://{silence} failed: its time is over")),
         (
             "/bin/strange",
             502,

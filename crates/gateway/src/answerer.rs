@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::conversation::Conversation;
 use crate::program::Program;
-use crate::upstream::Pass;
+use crate::upstream::ProxyRoute;
 
 /// Takes the body of a request, and says an answer as a program of CGI does.
 #[derive(Debug)]
@@ -18,10 +18,10 @@ pub enum Answerer {
 
 impl Answerer {
     /// Which one it is, for the log.
-    pub fn name(&self, passes: &[Arc<Pass>]) -> String {
+    pub fn name(&self, proxy_routes: &[Arc<ProxyRoute>]) -> String {
         match self {
             Self::Program(program) => program.name(),
-            Self::Conversation(conversation) => passes[conversation.pass].to_string(),
+            Self::Conversation(conversation) => proxy_routes[conversation.route].to_string(),
         }
     }
 

@@ -13,40 +13,44 @@ use millrace_vfs::{FileError, ReadHandle, Storage, VirtualPath, Wait};
 use crate::conversation::{self, Contact, Conversation};
 use crate::program;
 use crate::request::GatewayRequest;
-use crate::upstream::{Pass, Upstream};
+use crate::upstream::{ProxyRoute, Upstream};
 
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// Connects to the application of pass `index`, where no connection to it was `kept`, and begins with the request; `uri` is
+/// Connects to the application of route `index`, where no connection to it was `kept`, and begins with the request; `uri` is
 /// the path and the query as the client wrote them. May wait.
 pub fn ask(
-    (index, pass): (usize, &Pass),
+    (index, route): (usize, &ProxyRoute),
     kept: Option<OwnedFd>,
     request: &GatewayRequest,
     uri: &[u8],
 ) -> Result<Contact, FileError> {
-    let Upstream::FastCgi(to) = &pass.to else { return Err(FileError::Unsupported) };
-    let Some(variables) = variables(pass, request, uri)? else { return Ok(Contact::Nowhere) };
+    let Upstream::FastCgi(to) = &route.to else { return Err(FileError::Unsupported) };
+    let Some(variables) = variables(route, request, uri)? else { return Ok(Contact::Nowhere) };
     let mut records = Vec::new();
-    fastcgi::begin(&variables, pass.keep, &mut records);
+    fastcgi::begin(&variables, route.keep, &mut records);
     let was_used = kept.is_some();
-    let connected = kept.map_or_else(|| conversation::connect(to, pass.silence.min(CONNECT)), Ok);
+    let connected = kept.map_or_else(|| conversation::connect(to, route.silence.min(CONNECT)), Ok);
     Ok(match connected {
         Ok(socket) => {
             let has_body = request.head.framing != Framing::None;
-            let mut conversation = Conversation::new(socket, index, records, has_body, pass.keep);
+            let mut conversation = Conversation::new(socket, index, records, has_body, route.keep);
             conversation.was_used = was_used;
             Contact::To(Box::new(conversation))
         }
-        Err(error) => Contact::Failed(format!("{pass} failed: it cannot be connected to: {error}")),
+        Err(error) => Contact::Failed(format!("{route} failed: it cannot be connected to: {error}")),
     })
 }
 
 /// What the application is told; `None` where the script that it is to run is none.
-fn variables(pass: &Pass, request: &GatewayRequest, uri: &[u8]) -> Result<Option<Environment>, FileError> {
-    let (script, path_info) = pass.split(&request.path);
-    let file = match (&pass.root, &pass.suffix) {
+fn variables(
+    route: &ProxyRoute,
+    request: &GatewayRequest,
+    uri: &[u8],
+) -> Result<Option<Environment>, FileError> {
+    let (script, path_info) = route.split(&request.path);
+    let file = match (&route.root, &route.suffix) {
         // Applications that look for a script nearby would run what was uploaded as a picture.
         (Some(root), Some(_)) => match script_file(&*request.storage, script, root)? {
             Some(file) => Some(file),
@@ -58,7 +62,7 @@ fn variables(pass: &Pass, request: &GatewayRequest, uri: &[u8]) -> Result<Option
     };
     let path_info = program::path_info(path_info, request.is_directory);
     let mut variables = cgi::environment(&request.head, &request.for_script(script, &path_info, None));
-    if let (Some(root), Some(file)) = (&pass.root, &file) {
+    if let (Some(root), Some(file)) = (&route.root, &file) {
         variables.set("DOCUMENT_ROOT", root.as_os_str().as_bytes());
         variables.set("SCRIPT_FILENAME", file.as_os_str().as_bytes());
     }

@@ -8,24 +8,24 @@ use millrace_runtime::slab::Key;
 
 use crate::conversation;
 use crate::programs::Lane;
-use crate::upstream::Pass;
+use crate::upstream::ProxyRoute;
 
 /// How long an idle connection is kept, and how many by a worker.
 const KEPT: Duration = Duration::from_secs(20);
 const MOST_KEPT: usize = 8;
 
-/// What a worker has of a pass.
+/// What a worker has of a route.
 #[derive(Debug)]
-pub struct Passing {
+pub struct RouteConnections {
     lane: Lane,
     /// Idle connections, and since when.
     kept: Vec<(Instant, OwnedFd)>,
 }
 
-impl Passing {
+impl RouteConnections {
     /// For so many workers.
-    pub fn new(pass: &Pass, workers: usize) -> Self {
-        Self { lane: Lane::new(pass.most.div_ceil(workers.max(1)).max(1)), kept: Vec::new() }
+    pub fn new(route: &ProxyRoute, workers: usize) -> Self {
+        Self { lane: Lane::new(route.most.div_ceil(workers.max(1)).max(1)), kept: Vec::new() }
     }
 
     /// Admits waiting requests as far as there is room; connections that have waited for too long are closed.
@@ -34,7 +34,7 @@ impl Passing {
         self.kept.retain(|(since, _)| now.saturating_duration_since(*since) < KEPT);
     }
 
-    /// When [`Passing::look`] has something to do.
+    /// When [`RouteConnections::look`] has something to do.
     pub fn due(&self) -> Option<Instant> {
         self.kept.first().map(|(since, _)| *since + KEPT)
     }

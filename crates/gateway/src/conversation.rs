@@ -27,7 +27,7 @@ pub struct Conversation {
     /// The connection.
     pub socket: OwnedFd,
     /// Which of the passes it is for.
-    pub pass: usize,
+    pub route: usize,
     /// Records that the peer has not taken.
     out: Vec<u8>,
     decoder: Decoder,
@@ -61,13 +61,13 @@ pub enum Contact {
 
 impl Conversation {
     /// A request that begins with these records on a connection; its body follows where there is one.
-    pub fn new(socket: OwnedFd, pass: usize, mut records: Vec<u8>, has_body: bool, keep: bool) -> Self {
+    pub fn new(socket: OwnedFd, route: usize, mut records: Vec<u8>, has_body: bool, keep: bool) -> Self {
         if !has_body {
             fastcgi::end_stdin(&mut records);
         }
         Self {
             socket,
-            pass,
+            route,
             out: records,
             decoder: Decoder::default(),
             said: Vec::new(),

@@ -29,7 +29,7 @@ use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::mpsc;
 
-use crate::upstream::{Pass, Peer, Upstream};
+use crate::upstream::{Peer, ProxyRoute, Upstream};
 
 /// How long an idle connection to another server is kept.
 const KEPT: Duration = Duration::from_secs(20);
@@ -108,13 +108,18 @@ pub struct Forward {
     /// Of the body, where that is known.
     pub length: Option<u64>,
     /// The configured upstream.
-    pub pass: Arc<Pass>,
+    pub route: Arc<ProxyRoute>,
     /// Idle connections to it.
     pub kept: Arc<Kept>,
 }
 
 /// The request as the other server is asked; `None` where it cannot be written.
-pub fn request(head: &Head, target: &Target<'_>, pass: &Pass, client: &Client<'_>) -> Option<Request<()>> {
+pub fn request(
+    head: &Head,
+    target: &Target<'_>,
+    route: &ProxyRoute,
+    client: &Client<'_>,
+) -> Option<Request<()>> {
     let mut request = Request::new(());
     *request.method_mut() = Method::from_bytes(head.method_text().as_bytes()).ok()?;
     *request.uri_mut() = as_uri(path_and_query(head, target))?;
@@ -136,7 +141,7 @@ pub fn request(head: &Head, target: &Target<'_>, pass: &Pass, client: &Client<'_
     }
     let host = target.authority.or(head.get(Field::Host)).unwrap_or(b"localhost");
     let scheme = if client.encrypted { "https" } else { "http" };
-    let (host, given) = (HeaderValue::from_bytes(host).ok()?, pass.host.as_deref());
+    let (host, given) = (HeaderValue::from_bytes(host).ok()?, route.host.as_deref());
     fields.insert(header::HOST, given.map_or(Ok(host.clone()), HeaderValue::from_str).ok()?);
     let forwarded = match client.peer {
         IpAddr::V4(peer) => format!("for={peer};proto={scheme}"),
@@ -209,15 +214,15 @@ impl Forward {
     /// Forwards the request, and relays the answer to the worker. Ends early if the worker closes the link: the client
     /// has gone.
     pub async fn run(self) {
-        let Self { link, request, length, pass, kept } = self;
+        let Self { link, request, length, route, kept } = self;
         let Ok(link) = UnixStream::from_std(link) else { return };
         let (give, given) = mpsc::channel(1);
         let body = Given { pieces: given, left: length };
         let answer = async {
-            if let Err(why) = ask(&pass, &kept, &link, request, body).await {
+            if let Err(why) = ask(&route, &kept, &link, request, body).await {
                 // Without an end the worker knows that there is no answer; this it tells the log.
                 let mut records = Vec::new();
-                fastcgi::stderr(why.as_bytes(), &mut records);
+                fastcgi::stderr(why.to_string().as_bytes(), &mut records);
                 let _ = write(&link, &records).await;
             }
         };
@@ -273,19 +278,34 @@ async fn hand_on(link: &UnixStream, give: &mpsc::Sender<Piece>, piece: Piece) ->
     true
 }
 
+/// Why another server's answer cannot be relayed.
+#[derive(Debug, thiserror::Error)]
+enum ForwardError {
+    #[error("it cannot be connected to: {0}")]
+    Connect(#[from] io::Error),
+    #[error("it did not answer: {}", chain(.0))]
+    Unanswered(hyper::Error),
+    #[error("its answer has a transfer coding that is not known here")]
+    Coding,
+    #[error("its answer was cut: {}", chain(.0))]
+    Cut(hyper::Error),
+    #[error("the client has gone")]
+    ClientGone,
+}
+
 async fn ask(
-    config: &Pass,
+    config: &ProxyRoute,
     kept: &Kept,
     link: &UnixStream,
     request: Request<()>,
     body: Given,
-) -> Result<(), String> {
+) -> Result<(), ForwardError> {
     let Upstream::Http(peer) = &config.to else { return Ok(()) };
     let (is_head, has_body) = (request.method() == Method::HEAD, body.left != Some(0));
     let (mut sender, answer) = send(peer, kept, request, body).await?;
     let (head, mut content) = answer.into_parts();
     if head.headers.get_all(header::TRANSFER_ENCODING).iter().any(|coding| !is_chunked(coding)) {
-        return Err("its answer has a transfer coding that is not known here".to_owned());
+        return Err(ForwardError::Coding);
     }
     let mut out = format!("Status: {}\r\n", head.status.as_u16()).into_bytes();
     let lines = fields_to_return(&head.headers);
@@ -295,7 +315,7 @@ async fn ask(
     out.extend_from_slice(b"\r\n");
     tell(link, &out).await?;
     while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut content).poll_frame(cx)).await {
-        let frame = frame.map_err(|error| format!("its answer was cut: {}", whole(&error)))?;
+        let frame = frame.map_err(ForwardError::Cut)?;
         if let Ok(bytes) = frame.into_data()
             && !is_head
         {
@@ -321,8 +341,7 @@ async fn send(
     kept: &Kept,
     request: Request<()>,
     body: Given,
-) -> Result<(SendRequest<Given>, Response<Incoming>), String> {
-    let failed = |error: hyper::Error| format!("it did not answer: {}", whole(&error));
+) -> Result<(SendRequest<Given>, Response<Incoming>), ForwardError> {
     let (head, ()) = request.into_parts();
     let mut request = Request::from_parts(head.clone(), body);
     if let Some(mut sender) = kept.take() {
@@ -337,22 +356,21 @@ async fn send(
                     let (_, nothing) = mpsc::channel(1);
                     request = Request::from_parts(head, Given { pieces: nothing, left: Some(0) });
                 }
-                None => return Err(failed(error.into_error())),
+                None => return Err(ForwardError::Unanswered(error.into_error())),
             },
         }
     }
     let connecting = tokio::time::timeout(CONNECT, connect(peer));
-    let refused = |error: io::Error| format!("it cannot be connected to: {error}");
     let mut sender = match connecting.await {
-        Ok(connected) => connected.map_err(refused)?,
-        Err(_) => return Err(refused(io::ErrorKind::TimedOut.into())),
+        Ok(connected) => connected?,
+        Err(_) => return Err(io::Error::from(io::ErrorKind::TimedOut).into()),
     };
-    let answer = sender.send_request(request).await.map_err(failed)?;
+    let answer = sender.send_request(request).await.map_err(ForwardError::Unanswered)?;
     Ok((sender, answer))
 }
 
-/// An error, with what has led to it.
-fn whole(error: &hyper::Error) -> String {
+/// An error, with its cause.
+fn chain(error: &hyper::Error) -> String {
     match std::error::Error::source(error) {
         Some(cause) => format!("{error}: {cause}"),
         None => error.to_string(),
@@ -400,19 +418,19 @@ fn fields_to_return(fields: &HeaderMap) -> impl Iterator<Item = (&HeaderName, &H
 }
 
 /// Tells the worker bytes of the answer.
-async fn tell(link: &UnixStream, bytes: &[u8]) -> Result<(), String> {
+async fn tell(link: &UnixStream, bytes: &[u8]) -> Result<(), ForwardError> {
     let mut records = Vec::with_capacity(bytes.len() + 64);
     fastcgi::stdout(bytes, &mut records);
     write(link, &records).await
 }
 
-async fn write(link: &UnixStream, bytes: &[u8]) -> Result<(), String> {
+async fn write(link: &UnixStream, bytes: &[u8]) -> Result<(), ForwardError> {
     let mut rest = bytes;
     while !rest.is_empty() {
         match link.writable().await.and_then(|()| link.try_write(rest)) {
             Ok(count) => rest = &rest[count..],
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => return Err("the client has gone".to_owned()),
+            Err(_) => return Err(ForwardError::ClientGone),
         }
     }
     Ok(())
@@ -473,9 +491,9 @@ mod tests {
         let (head, _) = parsing::parse(text.as_bytes()).unwrap().unwrap();
         let target = target::parse_for_others(head.target()).unwrap();
         let to = Upstream::Http(Peer::Tcp("127.0.0.1:1".parse().unwrap()));
-        let pass = Pass { host: host.map(str::to_owned), ..Pass::new(to) };
+        let route = ProxyRoute { host: host.map(str::to_owned), ..ProxyRoute::new(to) };
         let client = Client { peer: "2001:db8::1".parse().unwrap(), encrypted: true, user };
-        let request = request(&head, &target, &pass, &client)?;
+        let request = request(&head, &target, &route, &client)?;
         let mut lines = vec![format!("{} {}", request.method(), request.uri())];
         let fields = request.headers().iter();
         let mut fields: Vec<_> =

@@ -47,7 +47,7 @@ pub enum Line {
     /// A place among the running CGI programs.
     Programs,
     /// This one of the passes.
-    Pass(usize),
+    Proxy(usize),
 }
 
 /// How many may run at once, and who waits.

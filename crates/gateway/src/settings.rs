@@ -6,7 +6,7 @@ use std::time::Duration;
 use millrace_storage::Withheld;
 use millrace_vfs::VirtualPath;
 
-use crate::upstream::Pass;
+use crate::upstream::ProxyRoute;
 
 /// Programs that are run to answer requests of HTTP (CGI/1.1, RFC 3875).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,10 +28,10 @@ impl ProgramSettings {
     }
 
     /// The files of programs, and of applications that search scripts here, which are never sent.
-    pub fn withheld<'a>(&self, passes: impl IntoIterator<Item = &'a Pass>) -> Withheld {
-        let scripts = passes.into_iter().filter_map(|pass| {
-            let root = pass.root.as_ref()?;
-            Some((root.canonicalize().unwrap_or_else(|_| root.clone()), pass.suffix.clone()?))
+    pub fn withheld<'a>(&self, proxy_routes: impl IntoIterator<Item = &'a ProxyRoute>) -> Withheld {
+        let scripts = proxy_routes.into_iter().filter_map(|route| {
+            let root = route.root.as_ref()?;
+            Some((root.canonicalize().unwrap_or_else(|_| root.clone()), route.suffix.clone()?))
         });
         Withheld::new(self.folders.iter().map(|(_, folder)| folder.clone()).collect(), scripts.collect())
     }

@@ -10,7 +10,7 @@ use millrace_vfs::VirtualPath;
 
 /// Paths of HTTP that others answer: applications by FastCGI, or other servers by HTTP.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pass {
+pub struct ProxyRoute {
     /// It is for what lies beneath this.
     pub path: VirtualPath,
     /// And has this at the end of a name, such as `.php`: that is the script, and what stands behind it is `PATH_INFO`.
@@ -29,7 +29,7 @@ pub struct Pass {
     pub silence: Duration,
 }
 
-impl Pass {
+impl ProxyRoute {
     /// All paths, to this.
     pub fn new(to: Upstream) -> Self {
         Self {
@@ -45,13 +45,13 @@ impl Pass {
     }
 }
 
-/// As messages name it: `[[pass]] /app/*.php to fastcgi:/run/x`.
-impl fmt::Display for Pass {
+/// As messages name it: `[[proxy]] /app/*.php to fastcgi:/run/x`.
+impl fmt::Display for ProxyRoute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let slash = if self.path.is_root() { "" } else { "/" };
         match &self.suffix {
-            Some(suffix) => write!(f, "[[pass]] {}{slash}*{suffix} to {}", self.path, self.to),
-            None => write!(f, "[[pass]] {} to {}", self.path, self.to),
+            Some(suffix) => write!(f, "[[proxy]] {}{slash}*{suffix} to {}", self.path, self.to),
+            None => write!(f, "[[proxy]] {} to {}", self.path, self.to),
         }
     }
 }
@@ -95,11 +95,11 @@ impl fmt::Display for Peer {
 }
 
 /// Which of the passes a path is for.
-pub fn pass_of<P: Borrow<Pass>>(passes: &[P], path: &VirtualPath) -> Option<usize> {
-    passes.iter().position(|pass| pass.borrow().takes(path))
+pub fn route_of<P: Borrow<ProxyRoute>>(proxy_routes: &[P], path: &VirtualPath) -> Option<usize> {
+    proxy_routes.iter().position(|route| route.borrow().takes(path))
 }
 
-impl Pass {
+impl ProxyRoute {
     /// Returns whether it is for a path.
     pub fn takes(&self, path: &VirtualPath) -> bool {
         let ends = |suffix: &String| path.components().any(|name| name.ends_with(suffix.as_bytes()));
@@ -133,17 +133,17 @@ impl Pass {
 mod tests {
     use super::*;
 
-    fn pass(path: &str, suffix: Option<&str>) -> Pass {
-        Pass {
+    fn route(path: &str, suffix: Option<&str>) -> ProxyRoute {
+        ProxyRoute {
             path: VirtualPath::parse(path.as_bytes()).unwrap(),
             suffix: suffix.map(str::to_owned),
-            ..Pass::new(Upstream::FastCgi(Peer::Unix("/run/x".into())))
+            ..ProxyRoute::new(Upstream::FastCgi(Peer::Unix("/run/x".into())))
         }
     }
 
     #[test]
     fn a_pass_takes_what_lies_beneath_its_path_or_has_its_suffix() {
-        let passes = [pass("/app", None), pass("/", Some(".php")), pass("/all", None)];
+        let proxy_routes = [route("/app", None), route("/", Some(".php")), route("/all", None)];
         for (path, expected) in [
             ("/app", Some((0, "/app", ""))),
             ("/app/x/y", Some((0, "/app", "/x/y"))),
@@ -155,13 +155,13 @@ mod tests {
             ("/", None),
         ] {
             let path = VirtualPath::parse(path.as_bytes()).unwrap();
-            let found = pass_of(&passes, &path).map(|index| {
-                let (script, rest) = passes[index].split(&path);
+            let found = route_of(&proxy_routes, &path).map(|index| {
+                let (script, rest) = proxy_routes[index].split(&path);
                 (index, std::str::from_utf8(script).unwrap(), std::str::from_utf8(rest).unwrap())
             });
             assert_eq!(found, expected, "{path:?}");
         }
-        let root = pass("/", None);
+        let root = route("/", None);
         assert_eq!(root.split(&VirtualPath::parse(b"/a/b").unwrap()), (&b""[..], &b"/a/b"[..]));
     }
 }

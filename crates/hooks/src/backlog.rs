@@ -9,6 +9,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use serde_json::Value;
 
 use super::queue::Queue;
+use super::queue_error::QueueError;
 
 /// How long another process may lock the database.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -87,14 +88,14 @@ impl Backlog {
         Self(Arc::clone(queue))
     }
 
-    /// How many events there are, or are for one receiver, and so many of them at most. Errors are for people.
-    pub fn list(&self, to: Option<&str>, most: usize) -> Result<Undeliverables, String> {
+    /// How many events there are, or are for one receiver, and so many of them at most.
+    pub fn list(&self, to: Option<&str>, most: usize) -> Result<Undeliverables, QueueError> {
         let database = self.open()?;
-        self.read(&database, to, most).map_err(|error| self.failed(&error))
+        self.read(&database, to, most).map_err(|error| self.failed(error))
     }
 
     /// Has events delivered that were put aside, and those that wait tried now; answers how many there are.
-    pub fn retry(&self, meant: &Meant) -> Result<u64, String> {
+    pub fn retry(&self, meant: &Meant) -> Result<u64, QueueError> {
         let mut database = self.open()?;
         let count = change(&mut database, |transaction| match meant {
             Meant::These(ids) => self.each(transaction, ids, |transaction, id| {
@@ -110,15 +111,15 @@ impl Backlog {
                 Ok(Ok(parked.iter().map(|receiver| receiver.count).sum()))
             }
         });
-        let count = count.map_err(|error| self.failed(&error))??;
+        let count = count.map_err(|error| self.failed(error))??;
         // The waiting events are read from the beginning: only failed ones are skipped.
-        let waiting = receivers(&database, State::Waiting, None).map_err(|error| self.failed(&error))?;
+        let waiting = receivers(&database, State::Waiting, None).map_err(|error| self.failed(error))?;
         waiting.iter().for_each(|receiver| self.0.begin_again(&receiver.key, receiver.last));
         Ok(count)
     }
 
     /// Removes events; returns how many. One that is being delivered may still arrive.
-    pub fn forget(&self, meant: &Meant) -> Result<u64, String> {
+    pub fn forget(&self, meant: &Meant) -> Result<u64, QueueError> {
         let mut database = self.open()?;
         let count = change(&mut database, |transaction| match meant {
             Meant::These(ids) => self.each(transaction, ids, |transaction, id| {
@@ -137,7 +138,7 @@ impl Backlog {
                 Ok(Ok(count))
             }
         });
-        count.map_err(|error| self.failed(&error))?
+        count.map_err(|error| self.failed(error))?
     }
 
     /// Does something to each of these events, if all of them are there.
@@ -146,7 +147,7 @@ impl Backlog {
         transaction: &Transaction<'_>,
         ids: &[String],
         act: impl Fn(&Transaction<'_>, i64) -> rusqlite::Result<usize>,
-    ) -> rusqlite::Result<Result<u64, String>> {
+    ) -> rusqlite::Result<Result<u64, QueueError>> {
         let mut count = 0;
         for id in ids {
             let found = match self.number(id) {
@@ -154,7 +155,7 @@ impl Backlog {
                 None => 0,
             };
             if found == 0 {
-                return Ok(Err(format!("there is no event {id} in the queue")));
+                return Ok(Err(QueueError::NoEvent(id.clone())));
             }
             count += 1;
         }
@@ -213,24 +214,24 @@ impl Backlog {
         rows.collect()
     }
 
-    fn open(&self) -> Result<Connection, String> {
+    fn open(&self) -> Result<Connection, QueueError> {
         let opened = Connection::open(self.0.path()).and_then(|database| {
             database.busy_timeout(PATIENCE)?;
             Ok(database)
         });
-        opened.map_err(|error| self.failed(&error))
+        opened.map_err(|error| self.failed(error))
     }
 
-    fn failed(&self, error: &rusqlite::Error) -> String {
-        format!("the queue of hooks {}: {error}", self.0.path().display())
+    fn failed(&self, error: rusqlite::Error) -> QueueError {
+        QueueError::at(self.0.path(), error)
     }
 }
 
 /// One transaction; it is not done where the answer is an error.
 fn change<T>(
     database: &mut Connection,
-    act: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<Result<T, String>>,
-) -> rusqlite::Result<Result<T, String>> {
+    act: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<Result<T, QueueError>>,
+) -> rusqlite::Result<Result<T, QueueError>> {
     let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let done = act(&transaction)?;
     if done.is_ok() {

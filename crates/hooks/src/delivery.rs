@@ -5,6 +5,8 @@ use std::sync::mpsc::Sender;
 
 use serde::{Deserialize, Serialize};
 
+use super::queue_error::QueueError;
+
 /// The receiver of an event. It is stored with each event, so that a queued event is delivered even after a change of
 /// the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -47,9 +49,9 @@ pub(super) struct Delivery {
 /// The messages to the writing thread.
 pub(super) enum Order {
     /// Put these; a session's intention, if it had one, is carried out.
-    Put { deliveries: Vec<Delivery>, session: u64, done: Sender<Result<(), String>> },
+    Put { deliveries: Vec<Delivery>, session: u64, done: Sender<Result<(), QueueError>> },
     /// A session intends this.
-    Intend { deliveries: Vec<Delivery>, session: u64, done: Sender<Result<(), String>> },
+    Intend { deliveries: Vec<Delivery>, session: u64, done: Sender<Result<(), QueueError>> },
     /// Nothing came of it.
     Drop { session: u64 },
     /// These were delivered.
@@ -57,7 +59,7 @@ pub(super) enum Order {
     /// These never will be: why.
     Parked(Vec<i64>, String),
     /// Say when all of that is done.
-    Settle(Sender<Result<(), String>>),
+    Settle(Sender<Result<(), QueueError>>),
 }
 
 /// Reports a warning for the operator.

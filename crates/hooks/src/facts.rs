@@ -13,11 +13,11 @@ use millrace_vfs::{ReadHandle, VirtualPath, Wait};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use super::{Event, Moment};
+use super::{Event, EventContext};
 
 /// The facts of an event, by name.
 pub(super) struct Facts<'a> {
-    moment: &'a Moment,
+    context: &'a EventContext,
     /// Where the file is now: a rule before may have moved it.
     path: Option<&'a VirtualPath>,
     /// The same in the host's file system, where it has a place there.
@@ -46,30 +46,30 @@ pub const NAMES: &[(&str, &str)] = &[
 
 impl<'a> Facts<'a> {
     /// The facts, with the file where it is now.
-    pub(super) fn new(moment: &'a Moment, path: Option<&'a VirtualPath>) -> Self {
-        Self { moment, path, file: path.and_then(|path| native(moment, path)) }
+    pub(super) fn new(context: &'a EventContext, path: Option<&'a VirtualPath>) -> Self {
+        Self { context, path, file: path.and_then(|path| native(context, path)) }
     }
 
     fn get(&self, name: &str) -> Option<Vec<u8>> {
-        let moment = self.moment;
+        let context = self.context;
         let text = |text: String| Some(text.into_bytes());
         match name {
-            "event" => text(moment.event.name().to_owned()),
+            "event" => text(context.event.name().to_owned()),
             "time" => text(self.time()),
             "date" => text(self.time().chars().take(10).collect()),
-            "session" => text(moment.session.to_string()),
-            "address" => text(moment.peer.ip().to_string()),
-            "user" => moment.user.as_deref().map(<[u8]>::to_vec),
-            "verb" => (!moment.verb.is_empty()).then(|| moment.verb.clone().into_bytes()),
-            "argument" => (!moment.argument.is_empty()).then(|| moment.argument.clone()),
+            "session" => text(context.session.to_string()),
+            "address" => text(context.peer.ip().to_string()),
+            "user" => context.user.as_deref().map(<[u8]>::to_vec),
+            "verb" => (!context.verb.is_empty()).then(|| context.verb.clone().into_bytes()),
+            "argument" => (!context.argument.is_empty()).then(|| context.argument.clone()),
             "path" => self.path.map(|path| path.as_bytes().to_vec()),
             "name" => self.path.map(|path| path.name().to_vec()),
             "directory" => self.path.map(|path| path.parent().as_bytes().to_vec()),
-            "to" => moment.to.as_ref().map(|to| to.as_bytes().to_vec()),
+            "to" => context.to.as_ref().map(|to| to.as_bytes().to_vec()),
             "file" => self.file.as_ref().map(|file| file.as_os_str().as_bytes().to_vec()),
-            "bytes" => moment.bytes.map(|bytes| bytes.to_string().into_bytes()),
-            "code" => moment.code.map(|code| code.to_string().into_bytes()),
-            "reason" => moment.reason.clone().map(String::into_bytes),
+            "bytes" => context.bytes.map(|bytes| bytes.to_string().into_bytes()),
+            "code" => context.code.map(|code| code.to_string().into_bytes()),
+            "reason" => context.reason.clone().map(String::into_bytes),
             _ => None,
         }
     }
@@ -77,21 +77,21 @@ impl<'a> Facts<'a> {
     /// A description for the log: `upload of /in/a in session 7`.
     pub(super) fn told(&self) -> String {
         let path = self.path.map(|path| format!(" of {path}")).unwrap_or_default();
-        format!("{}{path} in session {}", self.moment.event.name(), self.moment.session)
+        format!("{}{path} in session {}", self.context.event.name(), self.context.session)
     }
 
     fn time(&self) -> String {
-        jiff::Timestamp::try_from(self.moment.time).map_or_else(|_| String::new(), |time| time.to_string())
+        jiff::Timestamp::try_from(self.context.time).map_or_else(|_| String::new(), |time| time.to_string())
     }
 
     /// Returns true if the unnamed file of an upload was moved away by a receiver that was told its place.
     pub(super) fn is_taken(&self) -> bool {
-        self.moment.is_pending() && self.file.as_ref().is_some_and(|file| !file.exists())
+        self.context.is_pending() && self.file.as_ref().is_some_and(|file| !file.exists())
     }
 
     /// A receiver has moved the file away, so that it needs no name.
     pub(super) fn note_taken(&self) {
-        if let Some(pending) = &self.moment.pending {
+        if let Some(pending) = &self.context.pending {
             pending.note_taken();
         }
     }
@@ -123,12 +123,12 @@ impl<'a> Facts<'a> {
             };
             object.insert((*name).to_owned(), value.unwrap_or_default());
         }
-        if !self.moment.also.is_empty() {
-            let paths = self.path.into_iter().chain(&self.moment.also);
+        if !self.context.also.is_empty() {
+            let paths = self.path.into_iter().chain(&self.context.also);
             let texts = paths.map(|path| Value::from(String::from_utf8_lossy(path.as_bytes())));
             object.insert("paths".to_owned(), texts.collect());
         }
-        if let Some(elapsed) = self.moment.elapsed {
+        if let Some(elapsed) = self.context.elapsed {
             object.insert("seconds".to_owned(), elapsed.as_secs_f64().into());
         }
         Value::Object(object).to_string()
@@ -137,15 +137,15 @@ impl<'a> Facts<'a> {
 
 /// Where a file lies on this computer: what an open descriptor of it is called. (Behind encryption, in an archive or
 /// a database there is no such place.)
-fn native(moment: &Moment, path: &VirtualPath) -> Option<PathBuf> {
-    if !matches!(moment.event, Event::Upload | Event::Download | Event::Command | Event::UploadFailed) {
+fn native(context: &EventContext, path: &VirtualPath) -> Option<PathBuf> {
+    if !matches!(context.event, Event::Upload | Event::Download | Event::Command | Event::UploadFailed) {
         return None;
     }
-    let handle = match moment.is_pending() {
-        true => moment.preview()?,
+    let handle = match context.is_pending() {
+        true => context.preview()?,
         // Another file has the name.
-        false if moment.is_taken() && moment.path.as_ref() == Some(path) => return None,
-        false => moment.storage.as_ref()?.open_read(path, Wait::Allowed).ok()?,
+        false if context.is_taken() && context.path.as_ref() == Some(path) => return None,
+        false => context.storage.as_ref()?.open_read(path, Wait::Allowed).ok()?,
     };
     match handle {
         ReadHandle::File(range) => {
@@ -305,17 +305,18 @@ mod tests {
         }
     }
 
-    fn moment() -> Moment {
+    fn context() -> EventContext {
         let address = std::net::SocketAddr::from(([127, 0, 0, 1], 21));
-        let moment = Moment::new(Event::Upload, Duration::ZERO, 1, address, address);
-        Moment { verb: "STOR".to_owned(), ..moment }
+        let context = EventContext::new(Event::Upload, Duration::ZERO, 1, address, address);
+        EventContext { verb: "STOR".to_owned(), ..context }
     }
 
     #[test]
     fn values_from_clients_cannot_be_options_of_a_program() {
         let path = VirtualPath::parse(b"/d/--delete").unwrap();
-        let moment = Moment { user: Some(b"-u".as_slice().into()), argument: b"-rf x".to_vec(), ..moment() };
-        let facts = Facts::new(&moment, Some(&path));
+        let context =
+            EventContext { user: Some(b"-u".as_slice().into()), argument: b"-rf x".to_vec(), ..context() };
+        let facts = Facts::new(&context, Some(&path));
         let argument = |text: &str| Template::parse(text).unwrap().argument(&facts);
         for (text, name) in
             [("{name}", "name"), ("{user}", "user"), ("{argument}", "argument"), ("{reason}{name}x", "name")]

@@ -19,6 +19,7 @@ mod patterns;
 mod pending;
 mod pools;
 mod queue;
+mod queue_error;
 mod rules;
 mod setting_error;
 mod verify;
@@ -38,8 +39,9 @@ pub use backlog::{Backlog, Meant, Undeliverables, Undelivered};
 pub use facts::{NAMES, Template, TemplateError};
 pub use millrace_ftp::digest::Algorithm;
 pub use patterns::PathPattern;
-pub use pending::Pending;
+pub use pending::{CommitError, Pending};
 pub use pools::Pools;
+pub use queue_error::QueueError;
 pub use rules::{Action, Rule, Rules};
 pub use setting_error::SettingError;
 pub use webhook::Credentials;
@@ -58,13 +60,13 @@ pub trait Hooks: Send + Sync + Debug {
 
     /// Whether a call about this may take long, as where it waits for a program. Then it waits for a thread together
     /// with others that may, and what cannot take long does not wait for them. Asked by reactors.
-    fn may_take_long(&self, moment: &Moment) -> bool {
-        let _ = moment;
+    fn may_take_long(&self, context: &EventContext) -> bool {
+        let _ = context;
         true
     }
 
     /// Whether [`Event::Upload`] is asked about before a staged upload takes its name, so that what has the name outlives
-    /// a refusal. The file is not at its path then: [`Moment::preview`] reads it, and [`Moment::commit`] has it take its
+    /// a refusal. The file is not at its path then: [`EventContext::preview`] reads it, and [`EventContext::commit`] has it take its
     /// name, which is done at the latest when the call has passed. Asked by reactors.
     fn asks_beforehand(&self) -> bool {
         false
@@ -72,11 +74,11 @@ pub trait Hooks: Send + Sync + Debug {
 
     /// Handles an event, before or after it happens. Called on a thread that may block; the session waits, and its
     /// events keep their order. The verdict counts where the event [may be refused](Event::asks).
-    fn call(&self, moment: &Moment) -> Ruling;
+    fn call(&self, context: &EventContext) -> HookVerdict;
 
     /// The server begins; what goes wrong later may be said with `warn`, which logs it. An error keeps the server
     /// from starting.
-    fn begin(&self, warn: Arc<dyn Fn(&str) + Send + Sync>) -> Result<(), String> {
+    fn begin(&self, warn: Arc<dyn Fn(&str) + Send + Sync>) -> Result<(), HookError> {
         let _ = warn;
         Ok(())
     }
@@ -90,7 +92,7 @@ pub trait Hooks: Send + Sync + Debug {
     fn give_way(&self) {}
 
     /// It does not after all.
-    fn take_back(&self) -> Result<(), String> {
+    fn take_back(&self) -> Result<(), HookError> {
         Ok(())
     }
 
@@ -98,64 +100,68 @@ pub trait Hooks: Send + Sync + Debug {
     fn close(&self) {}
 }
 
+/// Why hooks do not begin; hooks of an embedding program have errors of their own.
+pub type HookError = Box<dyn std::error::Error + Send + Sync>;
+
 /// Calls hooks for a session. A call that panics refuses the event, and so does one whose session no longer waits.
-pub fn call(hooks: &dyn Hooks, moment: &Moment) -> Ruling {
-    let is_given_up = moment.is_given_up();
-    let ruling = match is_given_up {
-        true => Ruling::Refuse(Refusal::of_giving_up()),
-        false => catch_unwind(AssertUnwindSafe(|| hooks.call(moment)))
-            .unwrap_or_else(|_| Ruling::Refuse(Refusal::for_now("451 Internal error: a hook failed."))),
+pub fn call(hooks: &dyn Hooks, context: &EventContext) -> HookVerdict {
+    let is_given_up = context.is_given_up();
+    let verdict = match is_given_up {
+        true => HookVerdict::Refuse(Refusal::of_giving_up()),
+        false => catch_unwind(AssertUnwindSafe(|| hooks.call(context)))
+            .unwrap_or_else(|_| HookVerdict::Refuse(Refusal::for_now("451 Internal error: a hook failed."))),
     };
-    let aborted = (is_given_up && moment.event == Event::Upload).then(|| "aborted".to_owned());
-    if let Some(why) = conclude(moment, &ruling).or(aborted)
+    let aborted = (is_given_up && context.event == Event::Upload).then(|| "aborted".to_owned());
+    if let Some(why) = conclude(context, &verdict).or(aborted)
         && hooks.concerns(Event::UploadFailed, "")
     {
         let (event, reason) = (Event::UploadFailed, Some(why));
-        let failed = Moment { event, reason, pending: None, undecided: None, ..moment.clone() };
+        let failed = EventContext { event, reason, pending: None, undecided: None, ..context.clone() };
         let _ = catch_unwind(AssertUnwindSafe(|| hooks.call(&failed)));
     }
-    ruling
+    verdict
 }
 
 /// Like [`call`], where a reload may have removed the hooks: the event is then allowed.
-pub fn call_if_any(hooks: Option<&dyn Hooks>, moment: &Moment) -> Ruling {
+pub fn call_if_any(hooks: Option<&dyn Hooks>, context: &EventContext) -> HookVerdict {
     match hooks {
-        Some(hooks) => call(hooks, moment),
+        Some(hooks) => call(hooks, context),
         None => {
-            conclude(moment, &Ruling::Pass);
-            Ruling::Pass
+            conclude(context, &HookVerdict::Pass);
+            HookVerdict::Pass
         }
     }
 }
 
 /// Applies and logs the verdict about an upload that has no name yet; returns an error if it could not take its name.
-pub fn conclude(moment: &Moment, ruling: &Ruling) -> Option<String> {
-    if let Some(pending) = &moment.pending {
-        match ruling {
-            Ruling::Refuse(_) => drop(pending.give_up()),
-            Ruling::Pass | Ruling::Rewrite(_) => drop(pending.commit()),
+pub fn conclude(context: &EventContext, verdict: &HookVerdict) -> Option<String> {
+    if let Some(pending) = &context.pending {
+        match verdict {
+            HookVerdict::Refuse(_) => drop(pending.give_up()),
+            HookVerdict::Pass | HookVerdict::Rewrite(_) => drop(pending.commit()),
         }
     }
-    let failure = moment.pending.as_ref().and_then(|pending| pending.failure());
-    if let (Some(undecided), Some(path)) = (&moment.undecided, &moment.path) {
-        let why = why_not(moment, ruling, failure.as_deref());
-        let subject = Subject { session: moment.session, peer: moment.peer, user: moment.user.as_deref() };
-        let (bytes, elapsed) = (moment.bytes.unwrap_or(0), moment.elapsed.unwrap_or_default());
+    let failure =
+        context.pending.as_ref().and_then(|pending| pending.failure()).map(|error| error.to_string());
+    if let (Some(undecided), Some(path)) = (&context.undecided, &context.path) {
+        let why = why_not(context, verdict, failure.as_deref());
+        let subject = Subject { session: context.session, peer: context.peer, user: context.user.as_deref() };
+        let (bytes, elapsed) = (context.bytes.unwrap_or(0), context.elapsed.unwrap_or_default());
         undecided.write(&subject, path, bytes, elapsed, why.as_deref());
     }
     failure
 }
 
 /// Why an upload that has come does not stay, if it does not.
-fn why_not(moment: &Moment, ruling: &Ruling, failure: Option<&str>) -> Option<String> {
-    let has_vanished = moment.pending.as_ref().is_some_and(|pending| pending.has_vanished());
-    match (failure, ruling) {
+fn why_not(context: &EventContext, verdict: &HookVerdict, failure: Option<&str>) -> Option<String> {
+    let has_vanished = context.pending.as_ref().is_some_and(|pending| pending.has_vanished());
+    match (failure, verdict) {
         (Some(failure), _) => Some(failure.to_owned()),
-        (None, Ruling::Refuse(refusal)) if *refusal != Refusal::of_giving_up() => {
+        (None, HookVerdict::Refuse(refusal)) if *refusal != Refusal::of_giving_up() => {
             Some(format!("refused: {}", refusal.text()))
         }
-        (None, Ruling::Refuse(_)) => Some("aborted".to_owned()),
-        (None, Ruling::Pass | Ruling::Rewrite(_)) => has_vanished.then(|| "aborted".to_owned()),
+        (None, HookVerdict::Refuse(_)) => Some("aborted".to_owned()),
+        (None, HookVerdict::Pass | HookVerdict::Rewrite(_)) => has_vanished.then(|| "aborted".to_owned()),
     }
 }
 
@@ -255,7 +261,7 @@ impl Event {
 
 /// An event, and all that is known of it.
 #[derive(Debug, Clone)]
-pub struct Moment {
+pub struct EventContext {
     /// The event.
     pub event: Event,
     /// When it was.
@@ -301,7 +307,7 @@ pub struct Moment {
     pub undecided: Option<Box<Undecided>>,
 }
 
-impl Moment {
+impl EventContext {
     /// An event of a session, `wall` after 1970, of which nothing else is known yet.
     pub fn new(event: Event, wall: Duration, session: u64, peer: SocketAddr, local: SocketAddr) -> Self {
         Self {
@@ -358,7 +364,7 @@ impl Moment {
 
 /// The verdict of a hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ruling {
+pub enum HookVerdict {
     /// Go on.
     Pass,
     /// Go on as if this path had been named, where the event is a command whose argument is one path. Of another command

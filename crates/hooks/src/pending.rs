@@ -7,8 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millrace_vfs::{ReadHandle, Upload};
 
-/// How it takes its name; the error is for the log.
-type Commit = Box<dyn FnOnce(Box<dyn Upload>) -> Result<(), String> + Send>;
+/// Why an upload could not take its name, as the log tells it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct CommitError(pub String);
+
+/// How it takes its name.
+type Commit = Box<dyn FnOnce(Box<dyn Upload>) -> Result<(), CommitError> + Send>;
 
 /// An upload that waits for its name.
 pub struct Pending(Mutex<State>);
@@ -21,7 +26,7 @@ enum State {
     /// A hook has moved the file away.
     Taken,
     /// It could not take its name.
-    Failed(String),
+    Failed(CommitError),
     GivenUp,
 }
 
@@ -42,7 +47,7 @@ impl Pending {
     /// Creates an upload that has come and waits for a verdict.
     pub fn new(
         upload: Box<dyn Upload>,
-        commit: impl FnOnce(Box<dyn Upload>) -> Result<(), String> + Send + 'static,
+        commit: impl FnOnce(Box<dyn Upload>) -> Result<(), CommitError> + Send + 'static,
     ) -> Arc<Self> {
         Arc::new(Self(Mutex::new(State::Waiting(upload, Box::new(commit)))))
     }
@@ -103,7 +108,7 @@ impl Pending {
     }
 
     /// Why it has no name, where it should have.
-    pub fn failure(&self) -> Option<String> {
+    pub fn failure(&self) -> Option<CommitError> {
         match &*self.lock() {
             State::Failed(why) => Some(why.clone()),
             _ => None,

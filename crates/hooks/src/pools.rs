@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Hooks, Moment};
+use super::{EventContext, Hooks};
 use millrace_blocking::BlockingPool;
 
 /// Three pools.
@@ -30,10 +30,10 @@ impl Pools {
     }
 
     /// Those for a call of these hooks.
-    pub fn of(&self, hooks: &dyn Hooks, moments: &[Moment]) -> &BlockingPool {
-        if moments.iter().any(|moment| hooks.may_take_long(moment)) {
+    pub fn of(&self, hooks: &dyn Hooks, contexts: &[EventContext]) -> &BlockingPool {
+        if contexts.iter().any(|context| hooks.may_take_long(context)) {
             &self.long
-        } else if moments.iter().any(|moment| moment.pending.is_some()) {
+        } else if contexts.iter().any(|context| context.pending.is_some()) {
             &self.naming
         } else {
             &self.brief
@@ -41,8 +41,8 @@ impl Pools {
     }
 
     /// The same, where a reload may have taken the hooks away.
-    pub fn of_any(&self, hooks: Option<&dyn Hooks>, moments: &[Moment]) -> &BlockingPool {
-        hooks.map_or(&self.naming, |hooks| self.of(hooks, moments))
+    pub fn of_any(&self, hooks: Option<&dyn Hooks>, contexts: &[EventContext]) -> &BlockingPool {
+        hooks.map_or(&self.naming, |hooks| self.of(hooks, contexts))
     }
 
     /// Waits until all is done, but no longer than this.

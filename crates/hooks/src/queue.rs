@@ -24,6 +24,7 @@ use rusqlite::{Connection, params};
 
 use super::delivery::{Delivery, Order, Recipient, Warn};
 use super::delivery_workers::{DeliveryWorkers, Shared};
+use super::queue_error::{Cause, QueueError};
 use super::webhook::Keyring;
 
 /// Puts that share a transaction at most.
@@ -46,6 +47,16 @@ pub(super) struct Queue {
     lock: File,
     /// Locked for reading while this server has sessions that intend something.
     _presence: File,
+}
+
+/// The files of a queue, and what was found in them.
+struct Opened {
+    lock: File,
+    presence: File,
+    database: Connection,
+    origin: String,
+    /// The receivers with waiting events, and the last event of each.
+    left: Vec<(String, i64)>,
 }
 
 const SCHEMA: &str = "
@@ -85,7 +96,7 @@ const INTERRUPTED: &str = "
 impl Queue {
     /// Opens the queue of this file, or returns the one that this process has open, so that reloaded rules continue
     /// with their predecessors' queue.
-    pub(super) fn of(path: &Path, keys: &Keyring, warn: Warn) -> Result<Arc<Self>, String> {
+    pub(super) fn of(path: &Path, keys: &Keyring, warn: Warn) -> Result<Arc<Self>, QueueError> {
         static OPEN: Mutex<Vec<Weak<Queue>>> = Mutex::new(Vec::new());
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|queue| queue.strong_count() > 0);
@@ -103,21 +114,9 @@ impl Queue {
         self.shared.path == path && !self.shared.is_stopped()
     }
 
-    fn open(path: &Path, keys: &Keyring, warn: Warn) -> Result<Self, String> {
-        let wrong = |error: &dyn std::fmt::Display| format!("the queue of hooks {}: {error}", path.display());
-        let lock = lock(path).map_err(|error| wrong(&error))?;
-        let presence = lock_file(path, ".sessions").map_err(|error| wrong(&error))?;
-        let mut database = Connection::open(path).map_err(|error| wrong(&error))?;
-        database.execute_batch(SCHEMA).map_err(|error| wrong(&error))?;
-        if presence.try_lock().is_ok() {
-            database.execute_batch(INTERRUPTED).map_err(|error| wrong(&error))?;
-            presence.unlock().map_err(|error| wrong(&error))?;
-        }
-        presence.lock_shared().map_err(|error| wrong(&error))?;
-        let origin: String = database
-            .query_row("SELECT name FROM origin", [], |row| row.get(0))
-            .map_err(|error| wrong(&error))?;
-        let left = waiting(&database).map_err(|error| wrong(&error))?;
+    fn open(path: &Path, keys: &Keyring, warn: Warn) -> Result<Self, QueueError> {
+        let opened = Self::open_files(path).map_err(|cause| QueueError::at(path, cause))?;
+        let Opened { lock, presence, mut database, origin, left } = opened;
         let shared = Arc::new(Shared::new(path, origin, keys.clone(), warn));
         let (orders, inbox) = channel();
         // Workers are made by the writer too, and hold a way back to it.
@@ -136,18 +135,34 @@ impl Queue {
         let writer = thread::Builder::new()
             .name("millrace-events".to_owned())
             .spawn(move || write(&mut database, &inbox, &workers))
-            .map_err(|error| wrong(&error))?;
+            .map_err(|error| QueueError::at(path, error))?;
         queue.threads.lock().unwrap_or_else(PoisonError::into_inner).push(writer);
         Ok(queue)
     }
 
+    /// Opens and locks the files. What a killed process intended becomes events, unless another one has sessions.
+    fn open_files(path: &Path) -> Result<Opened, Cause> {
+        let lock = lock(path)?;
+        let presence = lock_file(path, ".sessions")?;
+        let database = Connection::open(path)?;
+        database.execute_batch(SCHEMA)?;
+        if presence.try_lock().is_ok() {
+            database.execute_batch(INTERRUPTED)?;
+            presence.unlock()?;
+        }
+        presence.lock_shared()?;
+        let origin = database.query_row("SELECT name FROM origin", [], |row| row.get(0))?;
+        let left = waiting(&database)?;
+        Ok(Opened { lock, presence, database, origin, left })
+    }
+
     /// Puts events; they are safe when this returns.
-    pub(super) fn put(&self, session: u64, deliveries: Vec<Delivery>) -> Result<(), String> {
+    pub(super) fn put(&self, session: u64, deliveries: Vec<Delivery>) -> Result<(), QueueError> {
         self.order(|done| Order::Put { deliveries, session, done })
     }
 
     /// Puts down what a session is about to do.
-    pub(super) fn intend(&self, session: u64, deliveries: Vec<Delivery>) -> Result<(), String> {
+    pub(super) fn intend(&self, session: u64, deliveries: Vec<Delivery>) -> Result<(), QueueError> {
         self.order(|done| Order::Intend { deliveries, session, done })
     }
 
@@ -183,13 +198,13 @@ impl Queue {
         self.workers.begin_again(receiver, last);
     }
 
-    fn order(&self, order: impl FnOnce(Sender<Result<(), String>>) -> Order) -> Result<(), String> {
+    fn order(&self, order: impl FnOnce(Sender<Result<(), QueueError>>) -> Order) -> Result<(), QueueError> {
         let (done, answer) = channel();
         match &*self.orders() {
             Some(orders) => drop(orders.send(order(done))),
-            None => return Err("the queue of hooks is closed".to_owned()),
+            None => return Err(QueueError::Closed),
         }
-        answer.recv().unwrap_or_else(|_| Err("the queue of hooks has ended".to_owned()))
+        answer.recv().unwrap_or(Err(QueueError::Closed))
     }
 
     fn orders(&self) -> MutexGuard<'_, Option<Sender<Order>>> {
@@ -209,14 +224,11 @@ impl Queue {
     }
 
     /// Delivers again.
-    pub(super) fn take_back(&self) -> Result<(), String> {
-        let wrong = |error: &dyn std::fmt::Display| {
-            format!("the queue of hooks {} cannot be opened again: {error}", self.path().display())
-        };
-        self.lock.try_lock().map_err(|error| wrong(&error))?;
+    pub(super) fn take_back(&self) -> Result<(), QueueError> {
+        self.lock.try_lock().map_err(|error| QueueError::at(self.path(), error))?;
         self.shared.resume();
         let left = Connection::open(self.path()).and_then(|database| waiting(&database));
-        for (receiver, last) in left.map_err(|error| wrong(&error))? {
+        for (receiver, last) in left.map_err(|error| QueueError::at(self.path(), error))? {
             self.workers.announce(&receiver, last);
         }
         Ok(())
@@ -282,7 +294,9 @@ fn write(database: &mut Connection, inbox: &Receiver<Order>, workers: &DeliveryW
         let result = loop {
             match commit(database, &orders) {
                 Ok(put) => break Ok(put),
-                Err(error) if begun.elapsed() > PATIENCE => break Err(error.to_string()),
+                Err(error) if begun.elapsed() > PATIENCE => {
+                    break Err(QueueError::at(&workers.shared.path, error));
+                }
                 Err(_) => thread::sleep(Duration::from_millis(100)),
             }
         };

@@ -23,9 +23,10 @@ use super::backlog::Backlog;
 use super::delivery::Warn;
 use super::facts::Facts;
 use super::queue::Queue;
+use super::queue_error::QueueError;
 use super::verify::Turns;
 use super::webhook::{Keyring, Webhook};
-use super::{Event, Hooks, Moment, Refusal, Ruling};
+use super::{Event, EventContext, HookError, HookVerdict, Hooks, Refusal};
 
 /// Commands that change something: what they are about to do is put down before, where a rule is about
 /// [`Event::Interrupted`].
@@ -119,33 +120,33 @@ impl Rules {
     }
 
     /// Puts down what a command is about to do.
-    fn intend(&self, moment: &Moment) -> Result<(), Refusal> {
+    fn intend(&self, context: &EventContext) -> Result<(), Refusal> {
         // Where it can be read in one way only, it says no time that is to be set.
-        if moment.verb == "MDTM" && moment.also.is_empty() {
+        if context.verb == "MDTM" && context.also.is_empty() {
             return Ok(());
         }
-        let mut moment = moment.clone();
-        moment.event = Event::Interrupted;
-        let matching = self.rules.iter().filter(|rule| rule.matches(&moment));
+        let mut context = context.clone();
+        context.event = Event::Interrupted;
+        let matching = self.rules.iter().filter(|rule| rule.matches(&context));
         let mut deliveries = Vec::new();
         for rule in matching {
-            match rule.delivery(&moment, moment.path.as_ref()) {
+            match rule.delivery(&context, context.path.as_ref()) {
                 Ok(delivery) => deliveries.extend(delivery),
                 Err(error) => {
-                    let facts = Facts::new(&moment, moment.path.as_ref());
+                    let facts = Facts::new(&context, context.path.as_ref());
                     self.warn(&performing::taken_for_option(rule, &facts, error));
                 }
             }
         }
         match (deliveries.is_empty(), self.queue.get()) {
             (false, Some(queue)) => {
-                queue.intend(moment.session, deliveries).map_err(|error| self.broken(&error))
+                queue.intend(context.session, deliveries).map_err(|error| self.broken(&error))
             }
             _ => Ok(()),
         }
     }
 
-    fn broken(&self, error: &str) -> Refusal {
+    fn broken(&self, error: &QueueError) -> Refusal {
         self.warn(&format!("hooks: {error}"));
         Refusal::for_now("451 What this leads to cannot be recorded now; try again later.")
     }
@@ -174,52 +175,52 @@ impl Hooks for Rules {
         self.rules.iter().any(may_refuse)
     }
 
-    fn may_take_long(&self, moment: &Moment) -> bool {
+    fn may_take_long(&self, context: &EventContext) -> bool {
         // A refused upload is one that failed, too, and of a pair the other one goes on.
-        let events = [moment.event, Event::UploadFailed];
-        let events = &events[..if moment.event == Event::Upload { 2 } else { 1 }];
+        let events = [context.event, Event::UploadFailed];
+        let events = &events[..if context.event == Event::Upload { 2 } else { 1 }];
         self.rules.iter().any(|rule| {
             // Whether it is an archive, only the storage knows.
-            let is_about = |event| rule.is_about(event, moment) || may_be_archive(event, moment).is_some();
+            let is_about = |event| rule.is_about(event, context) || may_be_archive(event, context).is_some();
             rule.takes_long() && events.iter().any(|&event| rule.waits(event) && is_about(event))
         })
     }
 
-    fn call(&self, moment: &Moment) -> Ruling {
-        if matches!(moment.event, Event::Reply | Event::Disconnect)
+    fn call(&self, context: &EventContext) -> HookVerdict {
+        if matches!(context.event, Event::Reply | Event::Disconnect)
             && let Some(queue) = self.queue.get()
         {
-            queue.forget(moment.session);
+            queue.forget(context.session);
         }
-        let path = match self.chain(0, moment, Vec::new(), false) {
+        let path = match self.chain(0, context, Vec::new(), false) {
             Ok(path) => path,
             Err(refusal) => {
-                if moment.event == Event::Upload {
-                    self.tell_refused(moment, &refusal);
+                if context.event == Event::Upload {
+                    self.tell_refused(context, &refusal);
                 }
-                return Ruling::Refuse(refusal);
+                return HookVerdict::Refuse(refusal);
             }
         };
-        if moment.event == Event::Command
-            && self.has_intentions(&moment.verb)
-            && let Err(refusal) = self.intend(&Moment { path: path.clone(), ..moment.clone() })
+        if context.event == Event::Command
+            && self.has_intentions(&context.verb)
+            && let Err(refusal) = self.intend(&EventContext { path: path.clone(), ..context.clone() })
         {
-            return Ruling::Refuse(refusal);
+            return HookVerdict::Refuse(refusal);
         }
-        if moment.is_given_up()
+        if context.is_given_up()
             && let Some(queue) = self.queue.get()
         {
-            queue.forget(moment.session);
+            queue.forget(context.session);
         }
         match path {
-            Some(path) if moment.event == Event::Command && moment.path.as_ref() != Some(&path) => {
-                Ruling::Rewrite(path)
+            Some(path) if context.event == Event::Command && context.path.as_ref() != Some(&path) => {
+                HookVerdict::Rewrite(path)
             }
-            _ => Ruling::Pass,
+            _ => HookVerdict::Pass,
         }
     }
 
-    fn begin(&self, warn: Warn) -> Result<(), String> {
+    fn begin(&self, warn: Warn) -> Result<(), HookError> {
         let _ = self.warn.set(Arc::clone(&warn));
         if let Some(path) = &self.queue_path {
             let _ = self.queue.set(Queue::of(path, &self.keys, warn)?);
@@ -237,8 +238,8 @@ impl Hooks for Rules {
         }
     }
 
-    fn take_back(&self) -> Result<(), String> {
-        self.queue.get().map_or(Ok(()), |queue| queue.take_back())
+    fn take_back(&self) -> Result<(), HookError> {
+        Ok(self.queue.get().map_or(Ok(()), |queue| queue.take_back())?)
     }
 
     fn close(&self) {

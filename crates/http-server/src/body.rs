@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use millrace_ftp::codec::Coding;
 use millrace_ftp::session::{ByteRange, TransferError};
-use millrace_limits::{Direction, Member, Pace, Tree};
+use millrace_limits::{Direction, LimitHandle, Pace, Tree};
 use millrace_runtime::transfer::{Sender, Share, Shared, Socket, TURN, Taken, Turn};
 use millrace_vfs::{FileError, FileRange, ReadHandle, ReadStream, Readiness};
 
@@ -143,7 +143,7 @@ impl Body {
         sink: &mut Sink<'_>,
         scratch: &mut [u8],
         now: Instant,
-        limits: (&Tree, &Member),
+        limits: (&Tree, &LimitHandle),
     ) -> Progress {
         let mut left = TURN as u64;
         loop {

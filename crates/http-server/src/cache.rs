@@ -202,7 +202,7 @@ mod tests {
     use super::*;
     use crate::config::HttpConfig;
     use crate::lookup::{self, Found};
-    use crate::web::{InForce, Web};
+    use crate::web::{CompiledWebConfig, Web};
 
     struct Folder(std::path::PathBuf);
 
@@ -228,7 +228,7 @@ mod tests {
     fn found(storage: &Arc<dyn Storage>, path: &VirtualPath) -> Arc<Entry> {
         let config = HttpConfig::for_tests();
         match lookup::find(
-            (&InForce::new(Web::default(), Default::default()), &config),
+            (&CompiledWebConfig::new(Web::default(), Default::default()), &config),
             &**storage,
             path,
             false,

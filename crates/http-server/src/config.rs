@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_gateway::settings::ProgramSettings;
-use millrace_gateway::upstream::Pass;
+use millrace_gateway::upstream::ProxyRoute;
 
 /// Settings of connections of HTTP.
 #[derive(Debug, Clone)]
@@ -13,7 +13,7 @@ pub struct HttpConfig {
     /// Programs that answer requests (CGI).
     pub programs: ProgramSettings,
     /// Paths that others answer. The first that takes a path has it.
-    pub passes: Vec<Arc<Pass>>,
+    pub proxy_routes: Vec<Arc<ProxyRoute>>,
     /// Worker threads: limits on what runs at once are shared out among them.
     pub workers: usize,
     /// Silence while data is transferred.
@@ -39,7 +39,7 @@ impl HttpConfig {
         let long = Duration::from_secs(60);
         Self {
             programs: ProgramSettings::default(),
-            passes: Vec::new(),
+            proxy_routes: Vec::new(),
             workers: 1,
             stall_timeout: long,
             head_timeout: long,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_gateway::upstream::pass_of;
+use millrace_gateway::upstream::route_of;
 use millrace_http::target::{self, Target};
 use millrace_http::tus::Concern;
 use millrace_http::{Head, Method, Refusal, Status, cors};
@@ -12,12 +12,12 @@ use millrace_vfs::{FileError, VirtualPath};
 use crate::answer::{AnswerHeads, Answers};
 use crate::config::HttpConfig;
 use crate::connection::exchange::Exchange;
-use crate::connection::{Asked, Beside, Connection, ProgramPath, Resumed, Work};
+use crate::connection::{Asked, Connection, ExtraHeaders, ProgramPath, Resumed, Work};
 use crate::identity::Who;
 use crate::lookup::Found;
 use crate::methods::{dav, get, index, to_https, tus, writing};
 use crate::shared::Http;
-use crate::upstream::{cgi, passing};
+use crate::upstream::{cgi, proxy};
 use crate::worker::Core;
 
 /// What may be asked of a file, by those who have the right.
@@ -28,8 +28,8 @@ const ALLOW: &str = "GET, HEAD, OPTIONS, PUT, DELETE, MKCOL, MOVE, COPY, PROPFIN
 enum By {
     /// A program, at the path of one.
     Program,
-    /// Others, by the pass of this number.
-    Pass(usize),
+    /// Others, by the route of this number.
+    Proxy(usize),
     /// Uploads that go on where they were cut.
     Tus,
     /// The files.
@@ -43,12 +43,12 @@ impl By {
         if path == ProgramPath::ByName && config.programs.marked(&target.path).is_some() {
             return Self::Program;
         }
-        let pass = match server.tus.is_upload(&target.path) {
+        let route = match server.tus.is_upload(&target.path) {
             true => None,
-            false => pass_of(&config.passes, &target.path),
+            false => route_of(&config.proxy_routes, &target.path),
         };
-        match pass {
-            Some(pass) => Self::Pass(pass),
+        match route {
+            Some(route) => Self::Proxy(route),
             None if server.tus.concern(head, Some(target)).is_some() => Self::Tus,
             None => Self::Files,
         }
@@ -58,7 +58,7 @@ impl By {
     fn takes_as_sent(self, config: &HttpConfig, target: &Target<'_>) -> bool {
         match (self, &target.outer) {
             (_, None) => true,
-            (Self::Pass(pass), Some(outer)) => config.passes[pass].takes_as_sent(outer),
+            (Self::Proxy(route), Some(outer)) => config.proxy_routes[route].takes_as_sent(outer),
             (_, Some(_)) => false,
         }
     }
@@ -128,7 +128,7 @@ impl Exchange<'_> {
     /// nor hooks, which may have been replaced, are asked again.
     fn handle(&mut self, found: Option<Result<Found, FileError>>) {
         let head = self.head;
-        self.connection.beside = None;
+        self.connection.extra_headers = None;
         if let Some(answer) = self.core.server.challenge_answer(head.target()) {
             return self.answer_authority(&answer);
         }
@@ -162,7 +162,7 @@ impl Exchange<'_> {
             return self.answer_options();
         }
         let Some(who) = self.admit(&sent, is_asked) else { return };
-        if matches!(by, By::Program | By::Pass(_)) && who.is_by_link() {
+        if matches!(by, By::Program | By::Proxy(_)) && who.is_by_link() {
             return self.fail(Status::FORBIDDEN, "A link is for files and folders, and this is neither.");
         }
         if is_asked && by == By::Files && self.core.server.dav.is_for_another(head) {
@@ -177,8 +177,8 @@ impl Exchange<'_> {
         }
         match (by, found) {
             (By::Program, None) => cgi::run(self, target, &who),
-            (By::Pass(pass), None) => passing::pass(self, target, &who, pass),
-            (By::Program | By::Pass(_), Some(found)) => self.begin_found(found),
+            (By::Proxy(route), None) => proxy::ask(self, target, &who, route),
+            (By::Program | By::Proxy(_), Some(found)) => self.begin_found(found),
             (By::Tus, found) => {
                 let ruled = self.as_ruled(&sent, concern);
                 tus::tus(self, (&sent, ruled.as_ref()), &who, found);
@@ -214,7 +214,7 @@ impl Exchange<'_> {
             Ok(Found::Program(program, is_non_parsed)) => {
                 cgi::begin_program(self, *program, is_non_parsed);
             }
-            Ok(Found::Contact(asking)) => passing::passed(self, asking),
+            Ok(Found::Contact(asking)) => proxy::contacted(self, asking),
             Ok(other) => {
                 self.core.discard(other);
                 self.fail(Status::INTERNAL_SERVER_ERROR, "Internal server error.");
@@ -273,7 +273,7 @@ impl Exchange<'_> {
         let is_preflight = cors::is_preflight(head);
         let lines = web.cors_lines(path, head, is_preflight);
         let is_said = !lines.is_empty();
-        self.connection.beside = is_said.then(|| Box::new(Beside(lines)));
+        self.connection.extra_headers = is_said.then(|| Box::new(ExtraHeaders(lines)));
         is_said && is_preflight
     }
 
@@ -310,11 +310,11 @@ impl Exchange<'_> {
 /// What there are too many of for a request, and which limit that is.
 fn crowd_of(config: &HttpConfig, by: By) -> (&'static str, Reached) {
     match by {
-        By::Pass(pass) => {
-            let pass = &config.passes[pass];
-            let reached = Reached::new(LimitKey::PassMost, pass.most as u64);
+        By::Proxy(route) => {
+            let route = &config.proxy_routes[route];
+            let reached = Reached::new(LimitKey::ProxyMaxRequests, route.most as u64);
             let reason = "Too many requests are under way there; try again later.";
-            (reason, reached.of(format_args!("pass {}", pass.path)))
+            (reason, reached.of(format_args!("proxy {}", route.path)))
         }
         _ => {
             let reached = Reached::new(LimitKey::CgiProcesses, config.programs.most as u64);

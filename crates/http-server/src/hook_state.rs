@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use millrace_blocking::Line;
-use millrace_hooks::{Event, Moment, Ruling};
+use millrace_hooks::{Event, EventContext, HookVerdict};
 use millrace_http::Head;
 use millrace_process::Recall;
 use millrace_vfs::VirtualPath;
@@ -28,7 +28,7 @@ pub(crate) struct Hooked {
     /// What the request is about.
     pub(crate) about: Option<VirtualPath>,
     /// The command that they heard of, for those who hear how it was answered.
-    pub(crate) command: Option<Box<Moment>>,
+    pub(crate) command: Option<Box<EventContext>>,
     pub(crate) line: Arc<Line>,
     /// By which they hear that their word is not wanted any more.
     pub(crate) recall: Recall,
@@ -121,5 +121,5 @@ pub struct Ruled {
     pub(crate) event: Event,
     /// What a refusal is about.
     pub(crate) about: Option<VirtualPath>,
-    pub(crate) ruling: Ruling,
+    pub(crate) verdict: HookVerdict,
 }

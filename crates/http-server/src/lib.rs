@@ -78,7 +78,7 @@ mod worker;
 
 pub use config::{HttpConfig, Resumable};
 pub use connection::Connection;
-pub use dav_state::Dav;
+pub use dav_state::{Dav, KeepError};
 pub use h2::{Http2Connection, StreamDriver};
 pub use message::Message;
 pub use refusal::refusal;

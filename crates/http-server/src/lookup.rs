@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use millrace_gateway::conversation::Contact;
 use millrace_gateway::program::Program;
-use millrace_gateway::upstream::pass_of;
+use millrace_gateway::upstream::route_of;
 use millrace_http::conditional::Validators;
 use millrace_http::date;
 use millrace_http::digest::Algorithm;
@@ -25,7 +25,7 @@ use crate::config::HttpConfig;
 use crate::dav_work::members::DavAnswer;
 use crate::listing::{Listing, Shape};
 use crate::tus_work::TusAnswer;
-use crate::web::InForce;
+use crate::web::CompiledWebConfig;
 
 /// Files up to this length are kept in memory and sent with their head in one write.
 pub(crate) const SMALL: u64 = 16 * 1024;
@@ -117,7 +117,7 @@ pub(crate) enum FileContent {
 /// Finds what a path stands for; a trailing slash says that it is meant as a directory. What the passes and programs of
 /// `config` answer is not opened to be sent.
 pub(crate) fn find(
-    (web, config): (&InForce, &HttpConfig),
+    (web, config): (&CompiledWebConfig, &HttpConfig),
     storage: &dyn Storage,
     path: &VirtualPath,
     is_directory: bool,
@@ -144,12 +144,12 @@ pub(crate) fn find(
 
 /// Returns true if a path is answered by a program or another server.
 fn is_answered(config: &HttpConfig, path: &VirtualPath) -> bool {
-    config.programs.marked(path).is_some() || pass_of(&config.passes, path).is_some()
+    config.programs.marked(path).is_some() || route_of(&config.proxy_routes, path).is_some()
 }
 
 /// The file to send to a client with these codings: the file itself, or the first suitable neighbour.
 pub(crate) fn prefer(
-    web: &InForce,
+    web: &CompiledWebConfig,
     storage: &dyn Storage,
     found: Found,
     codings: &[Coding],
@@ -172,7 +172,7 @@ pub(crate) fn neighbour_path(path: &VirtualPath, coding: Coding) -> Option<Virtu
 
 /// The neighbour of a file in a coding, if there is one. A neighbour that is older than the file is outdated.
 pub(crate) fn neighbour(
-    web: &InForce,
+    web: &CompiledWebConfig,
     storage: &dyn Storage,
     entry: &Entry,
     coding: Coding,
@@ -199,7 +199,12 @@ pub(crate) fn page(storage: &dyn Storage, path: &VirtualPath, shape: Shape) -> R
     })
 }
 
-fn open(web: &InForce, storage: &dyn Storage, path: &VirtualPath, wait: Wait) -> Result<Found, FileError> {
+fn open(
+    web: &CompiledWebConfig,
+    storage: &dyn Storage,
+    path: &VirtualPath,
+    wait: Wait,
+) -> Result<Found, FileError> {
     match storage.open_read(path, wait)? {
         // It was not reached by its own path: its text is never sent.
         ReadHandle::File(range) if web.withheld.is_source(&range.file) => Err(FileError::PermissionDenied),
@@ -216,7 +221,12 @@ fn open(web: &InForce, storage: &dyn Storage, path: &VirtualPath, wait: Wait) ->
     }
 }
 
-fn file(web: &InForce, path: &VirtualPath, range: FileRange, wait: Wait) -> Result<Entry, FileError> {
+fn file(
+    web: &CompiledWebConfig,
+    path: &VirtualPath,
+    range: FileRange,
+    wait: Wait,
+) -> Result<Entry, FileError> {
     let FileRange { file, readiness, .. } = range;
     // Before it is looked at: a thread may be held up for longer than a file is young.
     let began = SystemTime::now();
@@ -283,7 +293,7 @@ fn read_all(file: &std::fs::File, bytes: &mut [u8]) -> io::Result<usize> {
 }
 
 impl Entry {
-    fn new(web: &InForce, path: &VirtualPath, seen: &Seen, content: FileContent) -> Self {
+    fn new(web: &CompiledWebConfig, path: &VirtualPath, seen: &Seen, content: FileContent) -> Self {
         let Seen { identity, size, modified, changed } = *seen;
         let validators = Validators::new(identity.1, size, modified, changed);
         // Without better information: no file was changed later than now.
@@ -309,7 +319,7 @@ impl Entry {
     }
 
     /// This, sent in place of the file that it is a coding of.
-    fn in_place_of(self, web: &InForce, entry: &Self, coding: Coding) -> Self {
+    fn in_place_of(self, web: &CompiledWebConfig, entry: &Self, coding: Coding) -> Self {
         let validators = self.validators.coded(coding.name);
         let lines = lines(web, &entry.path, &entry.media_type, &validators);
         let media_type = entry.media_type.clone();
@@ -393,7 +403,12 @@ fn now_in_seconds() -> i64 {
 }
 
 /// The lines that tell of a file, with what was configured for its path and type.
-fn lines(web: &InForce, path: &VirtualPath, media_type: &str, validators: &Validators) -> PreparedFields {
+fn lines(
+    web: &CompiledWebConfig,
+    path: &VirtualPath,
+    media_type: &str,
+    validators: &Validators,
+) -> PreparedFields {
     let mut lines = b"Last-Modified: ".to_vec();
     date::write(validators.modified, &mut lines);
     let rest = format!("\r\nETag: {}\r\nAccept-Ranges: bytes\r\n", validators.etag);

@@ -11,7 +11,7 @@ use millrace_runtime::services::Services;
 use crate::config::{HttpConfig, Resumable};
 use crate::dav_state::Dav;
 use crate::tus_state::shared::Tus;
-use crate::web::{InForce, LinkKeys, Web};
+use crate::web::{CompiledWebConfig, LinkKeys, Web};
 
 /// What all connections of HTTP share.
 pub struct Http {
@@ -22,7 +22,7 @@ pub struct Http {
     /// Whether anonymous logins are permitted; a reload may change it.
     is_open: AtomicBool,
     /// What is added to files; a reload may change it. Workers have it of their own.
-    web: RwLock<Arc<InForce>>,
+    web: RwLock<Arc<CompiledWebConfig>>,
     /// The keys of links that expire.
     pub(crate) links: LinkKeys,
     /// The port of the first listener of HTTPS.
@@ -85,29 +85,29 @@ impl Http {
     pub fn new(parts: HttpParts) -> Self {
         let HttpParts { config, services, anonymous, web, https_port, challenges, dav, resumable, side } =
             parts;
-        let withheld = config.programs.withheld(config.passes.iter().map(|pass| &**pass));
+        let withheld = config.programs.withheld(config.proxy_routes.iter().map(|route| &**route));
         Self {
             services,
             is_open: AtomicBool::new(anonymous),
             links: web.links.clone(),
-            web: RwLock::new(InForce::new(web, withheld)),
+            web: RwLock::new(CompiledWebConfig::new(web, withheld)),
             https_port,
             challenges,
             dav,
             tus: Tus::new(resumable),
-            forwards: config.passes.iter().map(|_| Arc::default()).collect(),
+            forwards: config.proxy_routes.iter().map(|_| Arc::default()).collect(),
             side,
             config,
         }
     }
 
     /// What is added to files now.
-    pub fn web(&self) -> Arc<InForce> {
+    pub fn web(&self) -> Arc<CompiledWebConfig> {
         Arc::clone(&self.web.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Replaces what is added to files. The workers still have to be told, by [`Core::replace_web`](crate::Core).
-    pub fn replace_web(&self, web: Web) -> Arc<InForce> {
+    pub fn replace_web(&self, web: Web) -> Arc<CompiledWebConfig> {
         let mut now = self.web.write().unwrap_or_else(PoisonError::into_inner);
         // Links that are taken back are so at once.
         self.links.replace(&web.links);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use millrace_gateway::answerer::Answerer;
 use millrace_gateway::program::Program;
 use millrace_gateway::programs::Slot;
-use millrace_gateway::upstream::{Pass, Upstream};
+use millrace_gateway::upstream::{ProxyRoute, Upstream};
 use millrace_http::cgi::{self, Answer};
 use millrace_http::h1::{AnswerFraming, LAST_CHUNK, write_chunk};
 use millrace_http::response::{CONTINUE, Persistence, PreparedFields, Writer};
@@ -49,7 +49,7 @@ pub(crate) struct UpstreamResponse {
     pub(crate) is_watched: [bool; 2],
     pub(crate) is_encrypted: bool,
     /// Lines that its answer has besides what the program says.
-    pub(crate) beside: Vec<u8>,
+    pub(crate) extra_headers: Vec<u8>,
     pub(crate) deadline: Instant,
     /// Where only silence has an end.
     pub(crate) silence: Option<Duration>,
@@ -224,7 +224,7 @@ impl UpstreamResponse {
 
     /// There is no more to be read, and no end. A connection that was used before may have been closed just when it
     /// was asked: what changes nothing is asked again.
-    pub(crate) fn is_unanswered(&mut self, passes: &[Arc<Pass>], error: &io::Error) -> Next {
+    pub(crate) fn is_unanswered(&mut self, proxy_routes: &[Arc<ProxyRoute>], error: &io::Error) -> Next {
         let is_safe = matches!(self.record.method.as_str(), "GET" | "HEAD") && !self.record.has_body;
         match &mut self.answerer {
             Answerer::Conversation(conversation)
@@ -236,7 +236,7 @@ impl UpstreamResponse {
                 Next::Again
             }
             Answerer::Conversation(conversation)
-                if matches!(passes[conversation.pass].to, Upstream::Http(_)) =>
+                if matches!(proxy_routes[conversation.route].to, Upstream::Http(_)) =>
             {
                 // A carried request's own connection reports the reason.
                 Next::Failed(conversation.complaints(true).join(" ").into())
@@ -401,7 +401,7 @@ impl UpstreamResponse {
         let Core { http, kernel, .. } = core;
         let opening = http.common.lines(kernel.now.wall.seconds, HeaderSet::Bare, self.is_encrypted);
         let mut writer = Writer::begin(&mut kernel.out, status, opening, persistence);
-        writer.lines(&lines).lines(&self.beside);
+        writer.lines(&lines).lines(&self.extra_headers);
         match (self.stage, length) {
             (OutputStage::Chunked, _) => _ = writer.field("Transfer-Encoding", "chunked"),
             (_, Some(length)) if !status.is_bodiless() => _ = writer.length(length),

@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
 
-use millrace_limits::{AccountLimits, Member, Refused, Tree};
+use millrace_limits::{AccountLimits, LimitHandle, Refused, Tree};
 
 /// A user's, for as long as one of the streams has it.
-pub(crate) type UserPlace = Arc<Member>;
+pub(crate) type UserPlace = Arc<LimitHandle>;
 
 /// All of a connection's.
 #[derive(Debug)]
@@ -16,15 +16,15 @@ pub(crate) struct Places {
     /// Where it came to.
     bound: SocketAddr,
     /// Its own.
-    _connection: Member,
+    _connection: LimitHandle,
     /// Locked for a look, or for a login.
-    users: Mutex<Vec<(Vec<u8>, Weak<Member>)>>,
+    users: Mutex<Vec<(Vec<u8>, Weak<LimitHandle>)>>,
     /// Users who have asked at all. Locked for a look.
     known: Mutex<Vec<Vec<u8>>>,
 }
 
 impl Places {
-    pub(crate) fn new(bound: SocketAddr, connection: Member) -> Self {
+    pub(crate) fn new(bound: SocketAddr, connection: LimitHandle) -> Self {
         Self { bound, _connection: connection, users: Mutex::default(), known: Mutex::default() }
     }
 

@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Instant;
 
-use millrace_gateway::connections::Passing;
+use millrace_gateway::connections::RouteConnections;
 use millrace_gateway::programs::{Lane, Line, Programs};
 use millrace_http::h1::Heads;
 use millrace_log::Subject;
@@ -16,7 +16,7 @@ use crate::cache::Cache;
 use crate::common_headers::CommonHeaders;
 use crate::message::Message;
 use crate::shared::Http;
-use crate::web::InForce;
+use crate::web::CompiledWebConfig;
 
 /// The core of a worker, with what connections of HTTP share on it. Drivers of other protocols use the core within.
 pub struct Core {
@@ -56,9 +56,9 @@ pub(crate) struct Shared {
     pub(crate) heads: Heads,
     pub(crate) programs: Programs,
     /// As many as there are passes.
-    pub(crate) passing: Vec<Passing>,
+    pub(crate) routes: Vec<RouteConnections>,
     /// The header fields that are added to files.
-    pub(crate) web: Arc<InForce>,
+    pub(crate) web: Arc<CompiledWebConfig>,
     pub(crate) common: CommonHeaders,
     /// Connections of HTTP/2 with something to hand on between them and their streams.
     pub(crate) multiplexed: Vec<Key>,
@@ -72,13 +72,14 @@ impl Shared {
         let (config, web) = (&server.config, server.web());
         let open_files = server.sessions.descriptors().for_files();
         let programs = Programs::new(config.programs.most.div_ceil(config.workers.max(1)).max(1));
-        let passing = config.passes.iter().map(|pass| Passing::new(pass, config.workers)).collect();
+        let routes =
+            config.proxy_routes.iter().map(|route| RouteConnections::new(route, config.workers)).collect();
         let common = CommonHeaders::new(&web);
         Self {
             cache: Cache::new(open_files),
             heads: Heads::default(),
             programs,
-            passing,
+            routes,
             common,
             multiplexed: Vec::new(),
             frames: Vec::new(),
@@ -89,12 +90,12 @@ impl Shared {
     pub(crate) fn lane(&mut self, line: Line) -> &mut Lane {
         match line {
             Line::Programs => self.programs.lane(),
-            Line::Pass(pass) => self.passing[pass].lane(),
+            Line::Proxy(route) => self.routes[route].lane(),
         }
     }
 
     /// Replaces the additional header fields; cached files contain the old ones.
-    pub(crate) fn replace_web(&mut self, web: Arc<InForce>) {
+    pub(crate) fn replace_web(&mut self, web: Arc<CompiledWebConfig>) {
         self.common = CommonHeaders::new(&web);
         self.cache.clear();
         self.web = web;
@@ -108,7 +109,7 @@ impl Core {
     }
 
     /// Replaces the additional header fields; cached files contain the old ones.
-    pub fn replace_web(&mut self, web: Arc<InForce>) {
+    pub fn replace_web(&mut self, web: Arc<CompiledWebConfig>) {
         self.http.replace_web(web);
     }
 
@@ -123,13 +124,13 @@ impl Core {
         let Self { http, kernel, .. } = self;
         let (now, yielded) = (kernel.now.instant, &mut kernel.yielded);
         http.programs.admit(now, yielded);
-        http.passing.iter_mut().for_each(|passing| passing.look(now, yielded));
+        http.routes.iter_mut().for_each(|route| route.look(now, yielded));
     }
 
     /// When [`Core::end_turn`] has something to do.
     pub fn due(&self) -> Option<Instant> {
         let due = self.http.cache.sweep_due().into_iter().chain(self.http.programs.due());
-        due.chain(self.http.passing.iter().filter_map(Passing::due)).min()
+        due.chain(self.http.routes.iter().filter_map(RouteConnections::due)).min()
     }
 
     /// Returns whether connections of HTTP/2 have something to hand on between them and their streams.

@@ -22,6 +22,14 @@ pub struct Grant {
     pub max_age: u64,
 }
 
+/// A text that is not an origin.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is no origin: expected \"*\", or scheme, host and port without a path, such as \"https://app.example.org\" or \
+     \"https://*.example.org\""
+)]
+pub struct InvalidOrigin(String);
+
 /// Where a page is from: scheme, host and port, as browsers write it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
@@ -45,14 +53,9 @@ enum Leave<'a> {
 }
 
 impl Origin {
-    /// Reads an origin as it is written in a configuration; the error is for people.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || {
-            Err(format!(
-                "{text:?} is no origin: expected \"*\", or scheme, host and port without a path, such as \
-                 \"https://app.example.org\" or \"https://*.example.org\""
-            ))
-        };
+    /// Parses an origin as it is written in a configuration.
+    pub fn parse(text: &str) -> Result<Self, InvalidOrigin> {
+        let wrong = || Err(InvalidOrigin(text.to_owned()));
         if text == "*" {
             return Ok(Self::Any);
         }

@@ -3,36 +3,40 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+/// A configured media type that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MediaTypeError {
+    /// No end of a name.
+    #[error("{0:?} is no end of a name: expected what stands behind its last dot, such as \"md\"")]
+    Extension(String),
+    /// No media type.
+    #[error("{0:?} is no media type: expected one such as \"text/plain; charset=utf-8\"")]
+    Type(String),
+}
+
 /// The configured media types, and the built-in ones for other names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Types(BTreeMap<Vec<u8>, String>);
 
 impl Types {
-    /// Has this type stand for names that end so, whatever their case. `""` stands for names without a dot. The error is
-    /// for people.
-    pub fn set(&mut self, extension: &str, media_type: &str) -> Result<(), String> {
+    /// Has this type stand for names that end so, whatever their case. `""` stands for names without a dot.
+    pub fn set(&mut self, extension: &str, media_type: &str) -> Result<(), MediaTypeError> {
         let is_token = |text: &str| {
             !text.is_empty()
                 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&^_.+-".contains(&byte))
         };
         if extension.contains(['.', '/']) {
-            return Err(format!(
-                "{extension:?} is no end of a name: expected what stands behind its last dot, such as \"md\""
-            ));
+            return Err(MediaTypeError::Extension(extension.to_owned()));
         }
         let (essence, parameters) = media_type.split_once(';').unwrap_or((media_type, ""));
         let is_type = essence
             .trim_end()
             .split_once('/')
             .is_some_and(|(kind, subtype)| is_token(kind) && is_token(subtype));
-        match is_type && parameters.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
-            true => _ = self.0.insert(extension.to_ascii_lowercase().into_bytes(), media_type.to_owned()),
-            false => {
-                return Err(format!(
-                    "{media_type:?} is no media type: expected one such as \"text/plain; charset=utf-8\""
-                ));
-            }
+        if !is_type || !parameters.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+            return Err(MediaTypeError::Type(media_type.to_owned()));
         }
+        self.0.insert(extension.to_ascii_lowercase().into_bytes(), media_type.to_owned());
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::bucket::{Nanos, Place, SECOND};
 use super::flow::Flow;
-use super::tree::{Direction, Member, Node, Tree};
+use super::tree::{Direction, LimitHandle, Node, Tree};
 
 /// A turn that comes within half a tick of the workers' wheel is taken at once: a transfer slower than the limit must
 /// not sleep a whole tick because another has just moved a few bytes. With many transfers on a bucket it is shorter, or
@@ -155,12 +155,12 @@ impl Meter {
 
 impl Tree {
     /// The meter for a transfer that begins; `None` where nothing on its way is limited.
-    pub(crate) fn meter(&self, member: &Member, direction: Direction) -> Option<Box<Meter>> {
+    pub(crate) fn meter(&self, member: &LimitHandle, direction: Direction) -> Option<Box<Meter>> {
         Meter::new(direction, member.way()).map(Box::new)
     }
 
     /// Returns true if something on a transfer's way is limited, or counted.
-    pub fn is_limited(&self, member: &Member, direction: Direction) -> bool {
+    pub fn is_limited(&self, member: &LimitHandle, direction: Direction) -> bool {
         member.moved().is_some() || self.meter(member, direction).is_some()
     }
 }

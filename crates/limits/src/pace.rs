@@ -9,7 +9,7 @@ use super::Moved;
 use super::credit::{Credit, Earning};
 use super::flow::Flow;
 use super::meter::{Allowance, Meter};
-use super::tree::{Direction, Member, Tree};
+use super::tree::{Direction, LimitHandle, Tree};
 
 /// The pace of one transfer.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ impl Pace {
     }
 
     /// That of an upload, of which so much has come by earlier requests, and the upload as it is to be written.
-    pub fn of_upload(member: &Member, upload: Box<dyn Upload>, before: u64) -> (Self, Box<dyn Upload>) {
+    pub fn of_upload(member: &LimitHandle, upload: Box<dyn Upload>, before: u64) -> (Self, Box<dyn Upload>) {
         let pace = Self::new(Direction::Upload);
         let Some(moved) = member.moved() else { return (pace, upload) };
         let credit = Credit::new(Arc::clone(&moved.traffic), before);
@@ -95,7 +95,7 @@ impl Pace {
 
     /// How many bytes of `wanted` may move now; `None` where [`Pace::paused`] says when some may, or
     /// [`Pace::over`] that none will.
-    pub fn allowance(&mut self, tree: &Tree, member: &Member, now: Instant, wanted: u64) -> Option<u64> {
+    pub fn allowance(&mut self, tree: &Tree, member: &LimitHandle, now: Instant, wanted: u64) -> Option<u64> {
         self.paused = None;
         let generation = tree.generation();
         if self.generation != generation {
@@ -175,7 +175,7 @@ impl Pace {
 }
 
 impl Piece {
-    fn of(member: &Member, direction: Direction) -> Option<Box<Self>> {
+    fn of(member: &LimitHandle, direction: Direction) -> Option<Box<Self>> {
         let moved = member.moved()?.clone();
         Some(Box::new(Self { moved, direction, left: 0, wall: 0, over: None }))
     }

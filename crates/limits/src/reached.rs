@@ -104,7 +104,7 @@ limit_keys! {
     /// Programs that HTTP runs.
     CgiProcesses = "cgi-processes",
     /// Requests that are passed on.
-    PassMost = "most",
+    ProxyMaxRequests = "max-requests",
     /// Uploads that wait to be gone on with.
     WaitingUploads = "waiting-uploads",
     /// Locks of WebDAV.

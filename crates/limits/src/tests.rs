@@ -30,7 +30,7 @@ impl Bench {
         Self { tree: Tree::new(limits, start, 0), start }
     }
 
-    fn member(&self, user: &str, limits: &AccountLimits) -> Member {
+    fn member(&self, user: &str, limits: &AccountLimits) -> LimitHandle {
         let mut member = self.tree.connect(listener(), self.start).unwrap();
         self.tree.log_in(&mut member, user.as_bytes(), limits, self.start).unwrap();
         member
@@ -59,7 +59,7 @@ impl Bench {
         moved
     }
 
-    fn meters(&self, members: &[Member]) -> Vec<Meter> {
+    fn meters(&self, members: &[LimitHandle]) -> Vec<Meter> {
         members.iter().map(|member| *self.tree.meter(member, Direction::Download).unwrap()).collect()
     }
 }
@@ -381,7 +381,7 @@ fn a_limit_that_comes_later_reaches_a_transfer_that_looked_too_early() {
         let bench = Bench::new(before);
         let mut member = bench.member("alice", &none);
         let mut pace = Pace::new(Direction::Download);
-        let mut look = |member: &Member, at: Duration| {
+        let mut look = |member: &LimitHandle, at: Duration| {
             let allowed = pace.allowance(&bench.tree, member, bench.start + at, u64::MAX);
             allowed.inspect(|bytes| pace.spend(*bytes))
         };
@@ -445,9 +445,9 @@ fn concurrent_checks_remove_only_the_excess_sessions() {
     let (many, fewer) = (most(4), most(2));
     for _ in 0..300 {
         let bench = Bench::new(ServerLimits::default());
-        let mut members: Vec<Member> = (0..4).map(|_| bench.member("alice", &many)).collect();
+        let mut members: Vec<LimitHandle> = (0..4).map(|_| bench.member("alice", &many)).collect();
         let start = std::sync::Barrier::new(members.len());
-        let look = |member: &mut Member| {
+        let look = |member: &mut LimitHandle| {
             start.wait();
             bench.tree.log_in(member, b"alice", &fewer, bench.start).is_ok()
         };

@@ -80,7 +80,7 @@ pub struct TransferQuota {
 
 /// The same at a moment; `None` for no limit.
 #[derive(Debug, Clone, Copy)]
-struct InForce {
+struct CurrentQuota {
     upload: Option<Per>,
     download: Option<Per>,
     total: Option<Per>,
@@ -95,9 +95,9 @@ impl TransferQuota {
     }
 
     /// The quota at a time, in seconds since 1970. Bytes moved earlier count, whatever the quota was then.
-    fn at(&self, wall: i64) -> InForce {
+    fn at(&self, wall: i64) -> CurrentQuota {
         let Self { upload, download, total, ratio } = self;
-        InForce {
+        CurrentQuota {
             upload: upload.at(wall),
             download: download.at(wall),
             total: total.at(wall),
@@ -182,7 +182,7 @@ impl Counts {
     }
 
     /// The rest of the quota in this direction, or the quota that forbids the transfer.
-    fn left(&self, quota: InForce, direction: Direction) -> Result<u64, OverQuota> {
+    fn left(&self, quota: CurrentQuota, direction: Direction) -> Result<u64, OverQuota> {
         let of = |per: Per| self.periods[per.period as usize];
         let per = |per: Option<Per>, counted, used: fn(Bytes) -> u64| {
             per.map(|per| (counted, per.bytes, per.bytes.saturating_sub(used(of(per)))))

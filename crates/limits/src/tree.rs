@@ -4,7 +4,7 @@
 //! continues with the reservations of the last session.
 
 mod changing;
-mod member;
+mod limit_handle;
 mod node;
 
 use std::collections::HashMap;
@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-pub use self::member::Member;
-use self::member::{Login, Part, Stay};
+pub use self::limit_handle::LimitHandle;
+use self::limit_handle::{Login, Part, Stay};
 pub(super) use self::node::Node;
 pub use self::node::ScopeReport;
 use self::node::{Guest, Moment};
@@ -129,16 +129,16 @@ impl Tree {
     }
 
     /// A client came to a listener: counted in, or refused.
-    pub fn connect(&self, listener: SocketAddr, now: Instant) -> Result<Member, Refused> {
+    pub fn connect(&self, listener: SocketAddr, now: Instant) -> Result<LimitHandle, Refused> {
         let server = self.server.enter()?;
         let listener = self.listener(listener, now).enter()?;
-        Ok(Member { stay: Stay::Session(server, listener), login: None, session: None })
+        Ok(LimitHandle { stay: Stay::Session(server, listener), login: None, session: None })
     }
 
     /// A part of a connection that has its place: what it moves counts, and it takes none.
-    pub fn accompany(&self, listener: SocketAddr, now: Instant) -> Member {
+    pub fn accompany(&self, listener: SocketAddr, now: Instant) -> LimitHandle {
         let (server, listener) = (Guest::of(&self.server), Guest::of(&self.listener(listener, now)));
-        Member { stay: Stay::Guest(server, listener), login: None, session: None }
+        LimitHandle { stay: Stay::Guest(server, listener), login: None, session: None }
     }
 
     fn listener(&self, listener: SocketAddr, now: Instant) -> Arc<Node> {
@@ -155,7 +155,7 @@ impl Tree {
     /// or is refused. A place that it has it keeps meanwhile, and what was set for the session holds.
     pub fn log_in(
         &self,
-        member: &mut Member,
+        member: &mut LimitHandle,
         user: &[u8],
         limits: &AccountLimits,
         now: Instant,
@@ -165,14 +165,14 @@ impl Tree {
 
     /// Has a member act in a user's name without a session: its bytes count as the user's, but it does not count
     /// against the limit on sessions.
-    pub fn visit(&self, member: &mut Member, user: &[u8], limits: &AccountLimits, now: Instant) {
+    pub fn visit(&self, member: &mut LimitHandle, user: &[u8], limits: &AccountLimits, now: Instant) {
         let joined = self.join(member, user, limits, now, true);
         debug_assert!(joined.is_ok(), "no guest is refused");
     }
 
     fn join(
         &self,
-        member: &mut Member,
+        member: &mut LimitHandle,
         user: &[u8],
         limits: &AccountLimits,
         now: Instant,

@@ -18,7 +18,7 @@ pub enum Event<'a> {
         version: &'a str,
         pid: u32,
         doors: &'a [(&'static str, &'a [SocketAddr])],
-        relieves: Option<u32>,
+        replaces: Option<u32>,
         sandbox: Option<&'a str>,
     },
     /// The server has ended.

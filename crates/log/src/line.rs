@@ -68,13 +68,13 @@ enum Value {
 impl Fields {
     fn of(event: &Event<'_>) -> Self {
         match event {
-            Event::Started { version, pid, doors, relieves, sandbox } => {
+            Event::Started { version, pid, doors, replaces, sandbox } => {
                 let started = Self::new("started").text("version", *version).number("pid", *pid);
                 let open = doors.iter().filter(|(_, addresses)| !addresses.is_empty());
                 let started =
                     open.fold(started, |fields, (door, addresses)| fields.text(door, listed(addresses)));
                 let started =
-                    relieves.iter().fold(started, |fields, pid| fields.number("replaces_pid", *pid));
+                    replaces.iter().fold(started, |fields, pid| fields.number("replaces_pid", *pid));
                 started.maybe("sandbox", *sandbox)
             }
             Event::Ended { reason, pid } => Self::new("ended").text("reason", *reason).number("pid", *pid),
@@ -297,10 +297,10 @@ mod tests {
                 elapsed: Duration::ZERO,
             };
             let user: &[u8] = b"alice";
-            let relieves = is_full.then_some(7);
+            let replaces = is_full.then_some(7);
             let (on, command, cipher, version) = ("upload", &b"X"[..], "cipher", "TLSv1.3");
             for event in [
-                Event::Started { version, pid: 7, doors: &doors, relieves, sandbox: some },
+                Event::Started { version, pid: 7, doors: &doors, replaces, sandbox: some },
                 Event::Ended { reason, pid: 7 },
                 Event::Connected { proxy: is_full.then_some(peer) },
                 Event::Refused { reason, reached: is_full.then_some(&reached) },

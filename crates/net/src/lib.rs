@@ -3,12 +3,12 @@
 //! - [`listener`] binds control and data listeners, [`stream`] reads and writes sockets without blocking.
 //! - [`copy`] moves file bytes: `sendfile`, `splice`, and reads that never wait for a disk.
 //! - [`timer`] keeps many deadlines cheaply, [`inbox`] is how other threads reach a reactor.
-//! - [`handing`] gives descriptors to another process.
+//! - [`fd_passing`] gives descriptors to another process.
 //! - [`tls`] is TLS over such sockets, [`proxy`] what a proxy says before anything else comes.
 //! - [`limits`] is what the process is allowed.
 
 pub mod copy;
-pub mod handing;
+pub mod fd_passing;
 pub mod inbox;
 pub mod limits;
 pub mod listener;

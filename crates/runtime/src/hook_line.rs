@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use millrace_hooks::{Event, Moment, Pending};
+use millrace_hooks::{CommitError, Event, EventContext, Pending};
 use millrace_log::Direction;
 use millrace_vfs::Upload;
 
@@ -16,9 +16,9 @@ pub const LEFT_GRACE: Duration = Duration::from_secs(5);
 
 impl Core {
     /// Returns an event of this turn, of a session with this number in the log.
-    pub fn moment(&self, event: Event, session: u64, peer: SocketAddr, local: SocketAddr) -> Moment {
+    pub fn context(&self, event: Event, session: u64, peer: SocketAddr, local: SocketAddr) -> EventContext {
         let wall = Duration::new(self.now.wall.seconds.max(0).cast_unsigned(), self.now.wall.nanoseconds);
-        Moment::new(event, wall, session, peer, local)
+        EventContext::new(event, wall, session, peer, local)
     }
 }
 
@@ -55,7 +55,7 @@ impl<T: Send + 'static, E: Send + 'static> Naming<Result<T, E>> {
         let told = naming.clone();
         let pending = Pending::new(upload, move |upload| {
             let named = commit(upload);
-            let result = named.as_ref().map(drop).map_err(why);
+            let result = named.as_ref().map(drop).map_err(|error| CommitError(why(error)));
             *told.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(named);
             result
         });
@@ -115,7 +115,7 @@ mod tests {
         let failing = |_| Err::<(), _>(FileError::NotFound);
         let (pending, naming) = Naming::begin(upload(), failing, FileError::to_string);
         assert!(!pending.commit());
-        assert_eq!(pending.failure(), Some(FileError::NotFound.to_string()));
+        assert_eq!(pending.failure(), Some(CommitError(FileError::NotFound.to_string())));
         assert!(matches!(naming.take(), Some(Err(FileError::NotFound))));
     }
 

@@ -1,13 +1,32 @@
 //! The trusted proxies, which name their clients (PROXY protocol).
 
+use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{PoisonError, RwLock};
 
 use millrace_limits::Network;
+use millrace_net::proxy::ProxyFault;
 
-/// Why a header that has not come is not waited for.
-pub const LATE: &str = "its PROXY header did not come in time";
+/// Why the client of a proxy's connection is not known.
+#[derive(Debug, thiserror::Error)]
+pub enum ProxyHeaderError {
+    /// What the proxy sends is no header.
+    #[error(transparent)]
+    Fault(#[from] ProxyFault),
+    /// The socket fails.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The header has not come.
+    #[error("its PROXY header did not come in time")]
+    Late,
+    /// As many connections wait as may.
+    #[error("too many wait for their header")]
+    Crowded,
+    /// The server ends.
+    #[error("the server ends")]
+    Ending,
+}
 
 /// The networks from which proxies connect.
 #[derive(Debug, Default)]

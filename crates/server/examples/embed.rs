@@ -12,7 +12,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use millrace_server::config::LogFormat;
-use millrace_server::hooks::{Event, Hooks, Moment, Refusal, Ruling};
+use millrace_server::hooks::{Event, EventContext, HookVerdict, Hooks, Refusal};
 use millrace_server::storage::MemoryStorage;
 use millrace_server::vfs::Wait;
 use millrace_server::{Account, Attempt, Authenticator, Config, Decision, Permissions, Server};
@@ -55,14 +55,14 @@ impl Hooks for Plausible {
     }
 
     /// Called where waiting is allowed; only the session that uploads waits.
-    fn call(&self, moment: &Moment) -> Ruling {
-        let (Some(files), Some(path)) = (&moment.storage, &moment.path) else { return Ruling::Pass };
+    fn call(&self, context: &EventContext) -> HookVerdict {
+        let (Some(files), Some(path)) = (&context.storage, &context.path) else { return HookVerdict::Pass };
         let is_plausible = files.metadata(path, Wait::Allowed).is_ok_and(|file| (1..=7).contains(&file.size));
         if is_plausible {
-            return Ruling::Pass;
+            return HookVerdict::Pass;
         }
         let _ = files.remove_file(path);
-        Ruling::Refuse(Refusal::new("This is not a reading."))
+        HookVerdict::Refuse(Refusal::new("This is not a reading."))
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 pub use millrace_acme::{Acme, Challenge, ChallengeError, Clock, LETS_ENCRYPT, NotBuilt};
 pub use millrace_gateway::settings::ProgramSettings as Programs;
-pub use millrace_gateway::upstream::{Pass, Peer, Upstream};
+pub use millrace_gateway::upstream::{Peer, ProxyRoute, Upstream};
 pub use millrace_http_server::Resumable;
 pub use millrace_net::tls::{Authorities, Clients, KeyPair, LoadError, Plan, self_signed};
 pub use millrace_process::ProgramLimits;
@@ -48,7 +48,7 @@ pub struct Config {
     /// What HTTP adds to files, and names of hosts.
     pub web: Web,
     /// Paths of HTTP that others answer. The first that takes a path has it.
-    pub passes: Vec<Pass>,
+    pub proxy_routes: Vec<ProxyRoute>,
     /// Uploads by HTTP that go on where they were cut (tus).
     pub resumable: Resumable,
     /// The file in which bans are kept, so that they outlive the server.
@@ -161,7 +161,7 @@ impl Config {
             programs: Programs::default(),
             program_limits: ProgramLimits::default(),
             web: Web::default(),
-            passes: Vec::new(),
+            proxy_routes: Vec::new(),
             resumable: Resumable::default(),
             ban_file: None,
             dav: None,

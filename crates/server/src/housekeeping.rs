@@ -89,7 +89,7 @@ pub(crate) fn keep_quotas(server: &ServerState, last: bool) {
 /// So does what WebDAV's clients have told.
 pub(crate) fn keep_dav(server: &ServerState) {
     if let Err(error) = server.shared.http.dav.keep() {
-        server.log.warn(&error);
+        server.log.warn(&error.to_string());
     }
 }
 

@@ -27,7 +27,7 @@ use self::upgrade::Predecessor;
 use crate::blocking::BlockingPool;
 use crate::certificates;
 use crate::config::Config;
-use crate::hooks::Pools;
+use crate::hooks::{HookError, Pools};
 use crate::housekeeping::{Housekeeping, keep_bans, keep_dav, keep_quotas};
 use crate::log::{self, Log};
 use crate::state::ServerState;
@@ -108,7 +108,7 @@ pub enum StartError {
     },
     /// The hooks cannot begin.
     #[error("cannot begin with the hooks: {0}")]
-    Hooks(String),
+    Hooks(#[source] HookError),
     /// The server that was to be relieved does not let go.
     #[error("the server that runs goes on: {0}")]
     Relief(String),
@@ -157,12 +157,13 @@ impl Prepared {
         let Self { mut running, workers } = self;
         let state = Arc::clone(&running.state);
         millrace_process::limit_programs(state.config.program_limits);
-        let relieves = before.map(|before| before.relieve(&state)).transpose().map_err(StartError::Relief)?;
+        let replaces =
+            before.map(|before| before.take_over(&state)).transpose().map_err(StartError::Relief)?;
         if let Some(hooks) = &state.config.hooks {
             let log = state.log.clone();
             hooks.begin(Arc::new(move |text| log.warn(text))).map_err(StartError::Hooks)?;
         }
-        running.note_start(relieves);
+        running.note_start(replaces);
         running.start_workers(workers)?;
         certificates::configure(&state, state.config.acme.as_ref());
         let housekeeping = Housekeeping::start(state, running.workers.clone()).map_err(StartError::Worker)?;
@@ -192,14 +193,14 @@ impl Running {
     }
 
     /// Logs the start, and the predecessor.
-    pub(crate) fn note_start(&self, relieves: Option<u32>) {
+    pub(crate) fn note_start(&self, replaces: Option<u32>) {
         self.state.is_on_record.store(true, Ordering::Release);
         let doors = [("ftp", &self.ftp), ("ftps", &self.ftps), ("http", &self.http), ("https", &self.https)];
         self.state.log.note(log::Event::Started {
             version: env!("CARGO_PKG_VERSION"),
             pid: process::id(),
             doors: &doors.map(|(door, addresses)| (door, &addresses[..])),
-            relieves,
+            replaces,
             sandbox: self.state.config.confinement.as_deref(),
         });
     }

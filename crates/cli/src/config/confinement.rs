@@ -182,7 +182,7 @@ impl Loaded {
             files.chain(certificates).chain(of_folders).chain(of_sources).chain(of_hooks).chain(pages);
         grants.extend(files.flat_map(|said| Grant::file(&absolute(said), Access::Read)));
         grants.extend(places.file().into_iter().flat_map(|file| Grant::file(file, Access::Read)));
-        let scripts = written.pass.iter().filter_map(|pass| pass.root.as_ref());
+        let scripts = written.proxy.iter().filter_map(|route| route.root.as_ref());
         grants.extend(scripts.map(|said| Grant::new(absolute(said), Access::Read)));
         grants
     }

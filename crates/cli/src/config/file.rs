@@ -70,6 +70,9 @@ pub(super) fn read<T: Table>(source: &Source) -> Result<T, Failure> {
     Err(Failure::Configuration(shown.collect::<Vec<_>>().join("\n")))
 }
 
+/// Keys that still work by the name they had before.
+const FORMER_NAMES: &[(&str, &str)] = &[("pass", "proxy"), ("most", "max-requests")];
+
 /// Reads a table of the file, which begins with the bytes of `span`.
 pub(super) fn table<T: Table>(table: &DeTable<'_>, span: Range<usize>, wrong: &mut Mistakes) -> T {
     let mut read = T::default();
@@ -77,7 +80,8 @@ pub(super) fn table<T: Table>(table: &DeTable<'_>, span: Range<usize>, wrong: &m
     for (key, value) in table {
         let name = key.get_ref().as_ref();
         let in_profile = read.profile().is_some() && profiles::has(name);
-        match T::row(name) {
+        let former = || FORMER_NAMES.iter().find_map(|(former, now)| (*former == name).then_some(*now));
+        match T::row(name).or_else(|| T::row(former()?)) {
             Some(row) => match tables_instead(row, value, wrong) {
                 Some(message) => wrong.push(Mistake::at(key.span(), &message)),
                 None => (row.slot)(&mut read).read(value, row.key.range, wrong),

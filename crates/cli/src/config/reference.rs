@@ -7,8 +7,8 @@ use super::hooks::HookTable;
 use super::hosts::HostTable;
 use super::limits::ListenerTable;
 use super::logins::{GroupTable, UserTable};
-use super::passes::PassTable;
 use super::profiles;
+use super::proxy_routes::ProxyTable;
 #[cfg(test)]
 use super::setting::Flag;
 use super::setting::{Table, Unset, plain, toml};
@@ -26,7 +26,7 @@ const TABLES: [fn(&mut String); 11] = [
     example_of::<HeaderTable>,
     example_of::<CorsTable>,
     example_of::<ErrorPageTable>,
-    example_of::<PassTable>,
+    example_of::<ProxyTable>,
     example_of::<ListenerTable>,
     example_of::<HookTable>,
 ];

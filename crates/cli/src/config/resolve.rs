@@ -126,8 +126,9 @@ pub(crate) fn resolve(
     let mounts = super::folders::mounts(tables, archives, trees.files, &groups, &places)?;
     let folders = program_folders(&written.cgi, &trees.directory, &places)?;
     let programs = config::Programs { folders, ..config::Programs::default() };
-    let passes = super::passes::passes(take(&mut written.pass), &trees.directory, &places)?;
-    let mounts = Arc::new(mounts.quotas(Arc::clone(&quotas)).withholding(programs.withheld(&passes)));
+    let proxy_routes =
+        super::proxy_routes::proxy_routes(take(&mut written.proxy), &trees.directory, &places)?;
+    let mounts = Arc::new(mounts.quotas(Arc::clone(&quotas)).withholding(programs.withheld(&proxy_routes)));
     let by_certificate = tls.as_ref().is_some_and(|tls| tls.asks_for_certificates());
     let People { accounts, logins, sources } =
         people(&mut written, users, &trees, &mounts, &groups, by_certificate, &places)?;
@@ -160,7 +161,7 @@ pub(crate) fn resolve(
         https,
         programs,
         web,
-        passes,
+        proxy_routes,
         resumable,
         dav,
         ban_file,

@@ -7,8 +7,8 @@ use millrace_server::auth::{self, Effective, Group, Origin};
 
 use super::hooks::HookTable;
 use super::logins::GroupTable;
-use super::passes::PassTable;
 use super::places::Places;
+use super::proxy_routes::ProxyTable;
 use super::said::Said;
 use super::written::Written;
 use super::{tls, web};
@@ -23,7 +23,7 @@ pub(crate) struct Shown {
     /// Names under which other folders are served.
     pub(crate) hosts: Vec<String>,
     /// Paths of HTTP that others answer.
-    pub(crate) passes: Vec<String>,
+    pub(crate) proxy_routes: Vec<String>,
     /// Fields of answers of HTTP.
     pub(crate) headers: Vec<String>,
     /// What pages of other origins may do.
@@ -53,7 +53,7 @@ impl Shown {
                     format!("{}: the folder {}", words(&host.names), folder.display())
                 })
                 .collect(),
-            passes: written.pass.iter().map(pass).collect(),
+            proxy_routes: written.proxy.iter().map(proxy).collect(),
             headers: written.header.iter().map(header).collect(),
             origins: written.cors.iter().map(origins).collect(),
             error_pages: written
@@ -85,7 +85,7 @@ fn group(table: &GroupTable) -> String {
 }
 
 /// `/app, of it names ending in .php, to fastcgi:/run/php.sock`
-fn pass(table: &PassTable) -> String {
+fn proxy(table: &ProxyTable) -> String {
     let path = table.path.as_ref().map_or("/", |said| &said.value);
     let suffix = table.suffix.as_ref().map(|said| format!(", of it what ends in {}", said.value));
     format!("{path}{} to {}", suffix.map_or(String::new(), |suffix| suffix + ","), table.to.value)

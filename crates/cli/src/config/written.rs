@@ -12,7 +12,7 @@ use super::hooks::HookTable;
 use super::hosts::HostTable;
 use super::limits::ListenerTable;
 use super::logins::{GroupTable, UserList};
-use super::passes::PassTable;
+use super::proxy_routes::ProxyTable;
 use super::setting::{default, settings, unset};
 use super::slot::{Many, Map, One};
 use super::sources::SourceTable;
@@ -104,8 +104,8 @@ settings! {
             /// ticket of their own can use the port at the same time.
             passive_ports: One<Ports> =
                 default("50000-50999").flag("A-B").restart().aliases(&["pasv-ports", "pasv-min-port", "passive-port-range", "passive-port"]);
-            /// Paths of HTTP that are passed on, to FastCGI or HTTP servers, each a `[[pass]]` table as below
-            pass: Vec<PassTable> = unset("nothing is passed on").restart();
+            /// Paths of HTTP that are passed on, to FastCGI or HTTP servers, each a `[[proxy]]` table as below
+            proxy: Vec<ProxyTable> = unset("nothing is passed on").restart();
             /// Whether interrupted uploads by HTTP can be resumed (tus 1.0): see
             /// [HTTP](http.md#uploads-that-go-on-tus)
             tus: One<Switch> = default("true").restart();
@@ -189,7 +189,7 @@ settings! {
         }
         "Answers of HTTP" {
             /// Names of files that are sent in place of the page of their folder: the first that is there. A
-            /// script of a `[[pass]]` answers. `"off"`: none.
+            /// script of a `[[proxy]]` answers. `"off"`: none.
             index: Many<String> = default("[\"index.html\", \"index.htm\"]");
             /// A table `[mime]` of media types by the ends of names, before those that are known: `md =
             /// "text/plain; charset=utf-8"`. `""` stands for names without a dot.

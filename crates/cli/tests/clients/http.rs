@@ -84,7 +84,7 @@ fn curl_runs_a_program() {
 /// By FTP it is a file, alone and in an archive.
 #[test]
 fn curl_packs_no_program_and_no_script_by_http() {
-    let configuration = "archives = true\ncgi = \"site/bin\"\n[[pass]]\npath = \"/site/app\"\nsuffix = \".php\"\n\
+    let configuration = "archives = true\ncgi = \"site/bin\"\n[[proxy]]\npath = \"/site/app\"\nsuffix = \".php\"\n\
                          to = \"fastcgi://127.0.0.1:9\"\n";
     let files: [(&str, &[u8]); 3] = [
         ("served/site/page", b"a page"),

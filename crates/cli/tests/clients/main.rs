@@ -27,7 +27,7 @@ mod http;
 mod lftp;
 mod ncftp;
 mod oldest;
-mod passes;
+mod proxy;
 mod rclone;
 mod server;
 mod tnftp;

@@ -84,10 +84,10 @@ fn keys_that_others_may_read_are_warned_of() {
 fn sockets_of_applications_that_are_not_there_are_warned_of() {
     let scratch = Scratch::new("applications");
     let (file, socket) = (scratch.path("m.toml"), scratch.path("socket"));
-    let pass = format!("[[pass]]\npath = \"/app\"\nto = \"fastcgi:{}\"\n", socket.display());
+    let pass = format!("[[proxy]]\npath = \"/app\"\nto = \"fastcgi:{}\"\n", socket.display());
     fs::write(&file, format!("directory = \"{GOLDEN}/inside\"\n{pass}")).unwrap();
     let warns = || {
-        text(&run(&["check", file.to_str().unwrap()]).stdout).contains("warning: [[pass]] /app to fastcgi:")
+        text(&run(&["check", file.to_str().unwrap()]).stdout).contains("warning: [[proxy]] /app to fastcgi:")
     };
     assert!(warns());
     let _there = std::os::unix::net::UnixListener::bind(&socket).unwrap();

@@ -51,7 +51,7 @@ fn a_link_begins_with_where_the_server_is_and_knows_a_folder() {
         ("http = \"127.0.0.1:0\"", &["/f"], "say it with --url"),
         ("cgi = \"bin\"", &["/bin/report"], "answered by a program (cgi)"),
         (
-            "[[pass]]\npath = \"/app\"\nto = \"http://127.0.0.1:3000\"",
+            "[[proxy]]\npath = \"/app\"\nto = \"http://127.0.0.1:3000\"",
             &["/app/x"],
             "answered by another server",
         ),

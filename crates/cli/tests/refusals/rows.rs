@@ -157,8 +157,9 @@ pub(crate) fn row(key: LimitKey) -> Row {
             Row::new(keys, |site| crowd(site, "GET /cgi/sleep"), "Too many programs are running", "1")
                 .code("HTTP/1.1 503")
         }
-        LimitKey::PassMost => {
-            let tables = "[[pass]]\npath = \"/app\"\nto = \"http://HOST:PORT\"\nmost = 1\ntimeout = \"1s\"\n";
+        LimitKey::ProxyMaxRequests => {
+            let tables =
+                "[[proxy]]\npath = \"/app\"\nto = \"http://HOST:PORT\"\nmax-requests = 1\ntimeout = \"1s\"\n";
             Row::new("", |site| crowd(site, "GET /app"), "Too many requests are under way there", "1")
                 .code("HTTP/1.1 503")
                 .of("pass /app")

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use millrace_accounts::Protocol;
 use millrace_ftp::session::{Answer, Input};
-use millrace_limits::{Limit, Limits, Member, Scope};
+use millrace_limits::{Limit, LimitHandle, Limits, Scope};
 use millrace_log as log;
 use millrace_runtime::report::{SessionReport, TransferReport};
 use millrace_runtime::worker::{Core, Promise};
@@ -46,7 +46,7 @@ impl Connection {
     }
 
     /// Returns its number in the log, and its part in the tree of limits.
-    pub fn member(&mut self) -> (u64, &mut Member) {
+    pub fn member(&mut self) -> (u64, &mut LimitHandle) {
         (self.number, &mut self.login.member)
     }
 

@@ -8,7 +8,7 @@ use std::time::Instant;
 use millrace_accounts::Account;
 use millrace_blocking::Line;
 use millrace_ftp::session::{Outcome, TransferError};
-use millrace_hooks::{self as hooks, Moment, Pending};
+use millrace_hooks::{self as hooks, EventContext, Pending};
 use millrace_process::Recall;
 use millrace_runtime::hook_line::Naming;
 use millrace_runtime::worker::Core;
@@ -23,14 +23,14 @@ pub(super) struct HookQueue {
     /// The user who is logged in.
     pub(super) user: Option<Arc<[u8]>>,
     /// The command that runs, whose reply is to be told.
-    pub(super) command: Option<Moment>,
+    pub(super) command: Option<EventContext>,
     /// How the last transfer ended, until the session hears of it.
-    pub(super) ended: Option<(Moment, Option<Unnamed>)>,
+    pub(super) ended: Option<(EventContext, Option<Unnamed>)>,
     /// When the upload began that they look at.
     pub(super) began: Option<Instant>,
     pub(super) current: Option<Current>,
     /// What they will have next, and what waits for the answer.
-    pub(super) next: VecDeque<(Moment, Option<Then>)>,
+    pub(super) next: VecDeque<(EventContext, Option<Then>)>,
     /// Since when the client is known to be gone.
     pub(super) left: Option<Instant>,
     /// What was last asked to be written.
@@ -104,7 +104,7 @@ impl HookQueue {
     /// Recalls the hooks of uploads that have no name yet.
     pub(super) fn recall_unnamed(&self) {
         let ends = |then: &Option<Then>| matches!(then, Some(Then::End(_, Some(_))));
-        self.next.iter().filter(|(_, then)| ends(then)).for_each(|(moment, _)| moment.recall.give());
+        self.next.iter().filter(|(_, then)| ends(then)).for_each(|(context, _)| context.recall.give());
         if let Some(current) = self.current.as_ref().filter(|current| ends(&current.then)) {
             current.recall.give();
         }
@@ -124,15 +124,15 @@ impl HookQueue {
     /// Gives the hooks what is next.
     pub(super) fn call_next(&mut self, core: &mut Core, me: Identity<'_>) {
         let serial = core.next_serial();
-        let Some((moment, then)) = self.next.pop_front() else { return };
-        let (about, recall) = (moment.path.clone(), moment.recall.clone());
+        let Some((context, then)) = self.next.pop_front() else { return };
+        let (about, recall) = (context.path.clone(), context.recall.clone());
         self.current = Some(Current { serial, then, about, recall });
         let hooks = core.services.hooks();
         let (key, post) = (me.key, me.door.post.clone());
-        let pool = core.services.hook_pools.of_any(hooks.as_deref(), slice::from_ref(&moment));
+        let pool = core.services.hook_pools.of_any(hooks.as_deref(), slice::from_ref(&context));
         self.line.put(pool, move || {
-            let ruling = hooks::call_if_any(hooks.as_deref(), &moment);
-            post.send(key, Message::Ruled(serial, ruling));
+            let verdict = hooks::call_if_any(hooks.as_deref(), &context);
+            post.send(key, Message::Ruled(serial, verdict));
         });
     }
 }

@@ -2,7 +2,7 @@
 
 use millrace_ftp::reply::code;
 use millrace_ftp::session::{Answer, Input, NOT_BEGUN, Outcome, TransferError, Verdict, rewritten};
-use millrace_hooks::{Event, Refusal, Ruling};
+use millrace_hooks::{Event, HookVerdict, Refusal};
 use millrace_log as log;
 use millrace_runtime::worker::Core;
 use millrace_vfs::VirtualPath;
@@ -38,35 +38,35 @@ impl Connection {
     }
 
     /// A hook has answered.
-    pub(super) fn ruled(&mut self, core: &mut Core, serial: u64, ruling: Ruling) {
+    pub(super) fn ruled(&mut self, core: &mut Core, serial: u64, verdict: HookVerdict) {
         let (hooks, me) = self.hook_parts();
         match hooks.answered(core, me, serial) {
-            Some((Some(then), about)) => self.go_on_with(core, then, about.as_ref(), ruling),
+            Some((Some(then), about)) => self.go_on_with(core, then, about.as_ref(), verdict),
             Some((None, _)) if !self.hooks.holds_replies() => self.release(core),
             Some((None, _)) | None => {}
         }
     }
 
-    fn go_on_with(&mut self, core: &mut Core, then: Then, about: Option<&VirtualPath>, ruling: Ruling) {
-        match (then, ruling) {
-            (Then::Greet { .. }, Ruling::Refuse(refusal)) => {
+    fn go_on_with(&mut self, core: &mut Core, then: Then, about: Option<&VirtualPath>, verdict: HookVerdict) {
+        match (then, verdict) {
+            (Then::Greet { .. }, HookVerdict::Refuse(refusal)) => {
                 self.me().log_refusal(core, Event::Connect, None, &refusal);
                 self.feed(core, Input::Dismissed(refusal.farewell()));
             }
             (Then::Greet { implicit }, _) => self.begin(core, implicit),
-            (Then::Line(line, _), ruling) => {
-                let refusal = match ruling {
-                    Ruling::Pass => return self.feed(core, Input::Line(&line)),
-                    Ruling::Rewrite(path) => match rewritten(&line, &path) {
+            (Then::Line(line, _), verdict) => {
+                let refusal = match verdict {
+                    HookVerdict::Pass => return self.feed(core, Input::Line(&line)),
+                    HookVerdict::Rewrite(path) => match rewritten(&line, &path) {
                         Some(line) => return self.feed(core, Input::Line(&line)),
                         None => Refusal::of_rewriting(),
                     },
-                    Ruling::Refuse(refusal) => refusal,
+                    HookVerdict::Refuse(refusal) => refusal,
                 };
                 self.me().log_refusal(core, Event::Command, about, &refusal);
                 self.feed(core, Input::Refused(&line, refusal.reply(code::FILE_UNAVAILABLE)));
             }
-            (Then::LogIn(..), Ruling::Refuse(refusal)) => {
+            (Then::LogIn(..), HookVerdict::Refuse(refusal)) => {
                 self.me().log_refusal(core, Event::Login, None, &refusal);
                 let verdict = Verdict::Refused(refusal.text().to_owned());
                 self.feed(core, Input::Answer(Answer::Login(verdict)));
@@ -78,18 +78,18 @@ impl Connection {
                     self.feed(core, Input::Answer(Answer::Login(verdict)));
                 }
             }
-            (Then::End(outcome, unnamed), ruling) => {
+            (Then::End(outcome, unnamed), verdict) => {
                 let failure = unnamed.and_then(|unnamed| unnamed.failure());
-                let result = match (failure, ruling) {
+                let result = match (failure, verdict) {
                     (Some(error), _) => {
                         let text = format!("an upload that had come could not take its name: {error}");
                         self.log(core, log::Event::Warning { text: &text });
                         Err(TransferError::File(error))
                     }
-                    (None, Ruling::Refuse(refusal)) if refusal == Refusal::of_giving_up() => {
+                    (None, HookVerdict::Refuse(refusal)) if refusal == Refusal::of_giving_up() => {
                         Err(TransferError::Aborted)
                     }
-                    (None, Ruling::Refuse(refusal)) => {
+                    (None, HookVerdict::Refuse(refusal)) => {
                         self.me().log_refusal(core, Event::Upload, about, &refusal);
                         Err(TransferError::Refused(refusal.reply(code::FILE_UNAVAILABLE)))
                     }

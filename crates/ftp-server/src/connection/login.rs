@@ -7,7 +7,7 @@ use std::sync::Arc;
 use millrace_accounts::{Account, Decision, Protocol, plain_host};
 use millrace_ftp::Session;
 use millrace_ftp::session::{Credentials, Grant, Verdict};
-use millrace_limits::{Member, Refused};
+use millrace_limits::{LimitHandle, Refused};
 use millrace_log::{self as log, Proved, Subject};
 use millrace_runtime::login::{Expelled, LoginAttempt, LoginLimit, limits_of, present_account};
 use millrace_runtime::slab::Key;
@@ -27,7 +27,7 @@ pub(super) struct Login {
     pub(super) account: Option<Account>,
     reviews: Reviews,
     /// Its part in the tree of limits.
-    pub(super) member: Member,
+    pub(super) member: LimitHandle,
     /// What `HOST` said.
     pub(super) host: Option<Box<str>>,
 }
@@ -106,7 +106,7 @@ pub(super) enum Review {
 }
 
 impl Login {
-    pub(super) fn new(member: Member) -> Self {
+    pub(super) fn new(member: LimitHandle) -> Self {
         Self { account: None, reviews: Reviews::default(), member, host: None }
     }
 

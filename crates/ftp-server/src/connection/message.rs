@@ -2,7 +2,7 @@
 
 use millrace_accounts::Decision;
 use millrace_ftp::session::Answer;
-use millrace_hooks::Ruling;
+use millrace_hooks::HookVerdict;
 use millrace_runtime::passive::Lease;
 use millrace_runtime::transfer::JobDone;
 
@@ -26,7 +26,7 @@ pub enum Message {
     /// The passive port that the session waited for.
     Port(Lease),
     /// A hook has answered.
-    Ruled(u64, Ruling),
+    Ruled(u64, HookVerdict),
     /// The session's data connection was accepted by another session.
     Wake,
 }

@@ -279,7 +279,7 @@ fn tell_turned_away(scene: &mut Scene<'_>, turned_away: Vec<TurnedAway>) {
         match whom {
             TurnedAway::Stranger(peer) => scene.log(log::Event::Stranger { peer }),
             TurnedAway::Unnamed(from, reason) => {
-                scene.log(log::Event::ProxyRefused { from, reason: &reason });
+                scene.log(log::Event::ProxyRefused { from, reason: &reason.to_string() });
             }
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use millrace_accounts::Account;
 use millrace_ftp::Session;
-use millrace_limits::Member;
+use millrace_limits::LimitHandle;
 use millrace_log::{self as log, Subject};
 use millrace_runtime::slab::Key;
 use millrace_runtime::worker::{Core, Way};
@@ -42,7 +42,7 @@ pub(super) struct Scene<'a> {
     pub(super) core: &'a mut Core,
     pub(super) me: Identity<'a>,
     /// Its part in the tree of limits.
-    pub(super) member: &'a Member,
+    pub(super) member: &'a LimitHandle,
     pub(super) wire: &'a mut Wire,
     pub(super) hooks: &'a mut SessionHooks,
 }

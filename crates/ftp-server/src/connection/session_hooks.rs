@@ -13,7 +13,7 @@ use std::time::{Instant, SystemTime};
 use millrace_accounts::Account;
 use millrace_ftp::reply::Replies;
 use millrace_ftp::session::{Answer, Input, Named, Outcome, Progress, Request, TransferError};
-use millrace_hooks::{self as hooks, Event, Moment};
+use millrace_hooks::{self as hooks, Event, EventContext};
 use millrace_limits::Reached;
 use millrace_log::{self as log, Transferred, Undecided};
 use millrace_runtime::hook_line::{LEFT_GRACE, end_of_transfer};
@@ -103,8 +103,8 @@ impl SessionHooks {
     pub(super) fn ask_about_connection(&mut self, core: &mut Core, me: Identity<'_>, implicit: bool) -> bool {
         let asks = self.concerning(core, Event::Connect, "");
         if asks {
-            let moment = self.moment(core, me, Event::Connect);
-            self.submit(core, me, moment, Some(Then::Greet { implicit }));
+            let context = self.context(core, me, Event::Connect);
+            self.submit(core, me, context, Some(Then::Greet { implicit }));
         }
         asks
     }
@@ -125,19 +125,20 @@ impl SessionHooks {
         let argument = line.get(named.verb.len() + 1..).unwrap_or_default();
         let mut paths = named.paths.into_iter();
         let verb = named.site.map_or(named.verb.to_owned(), |site| format!("{} {site}", named.verb));
-        let moment = Moment {
+        let context = EventContext {
             argument: if SECRET.contains(&&*verb) { Vec::new() } else { argument.to_vec() },
             verb,
             path: paths.next(),
             also: paths.collect(),
             searched: named.searched,
-            ..self.moment(core, me, Event::Command)
+            ..self.context(core, me, Event::Command)
         };
         if let Some(queue) = &mut self.0 {
-            queue.command = tells.then(|| Moment { event: Event::Reply, storage: None, ..moment.clone() });
+            queue.command =
+                tells.then(|| EventContext { event: Event::Reply, storage: None, ..context.clone() });
         }
         if asks {
-            self.submit(core, me, moment, Some(Then::Line(line.to_vec(), core.now.instant)));
+            self.submit(core, me, context, Some(Then::Line(line.to_vec(), core.now.instant)));
         }
         asks
     }
@@ -152,9 +153,9 @@ impl SessionHooks {
         if me.session.is_busy() || self.awaits_hook() {
             return;
         }
-        if let Some(mut moment) = self.0.as_mut().and_then(|queue| queue.command.take()) {
-            (moment.code, moment.time) = (Some(last.code()), SystemTime::now());
-            self.submit(core, me, moment, None);
+        if let Some(mut context) = self.0.as_mut().and_then(|queue| queue.command.take()) {
+            (context.code, context.time) = (Some(last.code()), SystemTime::now());
+            self.submit(core, me, context, None);
         }
     }
 
@@ -171,8 +172,9 @@ impl SessionHooks {
             return false;
         }
         let storage = Some(account.for_hooks());
-        let moment = Moment { user: Some(Arc::from(user)), storage, ..self.moment(core, me, Event::Login) };
-        self.submit(core, me, moment, Some(Then::LogIn(Box::new(account.clone()), edition)));
+        let context =
+            EventContext { user: Some(Arc::from(user)), storage, ..self.context(core, me, Event::Login) };
+        self.submit(core, me, context, Some(Then::LogIn(Box::new(account.clone()), edition)));
         true
     }
 
@@ -186,7 +188,7 @@ impl SessionHooks {
     /// The user is logged in no longer.
     pub(super) fn note_logout(&mut self, core: &mut Core, me: Identity<'_>) {
         if self.0.as_ref().is_some_and(|queue| queue.user.is_some()) {
-            self.tell(core, me, Event::Logout, |moment| moment);
+            self.tell(core, me, Event::Logout, |context| context);
             if let Some(queue) = &mut self.0 {
                 queue.user = None;
             }
@@ -196,7 +198,7 @@ impl SessionHooks {
     /// Failed logins have led to a ban.
     pub(super) fn note_ban(&mut self, core: &mut Core, me: Identity<'_>, user: Option<&[u8]>) {
         let user = user.map(Arc::from);
-        self.tell(core, me, Event::Ban, |moment| Moment { user, ..moment });
+        self.tell(core, me, Event::Ban, |context| EventContext { user, ..context });
     }
 
     /// What is to be written: should a quota be in its way, that is what it is about.
@@ -224,7 +226,11 @@ impl SessionHooks {
         me.log(core, log::Event::Limited { reached: &reached, reason: None });
         if let Some(reason) = reached.quota() {
             let path = self.0.as_ref().and_then(|queue| queue.changing.clone());
-            self.tell(core, me, Event::Quota, |moment| Moment { path, reason: Some(reason), ..moment });
+            self.tell(core, me, Event::Quota, |context| EventContext {
+                path,
+                reason: Some(reason),
+                ..context
+            });
         }
     }
 
@@ -242,7 +248,7 @@ impl SessionHooks {
         }
         let Some(event) = end_of_transfer(transferred.direction, transferred.failure) else { return false };
         let is_asked = whole.is_some() || (event == Event::Upload && self.concerning(core, event, ""));
-        let moment = Moment {
+        let context = EventContext {
             path: Some(transferred.path.clone()),
             bytes: Some(transferred.bytes),
             elapsed: Some(transferred.elapsed),
@@ -251,12 +257,13 @@ impl SessionHooks {
                 let (log, guest) = (core.services.log.clone(), transferred.guest.map(Box::from));
                 Box::new(Undecided { log, by_http: false, ascii: transferred.ascii, guest })
             }),
-            ..self.moment(core, me, event)
+            ..self.context(core, me, event)
         };
         let whole = whole.map(Unnamed::new);
-        let moment = Moment { pending: whole.as_ref().map(|whole| Arc::clone(&whole.pending)), ..moment };
+        let context =
+            EventContext { pending: whole.as_ref().map(|whole| Arc::clone(&whole.pending)), ..context };
         if let Some(queue) = &mut self.0 {
-            queue.ended = Some((moment, whole));
+            queue.ended = Some((context, whole));
         }
         is_asked
     }
@@ -268,19 +275,19 @@ impl SessionHooks {
         me: Identity<'_>,
         outcome: Outcome,
     ) -> Option<Outcome> {
-        let Some((moment, whole)) = self.0.as_mut().and_then(|queue| queue.ended.take()) else {
+        let Some((context, whole)) = self.0.as_mut().and_then(|queue| queue.ended.take()) else {
             return Some(outcome);
         };
-        if moment.undecided.is_some() {
-            let spent = moment.elapsed.unwrap_or_default();
+        if context.undecided.is_some() {
+            let spent = context.elapsed.unwrap_or_default();
             if let Some(queue) = &mut self.0 {
                 queue.began = core.now.instant.checked_sub(spent);
             }
             // The client may be waiting for the 150.
-            self.submit(core, me, moment, Some(Then::End(outcome, whole)));
+            self.submit(core, me, context, Some(Then::End(outcome, whole)));
             return None;
         }
-        self.submit_if_concerned(core, me, moment);
+        self.submit_if_concerned(core, me, context);
         Some(outcome)
     }
 
@@ -301,7 +308,7 @@ impl SessionHooks {
             ("remove-directory" | "remove-tree", _) => Event::RemoveDirectory,
             _ => return,
         };
-        self.tell(core, me, event, |moment| {
+        self.tell(core, me, event, |context| {
             let (path, to) = match &changed.from {
                 Some(from) => (from.clone(), Some(changed.path.clone())),
                 None => (changed.path.clone(), None),
@@ -310,7 +317,7 @@ impl SessionHooks {
                 Answer::Count(bytes) if event == Event::Copy => Some(*bytes),
                 _ => None,
             };
-            Moment { path: Some(path), to, bytes, ..moment }
+            EventContext { path: Some(path), to, bytes, ..context }
         });
     }
 
@@ -380,56 +387,62 @@ impl SessionHooks {
         if self.0.is_none() {
             return;
         }
-        if let Some((moment, _)) = self.0.as_mut().and_then(|queue| queue.ended.take()) {
-            match moment.undecided.is_some() {
-                true => self.submit(core, me, moment, None),
-                false => self.submit_if_concerned(core, me, moment),
+        if let Some((context, _)) = self.0.as_mut().and_then(|queue| queue.ended.take()) {
+            match context.undecided.is_some() {
+                true => self.submit(core, me, context, None),
+                false => self.submit_if_concerned(core, me, context),
             }
         }
         self.note_logout(core, me);
-        self.tell(core, me, Event::Disconnect, |moment| moment);
+        self.tell(core, me, Event::Disconnect, |context| context);
         let Some(mut queue) = self.0.take() else { return };
         let hooks = core.services.hooks();
         // The answers are not waited for any more, and what has not begun never will.
         let has_not_begun =
             |then: &Then| matches!(then, Then::Greet { .. } | Then::Line(..) | Then::LogIn(..));
         while queue.give_up_if(has_not_begun).is_some() {}
-        let moments: Vec<Moment> = queue.next.into_iter().map(|(moment, _)| moment).collect();
-        if !moments.is_empty() {
-            let pool = core.services.hook_pools.of_any(hooks.as_deref(), &moments);
+        let contexts: Vec<EventContext> = queue.next.into_iter().map(|(context, _)| context).collect();
+        if !contexts.is_empty() {
+            let pool = core.services.hook_pools.of_any(hooks.as_deref(), &contexts);
             queue.line.put(pool, move || {
-                moments.iter().for_each(|moment| drop(hooks::call_if_any(hooks.as_deref(), moment)));
+                contexts.iter().for_each(|context| drop(hooks::call_if_any(hooks.as_deref(), context)));
             });
         }
     }
 
     /// Tells the hooks of an event, where they want to be.
-    fn tell(&mut self, core: &mut Core, me: Identity<'_>, event: Event, fill: impl FnOnce(Moment) -> Moment) {
+    fn tell(
+        &mut self,
+        core: &mut Core,
+        me: Identity<'_>,
+        event: Event,
+        fill: impl FnOnce(EventContext) -> EventContext,
+    ) {
         if self.concerning(core, event, "") {
-            let moment = fill(self.moment(core, me, event));
-            self.submit(core, me, moment, None);
+            let context = fill(self.context(core, me, event));
+            self.submit(core, me, context, None);
         }
     }
 
-    fn submit_if_concerned(&mut self, core: &mut Core, me: Identity<'_>, moment: Moment) {
-        if self.concerning(core, moment.event, &moment.verb) {
-            self.submit(core, me, moment, None);
+    fn submit_if_concerned(&mut self, core: &mut Core, me: Identity<'_>, context: EventContext) {
+        if self.concerning(core, context.event, &context.verb) {
+            self.submit(core, me, context, None);
         }
     }
 
-    fn submit(&mut self, core: &mut Core, me: Identity<'_>, moment: Moment, then: Option<Then>) {
+    fn submit(&mut self, core: &mut Core, me: Identity<'_>, context: EventContext, then: Option<Then>) {
         let Some(queue) = &mut self.0 else { return };
-        queue.next.push_back((moment, then));
+        queue.next.push_back((context, then));
         if queue.current.is_none() {
             queue.call_next(core, me);
         }
     }
 
-    fn moment(&self, core: &Core, me: Identity<'_>, event: Event) -> Moment {
-        Moment {
+    fn context(&self, core: &Core, me: Identity<'_>, event: Event) -> EventContext {
+        EventContext {
             user: self.0.as_ref().and_then(|queue| queue.user.clone()),
             storage: me.account.map(Account::for_hooks),
-            ..core.moment(event, me.number, me.session.peer(), me.session.local())
+            ..core.context(event, me.number, me.session.peer(), me.session.local())
         }
     }
 }

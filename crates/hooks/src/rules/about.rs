@@ -7,7 +7,7 @@ use millrace_storage::Archives;
 use millrace_vfs::{VirtualPath, Wait};
 
 use super::{Action, Rule};
-use crate::{Event, Moment, Refusal};
+use crate::{Event, EventContext, Refusal};
 
 /// The FTP commands that correspond to methods of HTTP and to the names of RFC 775, and further ones for directories: a
 /// rule about one applies to the others, so that it cannot be bypassed.
@@ -46,35 +46,35 @@ impl Rule {
         self.is_about_verb(verb, true) || self.verbs.iter().any(|one| first_word(one) == verb)
     }
 
-    pub(super) fn matches(&self, moment: &Moment) -> bool {
-        let is_about = self.is_about(moment.event, moment)
-            || (self.is_of(moment.event, moment) && self.reaches_into_archive(moment));
-        is_about && self.size_matches(moment)
+    pub(super) fn matches(&self, context: &EventContext) -> bool {
+        let is_about = self.is_about(context.event, context)
+            || (self.is_of(context.event, context) && self.reaches_into_archive(context));
+        is_about && self.size_matches(context)
     }
 
     /// Returns true if a download is a folder's archive, in which something may be that the rule is about.
-    fn reaches_into_archive(&self, moment: &Moment) -> bool {
-        let Some(folder) = may_be_archive(moment.event, moment) else { return false };
+    fn reaches_into_archive(&self, context: &EventContext) -> bool {
+        let Some(folder) = may_be_archive(context.event, context) else { return false };
         let covers =
             self.paths.is_empty() || self.paths.iter().any(|pattern| pattern.may_cover_within(&folder));
-        covers && is_archive(moment, &folder)
+        covers && is_archive(context, &folder)
     }
 
     /// As `matches`, of a moment that may be of another event, and a file whatever its size.
-    pub(super) fn is_about(&self, event: Event, moment: &Moment) -> bool {
-        let mut paths = moment.path.iter().chain(&moment.to).chain(&moment.also);
-        self.is_of(event, moment)
+    pub(super) fn is_about(&self, event: Event, context: &EventContext) -> bool {
+        let mut paths = context.path.iter().chain(&context.to).chain(&context.also);
+        self.is_of(event, context)
             && (self.paths.is_empty()
                 || paths.any(|path| self.covers(path))
-                || moment.searched.as_ref().is_some_and(|searched| self.may_cover(searched)))
+                || context.searched.as_ref().is_some_and(|searched| self.may_cover(searched)))
     }
 
     /// Like `is_about`, for any path.
-    fn is_of(&self, event: Event, moment: &Moment) -> bool {
+    fn is_of(&self, event: Event, context: &EventContext) -> bool {
         self.on.contains(&event)
-            && (moment.verb.is_empty() || self.is_about_verb(&moment.verb, moment.is_directory))
+            && (context.verb.is_empty() || self.is_about_verb(&context.verb, context.is_directory))
             && (self.users.is_empty()
-                || moment
+                || context
                     .user
                     .as_deref()
                     .is_some_and(|user| self.users.iter().any(|one| one.matches(&[user]))))
@@ -91,22 +91,22 @@ impl Rule {
 
     /// Returns true if a command which matches is to be about another path. Where the path that matches is not one that
     /// can be taken out, nothing is done at all: the rule was to keep it from just that path.
-    pub(super) fn rewrites(&self, moment: &Moment) -> Result<bool, Refusal> {
-        let can = Action::check_rewrite(&moment.verb).is_ok();
+    pub(super) fn rewrites(&self, context: &EventContext) -> Result<bool, Refusal> {
+        let can = Action::check_rewrite(&context.verb).is_ok();
         let covers = |path: &VirtualPath| self.covers(path);
-        match (&moment.path, &moment.to) {
+        match (&context.path, &context.to) {
             // A rule about no path is not about a second one either.
             (None, _) => Ok(false),
             (Some(path), _) if can && covers(path) => Ok(true),
             // Of what RNTO renames RNFR was asked.
-            (_, to) if can && !to.as_ref().is_some_and(covers) && !self.reaches_into_archive(moment) => {
+            (_, to) if can && !to.as_ref().is_some_and(covers) && !self.reaches_into_archive(context) => {
                 Ok(false)
             }
             _ => Err(Refusal::of_rewriting()),
         }
     }
 
-    fn size_matches(&self, moment: &Moment) -> bool {
+    fn size_matches(&self, context: &EventContext) -> bool {
         if self.larger_than.is_none() && self.smaller_than.is_none() {
             return true;
         }
@@ -117,25 +117,25 @@ impl Rule {
                 && self.smaller_than.is_none_or(|most| size < most)
         };
         let there = |path: &VirtualPath| {
-            let metadata = moment.storage.as_ref()?.metadata(path, Wait::Allowed).ok()?;
+            let metadata = context.storage.as_ref()?.metadata(path, Wait::Allowed).ok()?;
             metadata.is_file().then_some(metadata.size)
         };
-        let to_come = moment.bytes.filter(|_| moment.event == Event::Command || moment.is_pending());
-        let size = to_come.or_else(|| moment.path.as_ref().and_then(there)).or(moment.bytes);
-        size.is_some_and(fits) || moment.also.iter().filter_map(there).any(fits)
+        let to_come = context.bytes.filter(|_| context.event == Event::Command || context.is_pending());
+        let size = to_come.or_else(|| context.path.as_ref().and_then(there)).or(context.bytes);
+        size.is_some_and(fits) || context.also.iter().filter_map(there).any(fits)
     }
 }
 
 /// The folder whose archive a command asks for, if there is such a folder, and no file of the name.
-pub(super) fn may_be_archive(event: Event, moment: &Moment) -> Option<VirtualPath> {
-    let reads = event == Event::Command && matches!(&*moment.verb, "RETR" | "GET" | "HEAD");
-    moment.path.as_ref().filter(|_| reads && !moment.is_directory).and_then(Archives::folder_named)
+pub(super) fn may_be_archive(event: Event, context: &EventContext) -> Option<VirtualPath> {
+    let reads = event == Event::Command && matches!(&*context.verb, "RETR" | "GET" | "HEAD");
+    context.path.as_ref().filter(|_| reads && !context.is_directory).and_then(Archives::folder_named)
 }
 
 /// Returns true if there is. May wait.
-fn is_archive(moment: &Moment, folder: &VirtualPath) -> bool {
-    let there = |path| moment.storage.as_ref().and_then(|files| files.metadata(path, Wait::Allowed).ok());
-    moment.path.as_ref().is_some_and(|path| there(path).is_none())
+fn is_archive(context: &EventContext, folder: &VirtualPath) -> bool {
+    let there = |path| context.storage.as_ref().and_then(|files| files.metadata(path, Wait::Allowed).ok());
+    context.path.as_ref().is_some_and(|path| there(path).is_none())
         && there(folder).is_some_and(|folder| folder.is_directory())
 }
 

@@ -7,7 +7,7 @@ use millrace_vfs::{VirtualPath, Wait};
 use super::outbox::Outbox;
 use super::{Action, Rule, Rules};
 use crate::verify::{self, Pair, Turn};
-use crate::{Event, Moment, Refusal};
+use crate::{Event, EventContext, Refusal};
 use millrace_process::Recall;
 
 /// The result of one rule of a chain.
@@ -19,7 +19,7 @@ enum Done<'a> {
     /// It does not go on before something else has come.
     Waits,
     /// It goes on, and after it that of a hash which has waited for this file.
-    Before(Box<Moment>, Turn<'a>),
+    Before(Box<EventContext>, Turn<'a>),
 }
 
 impl Rules {
@@ -29,51 +29,52 @@ impl Rules {
     pub(super) fn chain(
         &self,
         first: usize,
-        moment: &Moment,
+        context: &EventContext,
         mut verified: Vec<Algorithm>,
         has_waited: bool,
     ) -> Result<Option<VirtualPath>, Refusal> {
-        let mut path = moment.path.clone();
+        let mut path = context.path.clone();
         let (mut outbox, mut after) = (Outbox::default(), Vec::new());
-        for (at, rule) in self.rules.iter().enumerate().skip(first).filter(|(_, rule)| rule.matches(moment)) {
-            let done = match (rule.waits(moment.event), &rule.action, &path) {
+        for (at, rule) in self.rules.iter().enumerate().skip(first).filter(|(_, rule)| rule.matches(context))
+        {
+            let done = match (rule.waits(context.event), &rule.action, &path) {
                 (false, ..) => {
-                    outbox.write(rule, moment, path.as_ref().or(moment.path.as_ref()));
+                    outbox.write(rule, context, path.as_ref().or(context.path.as_ref()));
                     Ok(Done::On)
                 }
-                (true, Action::Move(_), _) if !outbox.name(moment, path.as_ref()) => return Ok(path),
+                (true, Action::Move(_), _) if !outbox.name(context, path.as_ref()) => return Ok(path),
                 (true, Action::Verify(algorithm), Some(path)) => {
-                    self.verify(at, *algorithm, moment, path, &mut verified)
+                    self.verify(at, *algorithm, context, path, &mut verified)
                 }
                 (true, ..) => self
-                    .perform(rule, self.webhooks[at].as_ref(), moment, path.as_ref())
+                    .perform(rule, self.webhooks[at].as_ref(), context, path.as_ref())
                     .map(|moved| moved.map_or(Done::On, Done::At)),
             };
             match done {
-                _ if moment.is_given_up() => return Err(self.give_up(rule, moment, path.as_ref())),
-                Ok(Done::On) if moment.is_taken() && path == moment.path => path = None,
+                _ if context.is_given_up() => return Err(self.give_up(rule, context, path.as_ref())),
+                Ok(Done::On) if context.is_taken() && path == context.path => path = None,
                 Ok(Done::On) => {}
-                Ok(Done::At(_)) if !outbox.name(moment, path.as_ref()) => return Ok(path),
+                Ok(Done::At(_)) if !outbox.name(context, path.as_ref()) => return Ok(path),
                 Ok(Done::At(moved)) => path = Some(moved),
                 Ok(Done::Waits) => break,
                 Ok(Done::Before(sum, turn)) => after.push((at + 1, sum, turn)),
                 Err(refusal) => {
-                    if moment.event == Event::Upload && !(has_waited && refusal.is_passing) {
-                        self.put_away(rule, moment, path.as_ref());
+                    if context.event == Event::Upload && !(has_waited && refusal.is_passing) {
+                        self.put_away(rule, context, path.as_ref());
                     }
                     return Err(refusal);
                 }
             }
         }
-        if moment.is_given_up() && moment.is_pending() {
+        if context.is_given_up() && context.is_pending() {
             return Err(Refusal::of_giving_up());
         }
-        if !outbox.name(moment, path.as_ref()) {
+        if !outbox.name(context, path.as_ref()) {
             return Ok(path);
         }
         outbox.refused.iter().for_each(|why| self.warn(why));
         if let (false, Some(queue)) = (outbox.written.is_empty(), self.queue.get()) {
-            queue.put(moment.session, outbox.written).map_err(|error| self.broken(&error))?;
+            queue.put(context.session, outbox.written).map_err(|error| self.broken(&error))?;
         }
         // From the last to the first: what a chain comes to is behind the rules that this one still has a turn at.
         while let Some((first, sum, _turn)) = after.pop() {
@@ -84,30 +85,30 @@ impl Rules {
     }
 
     /// The client does not wait: what has not been done is not done.
-    fn give_up(&self, rule: &Rule, moment: &Moment, path: Option<&VirtualPath>) -> Refusal {
-        if moment.event == Event::Upload {
-            self.put_away(rule, moment, path);
+    fn give_up(&self, rule: &Rule, context: &EventContext, path: Option<&VirtualPath>) -> Refusal {
+        if context.event == Event::Upload {
+            self.put_away(rule, context, path);
         }
         Refusal::of_giving_up()
     }
 
     /// The rest of a chain for a file that has waited.
-    fn go_on(&self, first: usize, moment: &Moment, verified: &[Algorithm]) -> Result<(), Refusal> {
-        let gone_on = self.chain(first, moment, verified.to_vec(), true);
+    fn go_on(&self, first: usize, context: &EventContext, verified: &[Algorithm]) -> Result<(), Refusal> {
+        let gone_on = self.chain(first, context, verified.to_vec(), true);
         // A file whose rules fail waits on.
         let refused = gone_on.as_ref().err().filter(|refusal| !refusal.is_passing);
         if let Some(refusal) = refused {
-            self.tell_refused(moment, refusal);
+            self.tell_refused(context, refusal);
         }
         gone_on.map(drop)
     }
 
     /// A refused upload is one that failed.
-    pub(super) fn tell_refused(&self, moment: &Moment, refusal: &Refusal) {
+    pub(super) fn tell_refused(&self, context: &EventContext, refusal: &Refusal) {
         let reason = Some(format!("refused: {}", refusal.text()));
         let recall = Recall::default();
         let (event, pending, undecided) = (Event::UploadFailed, None, None);
-        let failed = Moment { event, reason, recall, pending, undecided, ..moment.clone() };
+        let failed = EventContext { event, reason, recall, pending, undecided, ..context.clone() };
         let _ = self.chain(0, &failed, Vec::new(), false);
     }
 
@@ -117,11 +118,11 @@ impl Rules {
         &self,
         at: usize,
         algorithm: Algorithm,
-        moment: &Moment,
+        context: &EventContext,
         path: &VirtualPath,
         verified: &mut Vec<Algorithm>,
     ) -> Result<Done<'_>, Refusal> {
-        let (Some(storage), Some(pair)) = (&moment.storage, Pair::of(path, algorithm)) else {
+        let (Some(storage), Some(pair)) = (&context.storage, Pair::of(path, algorithm)) else {
             return Ok(Done::On);
         };
         if verified.contains(&algorithm) {
@@ -129,13 +130,13 @@ impl Rules {
         }
         let turn = verify::take(&self.turns, at, &**storage, &pair);
         let pair = if *path == pair.sum { pair } else { pair.found_in(&**storage, algorithm) };
-        let preview = moment.preview();
-        if preview.is_none() && !moment.commit() {
+        let preview = context.preview();
+        if preview.is_none() && !context.commit() {
             return Ok(Done::Waits);
         }
         if !pair.compare(&**storage, algorithm, preview.map(|handle| (path, handle)))? {
             // While it is this one's turn: the other is to find it.
-            moment.commit();
+            context.commit();
             return Ok(Done::Waits);
         }
         verified.push(algorithm);
@@ -145,8 +146,8 @@ impl Rules {
         let argument = other.as_bytes().to_vec();
         // The client takes it for stored, even if it does not wait for this reply.
         let (path, elapsed, recall) = (Some(other), None, Recall::default());
-        let unlike = Moment { path, argument, bytes, elapsed, recall, ..moment.clone() };
-        let other = Moment { pending: None, undecided: None, ..unlike };
+        let unlike = EventContext { path, argument, bytes, elapsed, recall, ..context.clone() };
+        let other = EventContext { pending: None, undecided: None, ..unlike };
         match is_sum {
             true => self.go_on(at + 1, &other, verified).map(|()| Done::On),
             false => Ok(Done::Before(Box::new(other), turn)),

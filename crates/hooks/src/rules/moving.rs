@@ -4,21 +4,21 @@ use millrace_vfs::{FileError, Storage, VirtualPath, Wait, WriteMode};
 
 use super::{Rule, Rules};
 use crate::facts::Facts;
-use crate::{Moment, verify};
+use crate::{EventContext, verify};
 
 impl Rules {
     /// Moves a refused upload out of the way, so that it is not taken for an accepted one.
-    pub(super) fn put_away(&self, rule: &Rule, moment: &Moment, path: Option<&VirtualPath>) {
-        let (Some(storage), Some(path)) = (&moment.storage, path) else { return };
-        if moment.pending.as_ref().is_some_and(|pending| pending.has_vanished()) {
+    pub(super) fn put_away(&self, rule: &Rule, context: &EventContext, path: Option<&VirtualPath>) {
+        let (Some(storage), Some(path)) = (&context.storage, path) else { return };
+        if context.pending.as_ref().is_some_and(|pending| pending.has_vanished()) {
             return;
         }
-        let facts = Facts::new(moment, Some(path));
+        let facts = Facts::new(context, Some(path));
         let to = rule.refused_to.as_ref().and_then(|template| template.path(&facts));
-        if let (true, Some(pending)) = (moment.is_pending(), &moment.pending) {
+        if let (true, Some(pending)) = (context.is_pending(), &context.pending) {
             let done = match &to {
                 None => Ok(()),
-                Some(to) => put_aside(&**storage, moment, path, to),
+                Some(to) => put_aside(&**storage, context, path, to),
             };
             drop(pending.give_up());
             return self.warn_of_refused(path, done);
@@ -42,18 +42,18 @@ impl Rules {
 /// the name stays.
 fn put_aside(
     storage: &dyn Storage,
-    moment: &Moment,
+    context: &EventContext,
     path: &VirtualPath,
     to: &VirtualPath,
 ) -> Result<(), FileError> {
     if to == path || matches!(storage.entry(path), Err(FileError::NotFound)) {
-        return match moment.commit() {
+        return match context.commit() {
             true if to == path => Ok(()),
             true => move_file(storage, path, to),
             false => Err(FileError::NotFound),
         };
     }
-    let content = moment.preview().ok_or(FileError::Unsupported)?;
+    let content = context.preview().ok_or(FileError::Unsupported)?;
     make_directories(storage, to)?;
     let mut copy = storage.open_write(to, WriteMode::Replace, Wait::Allowed)?;
     let mut written = Ok(());

@@ -6,7 +6,7 @@ use millrace_vfs::VirtualPath;
 
 use super::performing::taken_for_option;
 use super::{Action, Rule};
-use crate::Moment;
+use crate::EventContext;
 use crate::delivery::{Delivery, Recipient};
 use crate::facts::{self, Facts, TakenForOption};
 
@@ -21,25 +21,25 @@ pub(super) struct Outbox<'a> {
 }
 
 impl<'a> Outbox<'a> {
-    pub(super) fn write(&mut self, rule: &'a Rule, moment: &Moment, path: Option<&VirtualPath>) {
-        match moment.is_pending() {
+    pub(super) fn write(&mut self, rule: &'a Rule, context: &EventContext, path: Option<&VirtualPath>) {
+        match context.is_pending() {
             true => self.early.push(rule),
-            false => self.add(rule, moment, path),
+            false => self.add(rule, context, path),
         }
     }
 
-    fn add(&mut self, rule: &Rule, moment: &Moment, path: Option<&VirtualPath>) {
-        match rule.delivery(moment, path) {
+    fn add(&mut self, rule: &Rule, context: &EventContext, path: Option<&VirtualPath>) {
+        match rule.delivery(context, path) {
             Ok(delivery) => self.written.extend(delivery),
-            Err(error) => self.refused.push(taken_for_option(rule, &Facts::new(moment, path), error)),
+            Err(error) => self.refused.push(taken_for_option(rule, &Facts::new(context, path), error)),
         }
     }
 
     /// The upload takes its name, if it has not, and what waited for that is written; false where it cannot.
-    pub(super) fn name(&mut self, moment: &Moment, path: Option<&VirtualPath>) -> bool {
-        let is_named = moment.commit();
+    pub(super) fn name(&mut self, context: &EventContext, path: Option<&VirtualPath>) -> bool {
+        let is_named = context.commit();
         for rule in std::mem::take(&mut self.early).into_iter().filter(|_| is_named) {
-            self.add(rule, moment, path);
+            self.add(rule, context, path);
         }
         is_named
     }
@@ -49,10 +49,10 @@ impl Rule {
     /// The event as it is put into the queue.
     pub(super) fn delivery(
         &self,
-        moment: &Moment,
+        context: &EventContext,
         path: Option<&VirtualPath>,
     ) -> Result<Option<Delivery>, TakenForOption> {
-        let facts = Facts::new(moment, path);
+        let facts = Facts::new(context, path);
         let milliseconds = u64::try_from(self.time_limit.as_millis()).unwrap_or(u64::MAX);
         let body = facts.json();
         Ok(match &self.action {

@@ -8,7 +8,7 @@ use super::moving::move_file;
 use super::{Action, Rule, Rules};
 use crate::facts::{Facts, TakenForOption, Template};
 use crate::webhook::Webhook;
-use crate::{HEARD, Moment, Refusal};
+use crate::{EventContext, HEARD, Refusal};
 use millrace_process::{Ended, How, Program, Purpose, Recall};
 
 /// The answer of a program or receiver, beyond success or failure.
@@ -30,17 +30,17 @@ impl Rules {
         &self,
         rule: &Rule,
         webhook: Option<&Webhook>,
-        moment: &Moment,
+        context: &EventContext,
         path: Option<&VirtualPath>,
     ) -> Result<Option<VirtualPath>, Refusal> {
-        let facts = Facts::new(moment, path);
+        let facts = Facts::new(context, path);
         match (&rule.action, webhook) {
             (Action::Refuse(text), _) => Err(Refusal::new(text)),
-            (Action::Rewrite(template), _) => match rule.rewrites(moment)? {
+            (Action::Rewrite(template), _) => match rule.rewrites(context)? {
                 true => Ok(template.path(&facts)),
                 false => Ok(None),
             },
-            (Action::Move(template), _) => match (&moment.storage, path, template.path(&facts)) {
+            (Action::Move(template), _) => match (&context.storage, path, template.path(&facts)) {
                 (Some(storage), Some(from), Some(to)) => match move_file(&**storage, from, &to) {
                     Ok(()) => Ok(Some(to)),
                     Err(error) => {
@@ -50,7 +50,7 @@ impl Rules {
                 },
                 _ => Ok(None),
             },
-            (Action::Run(words), _) => self.run(rule, words, &facts, &moment.recall),
+            (Action::Run(words), _) => self.run(rule, words, &facts, &context.recall),
             (Action::Webhook { credentials, .. }, Some(webhook)) => {
                 match webhook.post(credentials, None, facts.json().as_bytes()) {
                     Ok(answer) => self.read_answer(rule, &facts, &answer),

@@ -92,8 +92,8 @@ impl AnswerHeads<'_> {
         let Core { http, kernel, .. } = core;
         let lines = http.common.lines(kernel.now.wall.seconds, opening, self.connection.is_encrypted());
         let mut writer = Writer::begin(&mut kernel.out, status, lines, Persistence::of(version, goes_on));
-        if let Some(beside) = &self.connection.beside {
-            writer.lines(beside.0.as_bytes());
+        if let Some(extra_headers) = &self.connection.extra_headers {
+            writer.lines(extra_headers.0.as_bytes());
         }
         writer
     }

@@ -16,7 +16,7 @@ use std::time::Instant;
 use millrace_gateway::programs::{Line, Slot};
 use millrace_http::Head;
 use millrace_http::h1::{Input, ServerConnection};
-use millrace_limits::Member;
+use millrace_limits::LimitHandle;
 use millrace_log::Subject;
 use millrace_net::listener;
 use millrace_runtime::sessions::Admission;
@@ -46,7 +46,7 @@ pub struct Connection {
     pub(crate) http: ServerConnection,
     pub(crate) peer: SocketAddr,
     /// Its place among those that limits are for.
-    pub(crate) member: Member,
+    pub(crate) member: LimitHandle,
     pub(crate) number: u64,
     pub(crate) work: Work,
     /// The authenticated user; known from the first request on.
@@ -64,7 +64,7 @@ pub struct Connection {
     /// What was asked for, where programs have sent the request on.
     pub(crate) redirected: Option<Box<Redirected>>,
     /// What the answer says besides.
-    pub(crate) beside: Option<Box<Beside>>,
+    pub(crate) extra_headers: Option<Box<ExtraHeaders>>,
     /// Its place among the sessions.
     pub(crate) admission: Option<Admission>,
     /// What it is to the connection of HTTP/2 that it is a stream of.
@@ -102,7 +102,7 @@ pub(crate) enum Work {
 
 /// Header lines of the answer that depend on the user.
 #[derive(Debug)]
-pub(crate) struct Beside(pub(crate) String);
+pub(crate) struct ExtraHeaders(pub(crate) String);
 
 /// What the log says that was asked for.
 #[derive(Debug)]
@@ -179,7 +179,7 @@ impl Connection {
         key: Key,
         socket: OwnedFd,
         peer: SocketAddr,
-        member: Member,
+        member: LimitHandle,
         admission: Option<Admission>,
         core: &Core,
     ) -> Self {
@@ -191,7 +191,7 @@ impl Connection {
         key: Key,
         link: ClientLink,
         peer: SocketAddr,
-        member: Member,
+        member: LimitHandle,
         admission: Option<Admission>,
         core: &Core,
     ) -> Self {
@@ -210,7 +210,7 @@ impl Connection {
             program_path: ProgramPath::ByName,
             redirects: 0,
             redirected: None,
-            beside: None,
+            extra_headers: None,
             admission,
             stream: None,
             hooked: HookState::default(),
@@ -275,7 +275,7 @@ impl Connection {
     pub(crate) fn for_streams(
         shared: Arc<StreamOrigin>,
         peer: SocketAddr,
-        member: Member,
+        member: LimitHandle,
         core: &Core,
     ) -> Self {
         let key = shared.connection;

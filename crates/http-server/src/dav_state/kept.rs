@@ -108,11 +108,12 @@ pub(crate) fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
-    let beside = path.with_extension("new");
+    let extra_headers = path.with_extension("new");
     // Locks and their owners are not for other local users.
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+    let mut file =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&extra_headers)?;
     file.write_all(bytes)?;
-    fs::rename(beside, path)
+    fs::rename(extra_headers, path)
 }
 
 /// What was kept; nothing where there is no such file.

@@ -10,6 +10,7 @@ pub(crate) mod kept;
 pub(crate) mod place;
 pub(crate) mod turns;
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,6 +24,14 @@ use crate::dav_state::turns::Turns;
 
 /// The answer where another server must be asked.
 pub(crate) const ELSEWHERE: &str = "Another server takes over; ask again.";
+
+/// Why the file of locks and properties cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("locks and properties of WebDAV cannot be kept in {}: {error}", path.display())]
+pub struct KeepError {
+    path: PathBuf,
+    error: io::Error,
+}
 
 /// What WebDAV's clients have told, of all users.
 #[derive(Debug, Default)]
@@ -78,7 +87,7 @@ impl Dav {
     }
 
     /// Keeps it for another server that has it from now on: what clients would tell here then is refused.
-    pub fn leave(&self) -> Result<(), String> {
+    pub fn leave(&self) -> Result<(), KeepError> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         self.with(|_| self.is_left.store(true, Ordering::Release));
         self.keep_changes(&mut kept)
@@ -115,12 +124,12 @@ impl Dav {
     }
 
     /// Has it outlive the server, if something has changed.
-    pub fn keep(&self) -> Result<(), String> {
+    pub fn keep(&self) -> Result<(), KeepError> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if self.is_left() { Ok(()) } else { self.keep_changes(&mut kept) }
     }
 
-    fn keep_changes(&self, kept: &mut u64) -> Result<(), String> {
+    fn keep_changes(&self, kept: &mut u64) -> Result<(), KeepError> {
         let Some(path) = &self.path else { return Ok(()) };
         let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let changes = told.changes();
@@ -132,9 +141,7 @@ impl Dav {
         // What cannot be written now is not tried again until there is more of it.
         *kept = changes;
         let written = bytes.map_err(Into::into).and_then(|bytes| kept::put(path, &bytes));
-        written.map_err(|error| {
-            format!("locks and properties of WebDAV cannot be kept in {}: {error}", path.display())
-        })
+        written.map_err(|error| KeepError { path: path.clone(), error })
     }
 
     /// Returns true if there are no locks and no properties.

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use millrace_accounts::{Account, Decision, Protocol, plain_host};
 use millrace_http::target::parse_for_others;
-use millrace_limits::Member;
+use millrace_limits::LimitHandle;
 use millrace_runtime::login::{Expelled, present_account};
 use millrace_runtime::report::{SessionReport, TransferReport};
 use millrace_vfs::VirtualPath;
@@ -69,7 +69,7 @@ impl Connection {
     }
 
     /// Returns its number in the log, and its part in the tree of limits.
-    pub fn member(&mut self) -> (u64, &mut Member) {
+    pub fn member(&mut self) -> (u64, &mut LimitHandle) {
         (self.number, &mut self.member)
     }
 

@@ -73,7 +73,7 @@ impl Connection {
         match std::mem::replace(&mut self.work, Work::Idle) {
             Work::Asked(asked) => {
                 self.work = Work::Asked(asked);
-                Clock::new(self, core).ask_who_asks();
+                Clock::new(self, core).probe_client_alive();
             }
             Work::Held(_, asked) => self.exchange(core, &asked.head).deny(),
             Work::Queued(_, asked) => Answers::new(self, core).queued_too_long(&asked),
@@ -148,7 +148,7 @@ impl Clock<'_> {
     }
 
     /// An interim answer tells, where one may be sent.
-    fn ask_who_asks(&mut self) {
+    fn probe_client_alive(&mut self) {
         let Work::Asked(asked) = &mut self.connection.work else { return };
         match &mut asked.patience {
             Some(patience) if asked.head.version == Version::Http11 => {

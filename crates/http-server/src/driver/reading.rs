@@ -84,7 +84,7 @@ impl Reader<'_> {
 
     /// Answers what could not be understood, and closes.
     pub(crate) fn refuse(&mut self, bytes: &[u8], refusal: Refusal) {
-        self.connection.beside = None;
+        self.connection.extra_headers = None;
         self.connection.forget_request();
         let version = if self.connection.stream.is_some() { Version::Http2 } else { Version::Http11 };
         let record = Record::of_malformed(bytes, version, self.core.now.instant);

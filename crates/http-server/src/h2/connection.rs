@@ -9,7 +9,7 @@ use millrace_accounts::Account;
 use millrace_http::h2::{
     ConnectionLimits, ErrorCode, Pseudo, ReceivedFrames, Server as Protocol, StreamEvent,
 };
-use millrace_limits::Member;
+use millrace_limits::LimitHandle;
 use millrace_runtime::report::SessionReport;
 use millrace_runtime::sessions::Admission;
 use millrace_runtime::slab::Key;
@@ -549,7 +549,7 @@ impl Http2Connection {
     }
 
     /// Returns those that rest here: their numbers in the log, and their parts in the tree of limits.
-    pub fn resting_members(&mut self) -> impl Iterator<Item = (u64, &mut Member)> {
+    pub fn resting_members(&mut self) -> impl Iterator<Item = (u64, &mut LimitHandle)> {
         self.idle.iter_mut().map(|connection| connection.member())
     }
 

@@ -50,7 +50,7 @@ impl StreamDriver<'_> {
         self.connection.slot = None;
         self.connection.redirects = 0;
         self.connection.program_path = ProgramPath::ByName;
-        self.connection.beside = None;
+        self.connection.extra_headers = None;
         self.connection.forget_request();
         if let Some(stream) = &mut self.connection.stream {
             (stream.id, stream.answer) = (id, AnswerProgress::Head);
@@ -137,6 +137,6 @@ impl StreamDriver<'_> {
     pub(crate) fn rest(&mut self, key: Key) {
         self.connection.key = key;
         self.connection.redirected = None;
-        self.connection.beside = None;
+        self.connection.extra_headers = None;
     }
 }

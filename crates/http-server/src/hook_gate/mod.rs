@@ -11,7 +11,7 @@ pub(crate) mod uploads;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use millrace_hooks::{Event, Hooks, Moment, Refusal, Ruling};
+use millrace_hooks::{Event, EventContext, HookVerdict, Hooks, Refusal};
 use millrace_http::target::Target;
 use millrace_http::tus::Concern;
 use millrace_http::{Framing, Head, Method, Status};
@@ -48,8 +48,8 @@ impl Connection {
     pub fn greet(&mut self, core: &mut Core, secure: Option<SocketAddr>) {
         match core.server.hooks().filter(|hooks| hooks.concerns(Event::Connect, "")) {
             Some(hooks) => {
-                let moment = Notices::of(self).moment(core, Event::Connect, None);
-                HookGate::new(self, core).submit(hooks, vec![moment], Then::Begin(secure), None);
+                let context = Notices::of(self).context(core, Event::Connect, None);
+                HookGate::new(self, core).submit(hooks, vec![context], Then::Begin(secure), None);
             }
             None => HookGate::new(self, core).begin(secure),
         }
@@ -74,14 +74,14 @@ impl Connection {
 impl HookGate<'_> {
     /// A user that hooks have not accepted yet: the earlier user's login has ended, and hooks are asked about the new
     /// one.
-    fn login_moment(&mut self, hooks: &dyn Hooks, who: &Who) -> Option<Moment> {
+    fn login_moment(&mut self, hooks: &dyn Hooks, who: &Who) -> Option<EventContext> {
         if self.connection.hooked.state().let_in.as_ref() == Some(&who.user) {
             return None;
         }
         HookGate::new(self.connection, self.core).note_logout();
-        hooks.concerns(Event::Login, "").then(|| Moment {
+        hooks.concerns(Event::Login, "").then(|| EventContext {
             user: Some(who.user.as_deref().unwrap_or(ANONYMOUS).into()),
-            ..Notices::of(self.connection).moment(self.core, Event::Login, Some(&who.account))
+            ..Notices::of(self.connection).context(self.core, Event::Login, Some(&who.account))
         })
     }
 }
@@ -99,7 +99,7 @@ impl HookGate<'_> {
             let user = Some(user.as_deref().unwrap_or(ANONYMOUS).into());
             Notices::of(self.connection).tell(
                 self.core,
-                Moment { user, ..Notices::of(self.connection).moment(self.core, Event::Logout, None) },
+                EventContext { user, ..Notices::of(self.connection).context(self.core, Event::Logout, None) },
             );
         }
     }
@@ -111,12 +111,12 @@ impl HookGate<'_> {
             && hooks.concerns(event, &record.method)
         {
             let undecided = (event == Event::Upload).then(|| undecided(self.core));
-            let moment = Moment {
+            let context = EventContext {
                 undecided,
                 ..Notices::of(self.connection).moment_of(self.core, event, &record, bytes, None)
             };
             let then = Then::Answer(Box::new(record), fields);
-            return self.submit(hooks, vec![moment], then, None);
+            return self.submit(hooks, vec![context], then, None);
         }
         if let Some((Event::Upload, bytes)) = event {
             Notices::of(self.connection).note_transfer(self.core, Direction::Upload, &record, bytes, None);
@@ -138,18 +138,18 @@ impl HookGate<'_> {
                 return;
             }
         };
-        let Ruled { event, about, ruling } = ruled;
-        match (then, ruling) {
-            (then, Ruling::Refuse(refusal)) => {
+        let Ruled { event, about, verdict } = ruled;
+        match (then, verdict) {
+            (then, HookVerdict::Refuse(refusal)) => {
                 let (on, path, reason) = (event.name(), about.as_ref(), refusal.text());
                 self.core.log(&self.connection.subject(), log::Event::HookRefused { on, path, reason });
                 self.refused(then, event, &refusal);
             }
             (Then::Begin(secure), _) => self.begin(secure),
-            (Then::Request(head), ruling) => {
+            (Then::Request(head), verdict) => {
                 let user = self.connection.who.as_ref().and_then(|who| who.user.clone());
-                let path = match ruling {
-                    Ruling::Rewrite(path) => Some(path),
+                let path = match verdict {
+                    HookVerdict::Rewrite(path) => Some(path),
                     _ => None,
                 };
                 self.connection.hooked.set_ruling(user, path);
@@ -230,13 +230,13 @@ impl Exchange<'_> {
             None => (target.path.clone(), length_of_put(head)),
         };
         self.connection.hooked.state_mut().about = Some(path.clone());
-        let mut moments: Vec<Moment> =
+        let mut contexts: Vec<EventContext> =
             HookGate::new(self.connection, self.core).login_moment(&*hooks, who).into_iter().collect();
         let verb = verb_of(head, resumable, new_file.is_some());
         let (is_asked, is_told) = (hooks.concerns(Event::Command, verb), hooks.concerns(Event::Reply, verb));
         if is_asked || is_told {
             let begun = resumable.and_then(|_| self.core.server.tus.file_of(&self.core.server.log, &path));
-            let command = Moment {
+            let command = EventContext {
                 verb: verb.to_owned(),
                 argument: shown(&self.core.server.links, head.target()).into_owned(),
                 path: Some(begun.unwrap_or(path)),
@@ -244,18 +244,18 @@ impl Exchange<'_> {
                 to: destination(head),
                 bytes: length,
                 user: who.user.as_deref().map(Arc::from),
-                ..Notices::of(self.connection).moment(self.core, Event::Command, Some(&who.account))
+                ..Notices::of(self.connection).context(self.core, Event::Command, Some(&who.account))
             };
             self.connection.hooked.state_mut().command = is_told.then(|| Box::new(command.clone()));
-            moments.extend(is_asked.then_some(command));
+            contexts.extend(is_asked.then_some(command));
         }
-        if moments.is_empty() {
+        if contexts.is_empty() {
             self.connection.hooked.set_ruling(who.user.clone(), None);
             return false;
         }
         HookGate::new(self.connection, self.core).submit(
             hooks,
-            moments,
+            contexts,
             Then::Request(Arc::clone(head)),
             None,
         );
@@ -270,11 +270,11 @@ impl Exchange<'_> {
         else {
             return Some(answer);
         };
-        let moment =
+        let context =
             Notices::of(self.connection).moment_of(self.core, Event::MakeFile, &self.record(), 0, None);
         let answer = DavAnswer { has_made_file: false, ..answer };
         let then = Then::Dav(Arc::clone(head), Box::new(answer));
-        HookGate::new(self.connection, self.core).submit(hooks, vec![moment], then, None);
+        HookGate::new(self.connection, self.core).submit(hooks, vec![context], then, None);
         None
     }
 }

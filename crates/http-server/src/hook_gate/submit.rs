@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_hooks::{Event, Hooks, Moment, Refusal, Ruling};
+use millrace_hooks::{Event, EventContext, HookVerdict, Hooks, Refusal};
 use millrace_process::Recall;
 
 use crate::connection::Work;
@@ -16,18 +16,18 @@ impl HookGate<'_> {
     pub(crate) fn submit(
         &mut self,
         hooks: Arc<dyn Hooks>,
-        mut moments: Vec<Moment>,
+        mut contexts: Vec<EventContext>,
         then: Then,
         heed: Option<Heed>,
     ) {
         let serial = self.core.next_serial();
         // What becomes a file behind their word may fail as no hook does.
-        let failed = Ruling::Refuse(Refusal::for_now("451 Internal error."));
-        let failed = Ruled { event: Event::Command, about: None, ruling: failed };
+        let failed = HookVerdict::Refuse(Refusal::for_now("451 Internal error."));
+        let failed = Ruled { event: Event::Command, about: None, verdict: failed };
         let reply = self.connection.promise(self.core, Message::Ruled(serial, failed));
         let answer: Box<dyn FnOnce(Ruled) + Send> = Box::new(move |ruled| {
             if let Some(heed) = heed {
-                heed(&ruled.ruling);
+                heed(&ruled.verdict);
             }
             reply.keep(Message::Ruled(serial, ruled));
         });
@@ -35,12 +35,12 @@ impl HookGate<'_> {
         // Processed events count for any client; waiting ones are dropped with their client.
         if matches!(then, Then::Begin(_) | Then::Request(_)) {
             let recall = Recall::default();
-            moments.iter_mut().for_each(|moment| moment.recall = recall.clone());
+            contexts.iter_mut().for_each(|context| context.recall = recall.clone());
             self.connection.hooked.state_mut().recall = recall;
         }
         self.connection.work = Work::Ruled(serial, Box::new(then));
         // What a client that has ended its side waits for begins now.
         self.connection.http.moved(self.core.now.instant);
-        put(&self.core.server, &line, Batch { hooks, moments, answer: Some(answer) });
+        put(&self.core.server, &line, Batch { hooks, contexts, answer: Some(answer) });
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use millrace_hooks::{Event, Moment, Refusal, Rules, Ruling};
+use millrace_hooks::{Event, EventContext, HookVerdict, Refusal, Rules};
 use millrace_log::Direction;
 
 use crate::answer::Answers;
@@ -23,14 +23,14 @@ impl HookGate<'_> {
         let Unnamed { upload, path, bytes, commit, settle, fields } = unnamed;
         let why = |refused: &Refused| refused.refusal.reason.to_owned();
         let (pending, naming) = UploadNaming::begin(upload, commit, why);
-        let moment = Notices::of(self.connection).moment_of(self.core, Event::Upload, &record, bytes, None);
+        let context = Notices::of(self.connection).moment_of(self.core, Event::Upload, &record, bytes, None);
         let (pending, undecided) = (Some(pending), Some(undecided(self.core)));
-        let moment = Moment { path: path.or(moment.path), pending, undecided, ..moment };
+        let context = EventContext { path: path.or(context.path), pending, undecided, ..context };
         let told = naming.clone();
         let heed = settle.map(|settle| -> Heed {
-            Box::new(move |ruling| {
-                settle(match ruling {
-                    Ruling::Refuse(_) => Settled::Refused,
+            Box::new(move |verdict| {
+                settle(match verdict {
+                    HookVerdict::Refuse(_) => Settled::Refused,
                     _ if told.was_tried() => Settled::Tried,
                     _ => Settled::Taken,
                 });
@@ -39,7 +39,7 @@ impl HookGate<'_> {
         // Without hooks (any more), it is accepted.
         let hooks = self.core.server.hooks().unwrap_or_else(|| Arc::new(Rules::new(Vec::new(), None)));
         let then = Then::Named(Box::new(record), naming, fields);
-        self.submit(hooks, vec![moment], then, heed);
+        self.submit(hooks, vec![context], then, heed);
     }
 
     /// The hooks' verdict has arrived, or the file could not take its name.
@@ -69,23 +69,23 @@ impl HookGate<'_> {
     /// An upload has become its file, maybe in many pieces: as [`Connection::conclude`] for one that came whole.
     pub(crate) fn conclude_upload(&mut self, record: Record, fields: AnswerFields, whole: Whole) {
         let Whole { key, path, length } = whole;
-        let moment = Notices::of(self.connection).moment_of(self.core, Event::Upload, &record, length, None);
-        let moment = Moment { path: Some(path), ..moment };
+        let context = Notices::of(self.connection).moment_of(self.core, Event::Upload, &record, length, None);
+        let context = EventContext { path: Some(path), ..context };
         match self.core.server.hooks().filter(|hooks| hooks.concerns(Event::Upload, "PUT")) {
             Some(hooks) => {
                 let server = Arc::clone(&self.core.server);
-                let heed: Heed = Box::new(move |ruling| {
-                    server.tus.settle(&key, !matches!(ruling, Ruling::Refuse(_)));
+                let heed: Heed = Box::new(move |verdict| {
+                    server.tus.settle(&key, !matches!(verdict, HookVerdict::Refuse(_)));
                 });
                 let then = Then::Answer(Box::new(record), fields);
-                let moment = Moment { undecided: Some(undecided(self.core)), ..moment };
-                self.submit(hooks, vec![moment], then, Some(heed));
+                let context = EventContext { undecided: Some(undecided(self.core)), ..context };
+                self.submit(hooks, vec![context], then, Some(heed));
             }
             None => {
                 Notices::of(self.connection).log_transferred(
                     self.core,
                     Direction::Upload,
-                    &moment,
+                    &context,
                     length,
                     None,
                 );

@@ -21,7 +21,7 @@ use crate::lookup::Found;
 
 /// Returns true if a folder's index may be a program or server that takes a `POST`.
 pub(crate) fn may_take_post(config: &HttpConfig, head: &Head, target: &Target<'_>) -> bool {
-    let has_others = !config.passes.is_empty() || !config.programs.folders.is_empty();
+    let has_others = !config.proxy_routes.is_empty() || !config.programs.folders.is_empty();
     head.method == Method::Post && target.is_directory && has_others
 }
 

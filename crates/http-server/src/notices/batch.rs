@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use millrace_blocking::Line;
-use millrace_hooks::{self as hooks, Event, Hooks, Moment, Ruling};
+use millrace_hooks::{self as hooks, Event, EventContext, HookVerdict, Hooks};
 
 use crate::hook_state::{MOST_UNHEARD, Ruled};
 use crate::message::Message;
@@ -15,18 +15,18 @@ use crate::worker::Core;
 /// Events that happened together, and the receiver of their verdict.
 pub(crate) struct Batch {
     pub(crate) hooks: Arc<dyn Hooks>,
-    pub(crate) moments: Vec<Moment>,
+    pub(crate) contexts: Vec<EventContext>,
     pub(crate) answer: Option<Box<dyn FnOnce(Ruled) + Send>>,
 }
 
 impl std::fmt::Debug for Batch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Batch({:?})", self.moments)
+        write!(f, "Batch({:?})", self.contexts)
     }
 }
 
 /// What else is done when hooks have said something, on their thread, whether or not the client is still there.
-pub(crate) type Heed = Box<dyn FnOnce(&Ruling) + Send>;
+pub(crate) type Heed = Box<dyn FnOnce(&HookVerdict) + Send>;
 
 /// Tells hooks that a connection has ended, when it is dropped: for one that leaves its worker.
 #[derive(Debug)]
@@ -45,16 +45,18 @@ impl Drop for Parting {
 
 impl Batch {
     fn call(self) {
-        let mut ruled = Ruled { event: Event::Command, about: None, ruling: Ruling::Pass };
-        for moment in &self.moments {
-            match hooks::call(&*self.hooks, moment) {
-                Ruling::Refuse(refusal) if moment.event.asks() => {
-                    let (event, about) = (moment.event, moment.path.clone());
-                    ruled = Ruled { event, about, ruling: Ruling::Refuse(refusal) };
+        let mut ruled = Ruled { event: Event::Command, about: None, verdict: HookVerdict::Pass };
+        for context in &self.contexts {
+            match hooks::call(&*self.hooks, context) {
+                HookVerdict::Refuse(refusal) if context.event.asks() => {
+                    let (event, about) = (context.event, context.path.clone());
+                    ruled = Ruled { event, about, verdict: HookVerdict::Refuse(refusal) };
                     break;
                 }
-                ruling @ Ruling::Rewrite(_) => ruled = Ruled { event: moment.event, about: None, ruling },
-                Ruling::Pass | Ruling::Refuse(_) => {}
+                verdict @ HookVerdict::Rewrite(_) => {
+                    ruled = Ruled { event: context.event, about: None, verdict }
+                }
+                HookVerdict::Pass | HookVerdict::Refuse(_) => {}
             }
         }
         if let Some(answer) = self.answer {
@@ -68,14 +70,14 @@ impl Notices<'_> {
     pub(crate) fn parting(&self, core: &Core) -> Option<Parting> {
         let hooks = core.server.hooks().filter(|hooks| hooks.concerns(Event::Disconnect, ""))?;
         let line = Arc::clone(&self.connection.hooked.state().line);
-        let moments = vec![Moment { user: None, ..self.moment(core, Event::Disconnect, None) }];
-        let said = Some((line, Batch { hooks, moments, answer: None }));
+        let contexts = vec![EventContext { user: None, ..self.context(core, Event::Disconnect, None) }];
+        let said = Some((line, Batch { hooks, contexts, answer: None }));
         Some(Parting { said, server: Arc::clone(&core.server) })
     }
 
     /// Tells of something that is not waited for.
-    pub(crate) fn tell(&self, core: &Core, moment: Moment) {
-        let Some(hooks) = core.server.hooks().filter(|hooks| hooks.concerns(moment.event, &moment.verb))
+    pub(crate) fn tell(&self, core: &Core, context: EventContext) {
+        let Some(hooks) = core.server.hooks().filter(|hooks| hooks.concerns(context.event, &context.verb))
         else {
             return;
         };
@@ -92,11 +94,11 @@ impl Notices<'_> {
         put(
             &core.server,
             &hooked.line,
-            Batch { hooks, moments: vec![moment], answer: Some(Box::new(heard)) },
+            Batch { hooks, contexts: vec![context], answer: Some(Box::new(heard)) },
         );
     }
 }
 
 pub(crate) fn put(server: &Http, line: &Arc<Line>, batch: Batch) {
-    line.put(server.hook_pools.of(&*batch.hooks, &batch.moments), || batch.call());
+    line.put(server.hook_pools.of(&*batch.hooks, &batch.contexts), || batch.call());
 }

@@ -5,7 +5,7 @@ pub(crate) mod batch;
 use std::sync::Arc;
 
 use millrace_accounts::Account;
-use millrace_hooks::{Event, Moment};
+use millrace_hooks::{Event, EventContext};
 use millrace_http::target;
 use millrace_log::{self as log, Direction, Subject, Transferred, Undecided};
 use millrace_runtime::hook_line::end_of_transfer;
@@ -44,11 +44,11 @@ impl Notices<'_> {
         if !core.server.tells_of_transfers() {
             return;
         }
-        let moment = self.moment_of(core, Event::Download, record, bytes, failure);
-        self.log_transferred(core, direction, &moment, bytes, failure);
+        let context = self.moment_of(core, Event::Download, record, bytes, failure);
+        self.log_transferred(core, direction, &context, bytes, failure);
         match end_of_transfer(direction, failure) {
             Some(Event::Upload) | None => {}
-            Some(event) => self.tell(core, Moment { event, ..moment }),
+            Some(event) => self.tell(core, EventContext { event, ..context }),
         }
     }
 
@@ -56,16 +56,16 @@ impl Notices<'_> {
         &self,
         core: &mut Core,
         direction: Direction,
-        moment: &Moment,
+        context: &EventContext,
         bytes: u64,
         failure: Option<&str>,
     ) {
-        let Some(path) = &moment.path else { return };
+        let Some(path) = &context.path else { return };
         let transferred = Transferred {
             direction,
             path,
             bytes,
-            elapsed: moment.elapsed.unwrap_or_default(),
+            elapsed: context.elapsed.unwrap_or_default(),
             failure,
             ascii: false,
             guest: None,
@@ -80,32 +80,32 @@ impl Notices<'_> {
     pub(crate) fn note_reply(&self, core: &Core, request: &log::Request<'_>) {
         let command = self.connection.hooked.get().and_then(|hooked| hooked.command.as_ref());
         if let Some(command) = command.filter(|_| self.connection.hooked.is_ruled()) {
-            let Moment { verb, argument, path, is_directory, to, .. } = (**command).clone();
-            let moment = self.moment(core, Event::Reply, None);
+            let EventContext { verb, argument, path, is_directory, to, .. } = (**command).clone();
+            let context = self.context(core, Event::Reply, None);
             let code = Some(request.status);
-            self.tell(core, Moment { verb, argument, path, is_directory, to, code, ..moment });
+            self.tell(core, EventContext { verb, argument, path, is_directory, to, code, ..context });
         }
     }
 
     /// Something was changed, if not all of it: hooks hear of that, and are not waited for.
     pub(crate) fn note_change(&self, core: &mut Core, event: Event, record: &Record) {
-        let moment = self.moment_of(core, event, record, 0, None);
-        self.tell(core, moment);
+        let context = self.moment_of(core, event, record, 0, None);
+        self.tell(core, context);
     }
 
     /// Something was refused or cut because a quota is used up.
     pub(crate) fn note_quota(&self, core: &Core, reason: String) {
-        let moment = self.moment(core, Event::Quota, None);
+        let context = self.context(core, Event::Quota, None);
         let about = self.connection.hooked.get().and_then(|hooked| hooked.about.clone());
         // The address of an upload is secret.
         let path = about.filter(|path| !core.server.tus.is_upload(path));
-        self.tell(core, Moment { path, reason: Some(reason), ..moment });
+        self.tell(core, EventContext { path, reason: Some(reason), ..context });
     }
 
     /// Failed logins have led to a ban.
     pub(crate) fn note_ban(&self, core: &Core, user: Option<&[u8]>) {
-        let moment = self.moment(core, Event::Ban, None);
-        self.tell(core, Moment { user: user.map(Arc::from), ..moment });
+        let context = self.context(core, Event::Ban, None);
+        self.tell(core, EventContext { user: user.map(Arc::from), ..context });
     }
 
     /// A moment of a request that has been answered, or is about to be.
@@ -116,30 +116,30 @@ impl Notices<'_> {
         record: &Record,
         bytes: u64,
         failure: Option<&str>,
-    ) -> Moment {
+    ) -> EventContext {
         let ruled = self.connection.hooked.ruled_path().cloned();
         let sent = || target::parse_for_others(&record.target).ok().map(|target| target.path);
         let path = ruled.or_else(sent);
         let is_transfer =
             matches!(event, Event::Upload | Event::UploadFailed | Event::Download | Event::DownloadFailed);
-        Moment {
+        EventContext {
             path,
             to: record.destination.clone(),
             bytes: is_transfer.then_some(bytes),
             elapsed: is_transfer.then(|| core.now.instant.saturating_duration_since(record.began)),
             reason: failure.map(str::to_owned),
-            ..self.moment(core, event, None)
+            ..self.context(core, event, None)
         }
     }
 
-    pub(crate) fn moment(&self, core: &Core, event: Event, account: Option<&Account>) -> Moment {
+    pub(crate) fn context(&self, core: &Core, event: Event, account: Option<&Account>) -> EventContext {
         let who = self.connection.who.as_deref();
         let account = account.or(who.map(|who| &who.account));
         let (number, peer) = (self.connection.number, self.connection.peer);
-        Moment {
+        EventContext {
             user: who.and_then(|who| who.user.as_deref()).map(Arc::from),
             storage: account.map(Account::for_hooks),
-            ..core.moment(event, number, peer, self.connection.local().unwrap_or(peer))
+            ..core.context(event, number, peer, self.connection.local().unwrap_or(peer))
         }
     }
 }

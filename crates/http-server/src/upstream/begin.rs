@@ -52,8 +52,12 @@ impl Exchange<'_> {
             Time::InAll(time) => (time, None),
             Time::OfSilence(time) => (time, Some(time)),
         };
-        let beside =
-            self.connection.beside.as_ref().map(|beside| beside.0.clone().into_bytes()).unwrap_or_default();
+        let extra_headers = self
+            .connection
+            .extra_headers
+            .as_ref()
+            .map(|extra_headers| extra_headers.0.clone().into_bytes())
+            .unwrap_or_default();
         let running = UpstreamResponse {
             readable: Readable::of(&answerer),
             answerer,
@@ -67,7 +71,7 @@ impl Exchange<'_> {
             goes_on: goes_on && !is_non_parsed,
             request: Arc::clone(head),
             is_encrypted: self.connection.is_encrypted(),
-            beside,
+            extra_headers,
             is_watched: [false; 2],
             deadline: self.core.now.instant + period,
             silence,

@@ -2,5 +2,5 @@
 
 pub(crate) mod begin;
 pub(crate) mod cgi;
-pub(crate) mod passing;
+pub(crate) mod proxy;
 pub(crate) mod relaying;

@@ -127,7 +127,7 @@ impl Relay<'_> {
                     running.fall_silent();
                     self.hear_nothing(running)
                 }
-                Err(error) => Some(running.is_unanswered(&self.core.server.config.passes, error)),
+                Err(error) => Some(running.is_unanswered(&self.core.server.config.proxy_routes, error)),
             };
             self.core.scratch = scratch;
             if let Some(next) = next {
@@ -206,10 +206,10 @@ impl Relay<'_> {
                 if conversation.is_watched {
                     self.core.forget(&conversation.socket);
                 }
-                let pass = conversation.pass;
+                let route = conversation.route;
                 if let Some(socket) = conversation.into_kept() {
                     let now = self.core.now.instant;
-                    self.core.http.passing[pass].keep(socket, now);
+                    self.core.http.routes[route].keep(socket, now);
                 }
             }
         }
@@ -257,7 +257,7 @@ impl Relay<'_> {
         let UpstreamResponse { answerer, stage, record, .. } = running;
         // What a client has broken off is nothing for an operator.
         if status != Status::BAD_REQUEST {
-            let name = answerer.name(&self.core.server.config.passes);
+            let name = answerer.name(&self.core.server.config.proxy_routes);
             Notices::of(self.connection).warn(self.core, &format!("{name} failed: {why}"));
         }
         self.core.discard(answerer);

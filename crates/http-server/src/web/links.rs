@@ -14,24 +14,32 @@ use ring::hmac;
 /// Characters of a key at least: as many as 128 bits have in hexadecimal digits.
 const LEAST: usize = 32;
 
+/// Why a file has no keys of links.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LinkKeysError {
+    /// A key has only so many characters.
+    #[error("a key of links has {0} characters, which is too few: `openssl rand -hex 32` makes one")]
+    Short(usize),
+    /// It holds no key.
+    #[error("there is no key in it: `openssl rand -hex 32` makes one")]
+    Empty,
+}
+
 /// The keys of links: the first one signs, all of them are good. Clones are the same keys.
 #[derive(Clone, Default)]
 pub struct LinkKeys(Arc<RwLock<Vec<hmac::Key>>>);
 
 impl LinkKeys {
-    /// The keys of a file: one a line, the newest first. The error is for people.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    /// The keys of a file: one a line, the newest first.
+    pub fn parse(text: &str) -> Result<Self, LinkKeysError> {
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
         let key = |line: &str| match line.len() >= LEAST {
             true => Ok(hmac::Key::new(hmac::HMAC_SHA256, line.as_bytes())),
-            false => Err(format!(
-                "a key of links has {} characters, which is too few: `openssl rand -hex 32` makes one",
-                line.len()
-            )),
+            false => Err(LinkKeysError::Short(line.len())),
         };
         let keys = lines.map(key).collect::<Result<Vec<_>, _>>()?;
         match keys.is_empty() {
-            true => Err("there is no key in it: `openssl rand -hex 32` makes one".to_owned()),
+            true => Err(LinkKeysError::Empty),
             false => Ok(Self(Arc::new(RwLock::new(keys)))),
         }
     }

@@ -18,7 +18,7 @@ use millrace_storage::Withheld;
 use millrace_vfs::VirtualPath;
 
 pub use fields::{FieldError, FieldRule, Fields};
-pub use links::LinkKeys;
+pub use links::{LinkKeys, LinkKeysError};
 pub use millrace_http::cors::{Grant, Origin};
 pub(crate) use millrace_http::link::BadLink as Bad;
 pub use millrace_http::link::{Gives, Link};
@@ -80,14 +80,14 @@ impl Default for Web {
 
 /// The present settings, with a generation: data made with an earlier one is not kept.
 #[derive(Debug)]
-pub struct InForce {
+pub struct CompiledWebConfig {
     web: Web,
     /// Files that are never sent.
     pub(crate) withheld: Withheld,
     pub(crate) generation: u64,
 }
 
-impl InForce {
+impl CompiledWebConfig {
     /// The first one.
     pub fn new(web: Web, withheld: Withheld) -> Arc<Self> {
         Arc::new(Self { web, withheld, generation: 0 })
@@ -99,7 +99,7 @@ impl InForce {
     }
 }
 
-impl Deref for InForce {
+impl Deref for CompiledWebConfig {
     type Target = Web;
 
     fn deref(&self) -> &Web {

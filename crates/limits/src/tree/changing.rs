@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use super::node::{Moment, Node};
-use super::{Defaults, Member, Scope, Tree, lock, node};
+use super::{Defaults, LimitHandle, Scope, Tree, lock, node};
 use crate::{Limit, Limits, ServerLimits};
 
 impl Tree {
@@ -46,7 +46,7 @@ impl Tree {
     }
 
     /// Sets the limits of one session.
-    pub fn limit_member(&self, member: &mut Member, number: u64, limits: &Limits, now: Instant) {
+    pub fn limit_member(&self, member: &mut LimitHandle, number: u64, limits: &Limits, now: Instant) {
         self.note_schedule(limits);
         let clock = self.moment(now);
         let node =
@@ -55,7 +55,7 @@ impl Tree {
     }
 
     /// Forgets what was set for one session.
-    pub fn restore_member(&self, member: &Member, now: Instant) {
+    pub fn restore_member(&self, member: &LimitHandle, now: Instant) {
         if let Some(node) = &member.session {
             self.note_change(node.restore(self.moment(now)));
         }
@@ -113,7 +113,7 @@ impl Tree {
     }
 
     /// A session's own schedule takes effect.
-    pub fn tick_member(&self, member: &Member, now: Instant) {
+    pub fn tick_member(&self, member: &LimitHandle, now: Instant) {
         if let Some(node) = &member.session {
             self.note_change(node.tick(self.moment(now)));
         }

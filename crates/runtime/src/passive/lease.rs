@@ -9,7 +9,7 @@ use millrace_net::listener;
 
 use super::port::{Whose, named};
 use super::{PassivePool, Place};
-use crate::proxies::LATE;
+use crate::proxies::ProxyHeaderError;
 
 /// How many connections of one lease may wait for their header: one is the client's.
 const UNNAMED: usize = 8;
@@ -55,7 +55,7 @@ impl Lease {
 
     /// Ends the wait for headers; answers whose have not come.
     pub fn give_up_unnamed(&mut self) -> Vec<TurnedAway> {
-        let late = |(_, proxy, _)| TurnedAway::Unnamed(proxy, LATE.to_owned());
+        let late = |(_, proxy, _)| TurnedAway::Unnamed(proxy, ProxyHeaderError::Late);
         self.unnamed.drain(..).map(late).collect()
     }
 
@@ -129,7 +129,7 @@ impl Lease {
                         continue;
                     }
                     named => {
-                        let why = named.err().unwrap_or_else(|| "too many wait for their header".to_owned());
+                        let why = named.err().unwrap_or(ProxyHeaderError::Crowded);
                         door.turn_away(TurnedAway::Unnamed(peer, why));
                         continue;
                     }
@@ -162,12 +162,12 @@ pub trait Doorkeeper {
 }
 
 /// A connection that was closed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum TurnedAway {
     /// It comes from another host.
     Stranger(SocketAddr),
     /// It came from a proxy's address without a header that names its client.
-    Unnamed(SocketAddr, String),
+    Unnamed(SocketAddr, ProxyHeaderError),
 }
 
 impl Drop for Lease {

@@ -10,7 +10,7 @@ use millrace_net::{listener, proxy};
 use super::Wake;
 use super::ticket_demultiplexer::TicketDemultiplexer;
 use super::ticket_isolation::Mark;
-use crate::proxies::Proxies;
+use crate::proxies::{Proxies, ProxyHeaderError};
 
 /// A bound port.
 pub(super) struct Port {
@@ -91,12 +91,9 @@ impl Port {
 }
 
 /// The client that a proxy's connection is for, once its header has arrived.
-pub(super) fn named(socket: &OwnedFd, proxy: SocketAddr) -> Result<Option<IpAddr>, String> {
-    match proxy::take(socket) {
-        Ok(Ok(header)) => Ok(header.map(|header| header.ends.map_or(proxy, |ends| ends.client).ip())),
-        Ok(Err(fault)) => Err(fault.to_string()),
-        Err(error) => Err(error.to_string()),
-    }
+pub(super) fn named(socket: &OwnedFd, proxy: SocketAddr) -> Result<Option<IpAddr>, ProxyHeaderError> {
+    let header = proxy::take(socket)??;
+    Ok(header.map(|header| header.ends.map_or(proxy, |ends| ends.client).ip()))
 }
 
 impl Tenants {

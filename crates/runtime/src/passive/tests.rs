@@ -279,8 +279,7 @@ fn a_proxied_connection_belongs_to_the_client_in_its_header() {
     }
     let is_stranger =
         |away: &TurnedAway| matches!(away, TurnedAway::Stranger(peer) if peer.ip() == client(3));
-    let is_unnamed =
-        |away: &TurnedAway| matches!(away, TurnedAway::Unnamed(_, why) if why.contains("does not begin"));
+    let is_unnamed = |away: &TurnedAway| matches!(away, TurnedAway::Unnamed(_, why) if why.to_string().contains("does not begin"));
     assert!(book.0.iter().any(is_stranger) && book.0.iter().any(is_unnamed), "{book:?}");
     assert_eq!(one.give_up_unnamed().len(), 1, "the one that is late");
     // Each gets its own, whichever lease accepts it.

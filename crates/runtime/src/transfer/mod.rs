@@ -35,7 +35,7 @@ pub use lingering_close::LingeringClose;
 pub use receive::Receiver;
 pub use send::{FILL, SMALL, Sender};
 
-use millrace_limits::{self as limits, Errand, Flow, Member, Pace, Tree};
+use millrace_limits::{self as limits, Errand, Flow, LimitHandle, Pace, Tree};
 use millrace_log::Direction;
 
 /// Bytes that one turn of one transfer may move before others have theirs: some 0.3 ms.
@@ -349,7 +349,7 @@ impl Work {
 
 impl Running {
     /// Begins a transfer whose connection is yet to come.
-    pub fn new(transfer: Transfer, link: Link, serial: u64, now: Instant, member: &Member) -> Self {
+    pub fn new(transfer: Transfer, link: Link, serial: u64, now: Instant, member: &LimitHandle) -> Self {
         let Transfer { content, via, coding, path, skip, offset, announced, protection } = transfer;
         let (direction, total, work, pace) = match content {
             Content::Send(handle, range) => {
@@ -394,7 +394,7 @@ impl Running {
     }
 
     /// Moves what can be moved and is allowed now. `scratch` is the worker's buffer.
-    pub fn turn(&mut self, now: Instant, scratch: &mut [u8], tree: &Tree, member: &Member) -> Turn {
+    pub fn turn(&mut self, now: Instant, scratch: &mut [u8], tree: &Tree, member: &LimitHandle) -> Turn {
         if let Work::Receive(receiver) = &self.work
             && receiver.has_ended()
         {

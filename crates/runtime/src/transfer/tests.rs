@@ -21,7 +21,7 @@ struct Download {
     running: Running,
     client: TcpStream,
     tree: Tree,
-    member: Member,
+    member: LimitHandle,
     now: Instant,
 }
 

@@ -120,7 +120,8 @@ impl<D: Doors> Worker<D> {
             }
             Err(reason) => {
                 let subject = Subject { session: 0, peer: proxy, user: None };
-                self.doors.log(&subject, log::Event::ProxyRefused { from: proxy, reason: &reason });
+                self.doors
+                    .log(&subject, log::Event::ProxyRefused { from: proxy, reason: &reason.to_string() });
                 let reason = "Connections from this address have to begin with a PROXY header.";
                 self.refuse(&socket, proxy, door, reason, None);
             }

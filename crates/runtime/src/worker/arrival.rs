@@ -18,7 +18,7 @@ use mio::Interest;
 
 use super::Core;
 use super::token::Role;
-use crate::proxies::LATE;
+use crate::proxies::ProxyHeaderError;
 use crate::sessions::Admission;
 use crate::slab::Key;
 
@@ -42,7 +42,7 @@ pub(super) struct Arrival<D> {
     /// When it is too late.
     due: Instant,
     is_watched: bool,
-    verdict: Option<Result<Header, String>>,
+    verdict: Option<Result<Header, ProxyHeaderError>>,
     /// Its place among the sessions.
     _place: Admission,
 }
@@ -55,7 +55,7 @@ pub(super) struct Arrived<D> {
     pub(super) bound: SocketAddr,
     pub(super) door: D,
     /// The client that the proxy names, perhaps itself; or why it is not believed.
-    pub(super) ends: Result<Option<Ends>, String>,
+    pub(super) ends: Result<Option<Ends>, ProxyHeaderError>,
 }
 
 impl<D> Arrival<D> {
@@ -76,22 +76,22 @@ impl<D> Arrival<D> {
         self.verdict = match proxy::take(&self.socket) {
             Ok(Ok(None)) => return,
             Ok(Ok(Some(header))) => Some(Ok(header)),
-            Ok(Err(fault)) => Some(Err(fault.to_string())),
-            Err(error) => Some(Err(error.to_string())),
+            Ok(Err(fault)) => Some(Err(fault.into())),
+            Err(error) => Some(Err(error.into())),
         };
     }
 
     /// The wheel says that it may be too late.
     pub(super) fn look_at_clock(&mut self, core: &mut Core) {
         match core.now.instant >= self.due {
-            true => self.give_up(LATE),
+            true => self.give_up(ProxyHeaderError::Late),
             false => _ = core.wheel.insert(self.due, self.key),
         }
     }
 
     /// It is not waited for any more.
-    pub(super) fn give_up(&mut self, why: &str) {
-        self.verdict.get_or_insert_with(|| Err(why.to_owned()));
+    pub(super) fn give_up(&mut self, why: ProxyHeaderError) {
+        self.verdict.get_or_insert(Err(why));
     }
 
     /// Returns true if more has to come.
@@ -100,7 +100,7 @@ impl<D> Arrival<D> {
             self.is_watched = true;
             core.wheel.insert(self.due, self.key);
             if let Err(error) = core.watch(self.key, Role::Client, &self.socket, Interest::READABLE) {
-                self.give_up(&error.to_string());
+                self.give_up(error.into());
             }
         }
         self.verdict.is_none()
@@ -111,13 +111,12 @@ impl<D> Arrival<D> {
         if self.is_watched {
             core.forget(&self.socket);
         }
-        let unheard = || Err("the server ends".to_owned());
         Arrived {
             socket: self.socket,
             proxy: self.proxy,
             bound: self.bound,
             door: self.door,
-            ends: self.verdict.unwrap_or_else(unheard).map(|header| header.ends),
+            ends: self.verdict.unwrap_or(Err(ProxyHeaderError::Ending)).map(|header| header.ends),
         }
     }
 }

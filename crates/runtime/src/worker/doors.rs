@@ -6,7 +6,7 @@ use std::ops::DerefMut;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-use millrace_limits::Member;
+use millrace_limits::LimitHandle;
 use mio::event::Event;
 
 use super::{Core, Way, Worker};
@@ -79,7 +79,7 @@ pub struct Newcomer<D> {
     /// The proxy that it came by.
     pub way: Option<Way>,
     /// Its place in the tree of limits.
-    pub member: Member,
+    pub member: LimitHandle,
     /// Its place among the connections.
     pub admission: Admission,
     /// Whether it is known that nothing has come yet.

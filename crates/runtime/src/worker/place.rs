@@ -6,7 +6,7 @@ use super::arrival::Arrival;
 use super::{Client, Doors};
 
 /// Why a connection is not waited for any more.
-const ENDING: &str = "the server ends";
+use crate::proxies::ProxyHeaderError;
 
 /// What a worker has at a key.
 pub(super) enum Place<D: Doors> {
@@ -48,14 +48,14 @@ impl<D: Doors> Place<D> {
     pub(super) fn shut_down(&mut self, doors: &mut D) {
         match self {
             Self::Client(client) => client.shut_down(doors),
-            Self::Arriving(arrival) => arrival.give_up(ENDING),
+            Self::Arriving(arrival) => arrival.give_up(ProxyHeaderError::Ending),
         }
     }
 
     pub(super) fn end_now(&mut self, doors: &mut D) {
         match self {
             Self::Client(client) => client.end_now(doors),
-            Self::Arriving(arrival) => arrival.give_up(ENDING),
+            Self::Arriving(arrival) => arrival.give_up(ProxyHeaderError::Ending),
         }
     }
 }

@@ -161,7 +161,7 @@ fn settings(config: &Config) -> Settings {
 fn http_config(config: &Config) -> HttpConfig {
     HttpConfig {
         programs: config.programs.clone(),
-        passes: config.passes.iter().cloned().map(Arc::new).collect(),
+        proxy_routes: config.proxy_routes.iter().cloned().map(Arc::new).collect(),
         workers: config.workers,
         stall_timeout: config.stall_timeout,
         head_timeout: config.http_head_timeout,

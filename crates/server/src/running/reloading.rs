@@ -12,6 +12,7 @@ use thiserror::Error;
 use super::Running;
 use crate::certificates;
 use crate::config::{Config, Tls};
+use crate::hooks::HookError;
 use crate::limits::ServerLimits;
 use crate::tls::Security;
 use crate::web::Web;
@@ -33,7 +34,7 @@ pub enum ReloadError {
     },
     /// The hooks cannot begin.
     #[error("cannot begin with the hooks: {0}")]
-    Hooks(String),
+    Hooks(#[source] HookError),
 }
 
 impl Running {

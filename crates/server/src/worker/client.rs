@@ -6,7 +6,7 @@ use std::time::Instant;
 use millrace_accounts::Account;
 use millrace_ftp_server as ftp;
 use millrace_http_server as http;
-use millrace_limits::{Limits, Member, ScopeReport};
+use millrace_limits::{LimitHandle, Limits, ScopeReport};
 use millrace_runtime::report::SessionReport;
 use millrace_runtime::slab::Key;
 use millrace_runtime::worker;
@@ -187,7 +187,7 @@ impl worker::Client<Core> for Client {
 
 impl Client {
     /// Returns the sessions of this connection: their numbers in the log, and their parts in the tree of limits.
-    fn members(&mut self) -> impl Iterator<Item = (u64, &mut Member)> {
+    fn members(&mut self) -> impl Iterator<Item = (u64, &mut LimitHandle)> {
         let (one, resting) = match self {
             Self::Ftp(connection) => (Some(connection.member()), None),
             Self::Http(connection) => (Some(connection.member()), None),

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Instant;
 
 use millrace_server::Config;
-use millrace_server::config::{Pass, Peer, Programs, Upstream};
+use millrace_server::config::{Peer, Programs, ProxyRoute, Upstream};
 use millrace_server::limits::{Limit, Limits, ServerLimits};
 use millrace_vfs::VirtualPath;
 
@@ -58,12 +58,13 @@ fn a_limit_holds_for_programs_and_other_servers_in_both_directions() {
     std::fs::set_permissions(scratch.file("cgi/both"), std::fs::Permissions::from_mode(0o755)).unwrap();
     let path = |path: &str| VirtualPath::parse(path.as_bytes()).unwrap();
     let folders = vec![(path("/cgi"), scratch.file("cgi").canonicalize().unwrap())];
-    let pass = Pass { path: path("/app"), silence: PATIENCE, ..Pass::new(Upstream::Http(listen())) };
+    let route =
+        ProxyRoute { path: path("/app"), silence: PATIENCE, ..ProxyRoute::new(Upstream::Http(listen())) };
     let rate = Some(Limit::of(RATE));
     let session = Limits { download: rate.clone(), upload: rate, ..Limits::default() };
     let served = serve_http_with(Config {
         programs: Programs { folders, ..Programs::default() },
-        passes: vec![pass],
+        proxy_routes: vec![route],
         limits: ServerLimits { session, ..ServerLimits::default() },
         ..http_config(scratch.storage())
     });

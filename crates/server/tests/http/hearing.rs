@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
-use millrace_server::hooks::{Event, Hooks, Moment, Ruling};
+use millrace_server::hooks::{Event, EventContext, HookVerdict, Hooks};
 use millrace_server::{BanRules, Config};
 use millrace_storage::MemoryStorage;
 
@@ -70,19 +70,19 @@ impl Hooks for Slow {
         event == self.hangs_in || self.others.contains(&event)
     }
 
-    fn call(&self, moment: &Moment) -> Ruling {
+    fn call(&self, context: &EventContext) -> HookVerdict {
         let mut state = self.state.lock().unwrap();
-        if moment.event == self.hangs_in {
+        if context.event == self.hangs_in {
             state.reached += 1;
             let (woken, over) =
                 self.change.wait_timeout_while(state, PATIENCE, |state| !state.is_free).unwrap();
             assert!(!over.timed_out());
             state = woken;
         }
-        let code = moment.code.map_or(String::new(), |code| format!(" {code}"));
-        let path = moment.path.as_ref().map_or(String::new(), |path| format!(" {path}"));
-        state.heard.push(format!("{} {}{path}{code}", moment.session, moment.event));
-        Ruling::Pass
+        let code = context.code.map_or(String::new(), |code| format!(" {code}"));
+        let path = context.path.as_ref().map_or(String::new(), |path| format!(" {path}"));
+        state.heard.push(format!("{} {}{path}{code}", context.session, context.event));
+        HookVerdict::Pass
     }
 }
 

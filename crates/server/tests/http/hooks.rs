@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use millrace_net::tls::Versions;
 use millrace_server::Config;
 use millrace_server::hooks::{
-    Action, Event, Hooks, Moment, PathPattern, Refusal, Rule, Rules, Ruling, Template,
+    Action, Event, EventContext, HookVerdict, Hooks, PathPattern, Refusal, Rule, Rules, Template,
 };
 use millrace_server::limits::{Limit, Limits, ServerLimits};
 use millrace_vfs::VirtualPath;
@@ -17,7 +17,7 @@ use crate::kit::{http_config, https_config, pattern, serve_http_with};
 /// Writes down what it hears, and answers what a test wants.
 struct Told {
     heard: Mutex<Vec<String>>,
-    rule: fn(&Moment) -> Ruling,
+    rule: fn(&EventContext) -> HookVerdict,
 }
 
 impl std::fmt::Debug for Told {
@@ -31,19 +31,19 @@ impl Hooks for Told {
         true
     }
 
-    fn call(&self, moment: &Moment) -> Ruling {
+    fn call(&self, context: &EventContext) -> HookVerdict {
         let path =
             |path: &Option<VirtualPath>| path.as_ref().map_or(String::new(), |path| format!(" {path}"));
         let number = |number: Option<u64>| number.map_or(String::new(), |number| format!(" {number}"));
-        let verb = if moment.verb.is_empty() { String::new() } else { format!(" {}", moment.verb) };
-        let (from, to) = (path(&moment.path), path(&moment.to));
-        let numbers = number(moment.bytes) + &number(moment.code.map(u64::from));
-        self.heard.lock().unwrap().push(format!("{}{verb}{from}{to}{numbers}", moment.event));
-        (self.rule)(moment)
+        let verb = if context.verb.is_empty() { String::new() } else { format!(" {}", context.verb) };
+        let (from, to) = (path(&context.path), path(&context.to));
+        let numbers = number(context.bytes) + &number(context.code.map(u64::from));
+        self.heard.lock().unwrap().push(format!("{}{verb}{from}{to}{numbers}", context.event));
+        (self.rule)(context)
     }
 }
 
-fn serve(scratch: &Scratch, rule: fn(&Moment) -> Ruling) -> (ServedHttp, Arc<Told>) {
+fn serve(scratch: &Scratch, rule: fn(&EventContext) -> HookVerdict) -> (ServedHttp, Arc<Told>) {
     let told = Arc::new(Told { heard: Mutex::default(), rule });
     let hooks: Arc<dyn Hooks> = told.clone();
     (serve_http_with(Config { hooks: Some(hooks), ..http_config(scratch.storage()) }), told)
@@ -60,7 +60,7 @@ fn ask(served: &ServedHttp, line: &str, fields: &str, body: &[u8]) -> Response {
 #[test]
 fn all_that_is_done_by_http_is_asked_or_told_in_its_order() {
     let scratch = Scratch::new();
-    let (served, told) = serve(&scratch, |_| Ruling::Pass);
+    let (served, told) = serve(&scratch, |_| HookVerdict::Pass);
     let mut client = served.connect();
     let mut ask = |line: &str, fields: &str, body: &[u8]| {
         let head = format!("{line} HTTP/1.1\r\nHost: h\r\nAuthorization: Basic dTpw\r\n{fields}");
@@ -96,9 +96,9 @@ fn all_that_is_done_by_http_is_asked_or_told_in_its_order() {
 #[test]
 fn a_hook_that_panics_refuses_and_the_connection_goes_on() {
     let scratch = Scratch::new();
-    let (served, _) = serve(&scratch, |moment| match &*moment.verb {
-        "DELETE" if moment.event == Event::Command => panic!("on purpose: a hook that is wrong"),
-        _ => Ruling::Pass,
+    let (served, _) = serve(&scratch, |context| match &*context.verb {
+        "DELETE" if context.event == Event::Command => panic!("on purpose: a hook that is wrong"),
+        _ => HookVerdict::Pass,
     });
     let mut client = served.connect();
     let mut ask = |line: &str| {
@@ -113,11 +113,11 @@ fn a_hook_that_panics_refuses_and_the_connection_goes_on() {
 #[test]
 fn a_request_is_refused_or_rewritten_before_it_is_carried_out() {
     let scratch = Scratch::new();
-    let (served, _) = serve(&scratch, |moment| match (moment.event, &*moment.verb, &*moment.argument) {
-        (Event::Command, "PUT", b"/here") => Ruling::Rewrite(VirtualPath::parse(b"/there").unwrap()),
-        (Event::Command, "PUT", b"/full") => Ruling::Refuse(Refusal::new("552 It is full.")),
-        (Event::Command, "DELETE" | "PROPFIND", _) => Ruling::Refuse(Refusal::new("550 Keep <it>.")),
-        _ => Ruling::Pass,
+    let (served, _) = serve(&scratch, |context| match (context.event, &*context.verb, &*context.argument) {
+        (Event::Command, "PUT", b"/here") => HookVerdict::Rewrite(VirtualPath::parse(b"/there").unwrap()),
+        (Event::Command, "PUT", b"/full") => HookVerdict::Refuse(Refusal::new("552 It is full.")),
+        (Event::Command, "DELETE" | "PROPFIND", _) => HookVerdict::Refuse(Refusal::new("550 Keep <it>.")),
+        _ => HookVerdict::Pass,
     });
     assert_eq!(ask(&served, "PUT /here", "", b"content").status, 201);
     assert_eq!((scratch.read("here"), scratch.read("there")), (None, Some(b"content".to_vec())));
@@ -134,7 +134,7 @@ fn a_request_is_refused_or_rewritten_before_it_is_carried_out() {
 #[test]
 fn the_reply_event_has_the_same_facts_as_the_request() {
     let scratch = Scratch::new();
-    let (served, told) = serve(&scratch, |_| Ruling::Pass);
+    let (served, told) = serve(&scratch, |_| HookVerdict::Pass);
     let tus = "Tus-Resumable: 1.0.0\r\n";
     let begun = ask(&served, "POST /up", &format!("{tus}Upload-Length: 4\r\n"), b"");
     let address = begun.field("location").unwrap().to_owned();
@@ -156,9 +156,9 @@ fn the_reply_event_has_the_same_facts_as_the_request() {
 fn a_login_survives_a_refused_command_and_malformed_requests_have_no_event() {
     let scratch = Scratch::new();
     scratch.write("a", b"content");
-    let (served, told) = serve(&scratch, |moment| match &*moment.verb {
-        "DELETE" => Ruling::Refuse(Refusal::new("550 Keep it.")),
-        _ => Ruling::Pass,
+    let (served, told) = serve(&scratch, |context| match &*context.verb {
+        "DELETE" => HookVerdict::Refuse(Refusal::new("550 Keep it.")),
+        _ => HookVerdict::Pass,
     });
     let mut client = served.connect();
     for (line, status) in [("DELETE /a", 403), ("DELETE /a", 403), ("GET /a", 200)] {
@@ -180,9 +180,11 @@ fn a_login_survives_a_refused_command_and_malformed_requests_have_no_event() {
 fn a_refused_login_gets_nothing_by_http_either() {
     let scratch = Scratch::new();
     scratch.write("f", b"content");
-    let (served, told) = serve(&scratch, |moment| match moment.event {
-        Event::Login if moment.user.as_deref() == Some(b"u") => Ruling::Refuse(Refusal::new("Not today.")),
-        _ => Ruling::Pass,
+    let (served, told) = serve(&scratch, |context| match context.event {
+        Event::Login if context.user.as_deref() == Some(b"u") => {
+            HookVerdict::Refuse(Refusal::new("Not today."))
+        }
+        _ => HookVerdict::Pass,
     });
     let refused = ask(&served, "GET /f", "", b"");
     assert!(refused.status == 403 && refused.text().contains("Not today."), "{refused:?}");
@@ -196,7 +198,7 @@ fn a_refused_login_gets_nothing_by_http_either() {
 fn a_connection_logs_in_once_for_each_user_and_out_when_it_ends_or_is_another_users() {
     let scratch = Scratch::new();
     scratch.write("f", b"content");
-    let (served, told) = serve(&scratch, |_| Ruling::Pass);
+    let (served, told) = serve(&scratch, |_| HookVerdict::Pass);
     let mut client = served.connect();
     let user = "Authorization: Basic dTpw\r\n";
     for fields in [user, user, "", user] {
@@ -218,9 +220,9 @@ fn a_connection_that_is_not_wanted_hears_why_or_hears_nothing_where_it_came_for_
     let scratch = Scratch::new();
     let hooks: Arc<dyn Hooks> = Arc::new(Told {
         heard: Mutex::default(),
-        rule: |moment| match moment.event {
-            Event::Connect => Ruling::Refuse(Refusal::new("Not <today>.")),
-            _ => Ruling::Pass,
+        rule: |context| match context.event {
+            Event::Connect => HookVerdict::Refuse(Refusal::new("Not <today>.")),
+            _ => HookVerdict::Pass,
         },
     });
     let served = serve_http_with(Config { hooks: Some(hooks), ..https_config(&scratch) });
@@ -431,10 +433,10 @@ fn a_refused_put_leaves_the_file_that_was_there() {
 #[test]
 fn a_client_that_ended_its_side_long_ago_hears_what_hooks_say_of_its_upload() {
     let scratch = Scratch::new();
-    let rule = |moment: &Moment| {
-        let pause = u64::from(moment.event == Event::Upload);
+    let rule = |context: &EventContext| {
+        let pause = u64::from(context.event == Event::Upload);
         std::thread::sleep(std::time::Duration::from_secs(pause));
-        Ruling::Pass
+        HookVerdict::Pass
     };
     let hooks: Arc<dyn Hooks> = Arc::new(Told { heard: Mutex::default(), rule });
     let session = Limits { upload: Some(Limit::of(100_000)), ..Limits::default() };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use millrace_server::auth::{Account, Attempt, Decision};
 use millrace_server::config::Programs;
-use millrace_server::hooks::{Event, Hooks, Moment, Refusal, Ruling};
+use millrace_server::hooks::{Event, EventContext, HookVerdict, Hooks, Refusal};
 use millrace_server::limits::{AccountLimits, Limit, Limits};
 use millrace_server::{Accounts, Authenticator, Config, Permissions};
 use millrace_storage::{Fault, FaultStorage, MemoryStorage};
@@ -54,14 +54,14 @@ impl Hooks for Told {
         matches!(event, Event::Upload | Event::UploadFailed | Event::Command)
     }
 
-    fn call(&self, moment: &Moment) -> Ruling {
-        if moment.path.as_ref().is_some_and(|path| path.as_bytes() == b"/kept") {
-            return Ruling::Refuse(Refusal::new("Not that one."));
+    fn call(&self, context: &EventContext) -> HookVerdict {
+        if context.path.as_ref().is_some_and(|path| path.as_bytes() == b"/kept") {
+            return HookVerdict::Refuse(Refusal::new("Not that one."));
         }
-        if moment.event != Event::Command {
-            self.0.lock().unwrap().push(moment.event.to_string());
+        if context.event != Event::Command {
+            self.0.lock().unwrap().push(context.event.to_string());
         }
-        Ruling::Pass
+        HookVerdict::Pass
     }
 }
 

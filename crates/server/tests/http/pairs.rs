@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use millrace_server::Config;
-use millrace_server::config::{Pass, Peer, Programs, Upstream};
+use millrace_server::config::{Peer, Programs, ProxyRoute, Upstream};
 use millrace_server::web::Web;
 use millrace_storage::Archives;
 use millrace_vfs::VirtualPath;
@@ -121,12 +121,13 @@ fn what_is_read_is_the_same() {
     behind.write("behind/there", &pattern(300_000));
     let other = serve_http_with(https_config(&behind));
     let path = VirtualPath::parse(b"/behind").unwrap();
-    let pass = Pass { path, ..Pass::new(Upstream::Http(Peer::Tcp(other.address))) };
+    let route = ProxyRoute { path, ..ProxyRoute::new(Upstream::Http(Peer::Tcp(other.address))) };
     let folder = scratch.file("cgi").canonicalize().unwrap();
     let programs =
         Programs { folders: vec![(VirtualPath::parse(b"/cgi").unwrap(), folder)], ..Programs::default() };
     let web = Web { precompressed: true, ..Web::default() };
-    let served = serve_http_with(Config { programs, web, passes: vec![pass], ..https_config(&scratch) });
+    let served =
+        serve_http_with(Config { programs, web, proxy_routes: vec![route], ..https_config(&scratch) });
     let requests = [
         request("GET /small", &[]),
         request("HEAD /small", &[]),

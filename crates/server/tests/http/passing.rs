@@ -10,21 +10,25 @@ use std::sync::Arc;
 use std::thread;
 
 use millrace_http::fastcgi::{self, Decoder, Said};
-use millrace_server::config::{Pass, Peer, Upstream};
+use millrace_server::config::{Peer, ProxyRoute, Upstream};
 use millrace_server::{Account, Attempt, Authenticator, Config, Decision};
 use millrace_vfs::VirtualPath;
 
 use crate::kit::{PATIENCE, Scratch, ServedHttp, http_config, serve_http_with};
 
-pub(super) fn site(passes: Vec<Pass>) -> (Scratch, ServedHttp) {
+pub(super) fn site(proxy_routes: Vec<ProxyRoute>) -> (Scratch, ServedHttp) {
     let scratch = Scratch::new();
     scratch.write("file.txt", b"a file");
-    let served = serve_http_with(Config { passes, ..http_config(scratch.storage()) });
+    let served = serve_http_with(Config { proxy_routes, ..http_config(scratch.storage()) });
     (scratch, served)
 }
 
-pub(super) fn beneath(path: &str, to: Upstream) -> Pass {
-    Pass { path: VirtualPath::parse(path.as_bytes()).unwrap(), silence: PATIENCE, ..Pass::new(to) }
+pub(super) fn beneath(path: &str, to: Upstream) -> ProxyRoute {
+    ProxyRoute {
+        path: VirtualPath::parse(path.as_bytes()).unwrap(),
+        silence: PATIENCE,
+        ..ProxyRoute::new(to)
+    }
 }
 
 /// Accepts on a free port; each connection has a thread of its own.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_server::Config;
-use millrace_server::config::{Pass, Peer, Programs, Upstream};
+use millrace_server::config::{Peer, Programs, ProxyRoute, Upstream};
 use millrace_storage::Archives;
 use millrace_vfs::VirtualPath;
 
@@ -461,13 +461,13 @@ fn the_text_of_a_script_is_not_copied_by_http() {
     std::fs::create_dir_all(scratch.file("app")).unwrap();
     scratch.write("app/a.php", b"secret");
     scratch.write("app/page", b"a page");
-    let pass = Pass {
+    let route = ProxyRoute {
         path: VirtualPath::parse(b"/app").unwrap(),
         suffix: Some(".php".to_owned()),
         root: Some(scratch.path().to_owned()),
-        ..Pass::new(Upstream::FastCgi(Peer::Unix(scratch.file("socket"))))
+        ..ProxyRoute::new(Upstream::FastCgi(Peer::Unix(scratch.file("socket"))))
     };
-    let served = serve_http_with(Config { passes: vec![pass], ..http_config(scratch.storage()) });
+    let served = serve_http_with(Config { proxy_routes: vec![route], ..http_config(scratch.storage()) });
     let copy = |from: &str, to: &str| {
         let head = format!("COPY {from} HTTP/1.1\r\nHost: h\r\nAuthorization: Basic dTpw\r\n");
         served.ask(format!("{head}Destination: {to}\r\n\r\n")).status

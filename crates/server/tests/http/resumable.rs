@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use millrace_server::config::Resumable;
-use millrace_server::hooks::{Event, Hooks, Moment, Refusal, Ruling};
+use millrace_server::hooks::{Event, EventContext, HookVerdict, Hooks, Refusal};
 use millrace_server::{Accounts, Config, Permissions};
 use millrace_storage::{LocalOptions, LocalStorage, MemoryStorage};
 use millrace_vfs::VirtualPath;
@@ -435,7 +435,7 @@ fn options_tell_what_is_spoken_and_nothing_where_it_is_not() {
 struct Ear {
     heard: Mutex<Vec<String>>,
     concerned: fn(Event) -> bool,
-    rule: Box<dyn Fn(&Moment) -> Ruling + Send + Sync>,
+    rule: Box<dyn Fn(&EventContext) -> HookVerdict + Send + Sync>,
 }
 
 impl std::fmt::Debug for Ear {
@@ -449,11 +449,11 @@ impl Hooks for Ear {
         (self.concerned)(event)
     }
 
-    fn call(&self, moment: &Moment) -> Ruling {
-        let path = moment.path.as_ref().map_or(String::new(), ToString::to_string);
-        let bytes = moment.bytes.map_or(String::new(), |bytes| format!(" {bytes}"));
-        self.heard.lock().unwrap().push(format!("{} {} {path}{bytes}", moment.event, moment.verb));
-        (self.rule)(moment)
+    fn call(&self, context: &EventContext) -> HookVerdict {
+        let path = context.path.as_ref().map_or(String::new(), ToString::to_string);
+        let bytes = context.bytes.map_or(String::new(), |bytes| format!(" {bytes}"));
+        self.heard.lock().unwrap().push(format!("{} {} {path}{bytes}", context.event, context.verb));
+        (self.rule)(context)
     }
 }
 
@@ -461,7 +461,7 @@ impl Hooks for Ear {
 fn heard(
     scratch: &Scratch,
     concerned: fn(Event) -> bool,
-    rule: impl Fn(&Moment) -> Ruling + Send + Sync + 'static,
+    rule: impl Fn(&EventContext) -> HookVerdict + Send + Sync + 'static,
 ) -> (ServedHttp, Arc<Ear>) {
     let ear = Arc::new(Ear { heard: Mutex::default(), concerned, rule: Box::new(rule) });
     let hooks: Arc<dyn Hooks> = ear.clone();
@@ -475,7 +475,7 @@ fn is_asked(event: Event) -> bool {
 #[test]
 fn hooks_are_asked_about_a_new_upload_and_about_the_file_once_it_is_whole() {
     let scratch = Scratch::new();
-    let (served, ear) = heard(&scratch, is_asked, |_| Ruling::Pass);
+    let (served, ear) = heard(&scratch, is_asked, |_| HookVerdict::Pass);
     assert!(ask(&served, "OPTIONS /", "", b"").field("tus-version").is_some());
     let address = begin(&served, "POST /", 6, &named("f"));
     assert_eq!(piece(&served, &address, 0, "", b"one").status, 204);
@@ -494,18 +494,19 @@ fn hooks_are_asked_about_a_new_upload_and_about_the_file_once_it_is_whole() {
 fn there_is_no_way_round_what_hooks_say_of_uploads() {
     let scratch = Scratch::new();
     std::fs::create_dir(scratch.file("in")).unwrap();
-    let (served, _) = heard(&scratch, is_asked, |moment| match (moment.event, &*moment.verb, &moment.path) {
-        (Event::Command, "PUT", Some(path)) if path.to_string() == "/in/not" => {
-            Ruling::Refuse(Refusal::new("550 Not this one."))
-        }
-        (Event::Command, "PUT", Some(path)) if path.to_string() == "/here" => {
-            Ruling::Rewrite(VirtualPath::parse(b"/in/there").unwrap())
-        }
-        (Event::Upload, _, Some(path)) if path.to_string() == "/virus" => {
-            Ruling::Refuse(Refusal::new("552 A virus."))
-        }
-        _ => Ruling::Pass,
-    });
+    let (served, _) =
+        heard(&scratch, is_asked, |context| match (context.event, &*context.verb, &context.path) {
+            (Event::Command, "PUT", Some(path)) if path.to_string() == "/in/not" => {
+                HookVerdict::Refuse(Refusal::new("550 Not this one."))
+            }
+            (Event::Command, "PUT", Some(path)) if path.to_string() == "/here" => {
+                HookVerdict::Rewrite(VirtualPath::parse(b"/in/there").unwrap())
+            }
+            (Event::Upload, _, Some(path)) if path.to_string() == "/virus" => {
+                HookVerdict::Refuse(Refusal::new("552 A virus."))
+            }
+            _ => HookVerdict::Pass,
+        });
     let new = |line: &str, fields: &str| ask(&served, line, &format!("Upload-Length: 4\r\n{fields}"), b"");
     for (line, fields) in [("POST /in/", named("not")), ("POST /in/not", String::new())] {
         let refused = new(line, &fields);
@@ -544,7 +545,7 @@ fn requests_during_a_check_by_hooks_have_to_wait() {
             let _ = asked.send(());
             // Until the test lets go of it.
             let _ = answered.lock().unwrap().recv();
-            Ruling::Pass
+            HookVerdict::Pass
         },
     );
     let address = begin(&served, "POST /f", 4, "");

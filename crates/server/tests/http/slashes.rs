@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 
-use millrace_server::config::Pass;
+use millrace_server::config::ProxyRoute;
 use millrace_server::{Account, Config, Permissions, Rules};
 
 use super::passing::{People, answer, beneath, fastcgi_at, hear, http_at, site};
@@ -29,7 +29,7 @@ fn a_name_with_a_slash_in_it_goes_to_others_as_it_was_sent() {
             answer(&mut socket, format!("Content-Type: text/plain\r\n\r\n{}", told.join(" ")).as_bytes());
         })
     };
-    let php = Pass { suffix: Some(".php".to_owned()), ..beneath("/", app()) };
+    let php = ProxyRoute { suffix: Some(".php".to_owned()), ..beneath("/", app()) };
     let (_scratch, served) = site(vec![beneath("/app", http_at(echo)), beneath("/fast", app()), php]);
     for (sent, got) in [
         ("/app/a%2Fb/%3Cc%3E?d=%2F", "GET /app/a%2Fb/%3Cc%3E?d=%2F HTTP/1.1"),
@@ -64,7 +64,7 @@ fn a_name_with_a_slash_in_it_is_no_way_round_what_may_be_read() {
     let carl = Account::ruled(scratch.storage(), rules);
     let no_access = Account::new(scratch.storage(), Permissions::NONE);
     let served = serve_http_with(Config {
-        passes: vec![beneath("/app", http_at(echo))],
+        proxy_routes: vec![beneath("/app", http_at(echo))],
         accounts: Arc::new(People(carl, no_access)),
         ..http_config(scratch.storage())
     });

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use millrace_net::tls::Heard;
 use millrace_server::Config;
-use millrace_server::config::{Pass, Peer, Upstream};
+use millrace_server::config::{Peer, ProxyRoute, Upstream};
 use millrace_vfs::VirtualPath;
 
 use crate::kit::http2::{INITIAL_WINDOW_SIZE, WINDOW_UPDATE, frame, get, served_with};
@@ -56,14 +56,14 @@ fn a_client_that_reads_slowly_what_another_server_answers_does_not_stand_still()
             let _ = socket.write_all(head.as_bytes()).and_then(|()| socket.write_all(&body));
         }
     });
-    let pass = Pass {
+    let route = ProxyRoute {
         path: VirtualPath::parse(b"/app").unwrap(),
         silence: STALL,
-        ..Pass::new(Upstream::Http(Peer::Tcp(behind)))
+        ..ProxyRoute::new(Upstream::Http(Peer::Tcp(behind)))
     };
     let scratch = Scratch::new();
     let served = serve_http_with(Config {
-        passes: vec![pass],
+        proxy_routes: vec![route],
         stall_timeout: PATIENCE,
         ..http_config(scratch.storage())
     });

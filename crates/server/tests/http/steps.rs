@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::thread;
 
 use millrace_server::Config;
-use millrace_server::config::{Pass, Peer, Programs, Upstream};
-use millrace_server::hooks::{Event, Hooks, Moment, PathPattern, Refusal, Ruling};
+use millrace_server::config::{Peer, Programs, ProxyRoute, Upstream};
+use millrace_server::hooks::{Event, EventContext, HookVerdict, Hooks, PathPattern, Refusal};
 use millrace_server::web::{Cors, Grant, Origin, Web};
 use millrace_storage::{Fault, FaultStorage, MemoryStorage};
 use millrace_vfs::VirtualPath;
@@ -28,11 +28,11 @@ impl Hooks for Leads {
         event == Event::Command
     }
 
-    fn call(&self, moment: &Moment) -> Ruling {
+    fn call(&self, context: &EventContext) -> HookVerdict {
         let path = |path: &str| VirtualPath::parse(path.as_bytes()).unwrap();
-        match self.0.iter().find(|(from, _)| moment.path == Some(path(from))) {
-            Some((_, to)) => Ruling::Rewrite(path(to)),
-            None => Ruling::Pass,
+        match self.0.iter().find(|(from, _)| context.path == Some(path(from))) {
+            Some((_, to)) => HookVerdict::Rewrite(path(to)),
+            None => HookVerdict::Pass,
         }
     }
 }
@@ -91,10 +91,10 @@ fn where_a_request_is_led_says_who_answers_it() {
     ]);
     let served = serve_http_with(Config {
         programs: Programs { folders: vec![(mark, folder)], ..Programs::default() },
-        passes: vec![Pass {
+        proxy_routes: vec![ProxyRoute {
             path: VirtualPath::parse(b"/app").unwrap(),
             silence: PATIENCE,
-            ..Pass::new(echo())
+            ..ProxyRoute::new(echo())
         }],
         web: Web { cors: vec![Cors { paths: vec![PathPattern::new("/d/**")], grant }], ..Web::default() },
         hooks: Some(Arc::new(hooks)),
@@ -125,8 +125,8 @@ impl Hooks for Closed {
         event == Event::Command
     }
 
-    fn call(&self, _: &Moment) -> Ruling {
-        Ruling::Refuse(Refusal::new("No more."))
+    fn call(&self, _: &EventContext) -> HookVerdict {
+        HookVerdict::Refuse(Refusal::new("No more."))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use millrace_server::hooks::{Event, Hooks, Moment, Ruling};
+use millrace_server::hooks::{Event, EventContext, HookVerdict, Hooks};
 
 use super::PATIENCE;
 
@@ -35,8 +35,8 @@ impl Hooks for AtLogin {
         event == Event::Login
     }
 
-    fn call(&self, _: &Moment) -> Ruling {
+    fn call(&self, _: &EventContext) -> HookVerdict {
         self.0.pass();
-        Ruling::Pass
+        HookVerdict::Pass
     }
 }

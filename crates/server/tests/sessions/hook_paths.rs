@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use millrace_ftp::commands::{COMMANDS, Command, Paths, SITE_COMMANDS};
 use millrace_ftp::digest::Algorithm;
-use millrace_server::hooks::{Action, Event, Hooks, Moment, PathPattern, Rule, Rules, Ruling, Template};
+use millrace_server::hooks::{
+    Action, Event, EventContext, HookVerdict, Hooks, PathPattern, Rule, Rules, Template,
+};
 use millrace_server::{Accounts, Config, Permissions};
 use millrace_storage::{Archives, MemoryStorage};
 use millrace_vfs::{Storage, VirtualPath};
@@ -104,8 +106,8 @@ impl Hooks for Switched {
         self.hold.load(Ordering::Relaxed) && self.rules.concerns(event, verb)
     }
 
-    fn call(&self, moment: &Moment) -> Ruling {
-        self.rules.call(moment)
+    fn call(&self, context: &EventContext) -> HookVerdict {
+        self.rules.call(context)
     }
 }
 

@@ -4,14 +4,14 @@ use std::io::ErrorKind;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use millrace_server::hooks::{Event, Hooks, Moment, Refusal, Ruling};
+use millrace_server::hooks::{Event, EventContext, HookVerdict, Hooks, Refusal};
 use millrace_server::{BanRules, Config};
 use millrace_storage::MemoryStorage;
 use millrace_vfs::VirtualPath;
 
 use crate::kit::{PATIENCE, Scratch, Served, config, eventually, serve_with};
 
-type Rule = Box<dyn Fn(&Moment) -> Ruling + Send + Sync>;
+type Rule = Box<dyn Fn(&EventContext) -> HookVerdict + Send + Sync>;
 
 /// Writes down what it hears, and answers what a test wants.
 pub(crate) struct Told {
@@ -31,14 +31,14 @@ impl Hooks for Told {
         (self.concerns)(event, verb)
     }
 
-    fn call(&self, moment: &Moment) -> Ruling {
+    fn call(&self, context: &EventContext) -> HookVerdict {
         let path =
             |path: &Option<VirtualPath>| path.as_ref().map_or(String::new(), |path| format!(" {path}"));
-        let code = moment.code.map_or(String::new(), |code| format!(" {code}"));
+        let code = context.code.map_or(String::new(), |code| format!(" {code}"));
         let line =
-            format!("{} {}{}{}{code}", moment.event, moment.verb, path(&moment.path), path(&moment.to));
+            format!("{} {}{}{}{code}", context.event, context.verb, path(&context.path), path(&context.to));
         self.heard.lock().unwrap().push(line.replace("  ", " ").trim().to_owned());
-        (self.rule)(moment)
+        (self.rule)(context)
     }
 }
 
@@ -50,7 +50,7 @@ impl Told {
 
 pub(crate) fn serve(
     concerns: fn(Event, &str) -> bool,
-    rule: impl Fn(&Moment) -> Ruling + Send + Sync + 'static,
+    rule: impl Fn(&EventContext) -> HookVerdict + Send + Sync + 'static,
 ) -> (Served, Arc<Told>) {
     let told = told(concerns, rule);
     let storage = Arc::new(MemoryStorage::new());
@@ -60,7 +60,7 @@ pub(crate) fn serve(
 
 pub(crate) fn told(
     concerns: fn(Event, &str) -> bool,
-    rule: impl Fn(&Moment) -> Ruling + Send + Sync + 'static,
+    rule: impl Fn(&EventContext) -> HookVerdict + Send + Sync + 'static,
 ) -> Arc<Told> {
     Arc::new(Told { heard: Mutex::default(), concerns, rule: Box::new(rule) })
 }
@@ -68,24 +68,24 @@ pub(crate) fn told(
 /// A rule that waits where it is told to: the test hears that it does, and lets it go on.
 pub(crate) fn waiting(
     at: Event,
-) -> (impl Fn(&Moment) -> Ruling + Send + Sync + 'static, Receiver<()>, Sender<()>) {
+) -> (impl Fn(&EventContext) -> HookVerdict + Send + Sync + 'static, Receiver<()>, Sender<()>) {
     let (arrived, at_it) = channel();
     let (go, may_go) = channel::<()>();
     let both = Mutex::new((arrived, may_go));
-    let rule = move |moment: &Moment| {
-        if moment.event == at {
+    let rule = move |context: &EventContext| {
+        if context.event == at {
             let both = both.lock().unwrap();
             let _ = both.0.send(());
             let _ = both.1.recv_timeout(PATIENCE);
         }
-        Ruling::Pass
+        HookVerdict::Pass
     };
     (rule, at_it, go)
 }
 
 #[test]
 fn all_that_a_session_does_is_asked_or_told_in_its_order() {
-    let (served, told) = serve(|_, _| true, |_| Ruling::Pass);
+    let (served, told) = serve(|_, _| true, |_| HookVerdict::Pass);
     let mut client = served.login();
     client.store("STOR a", b"12345");
     client.fetch("RETR a");
@@ -120,11 +120,11 @@ fn all_that_a_session_does_is_asked_or_told_in_its_order() {
 fn a_command_is_refused_or_rewritten_before_it_runs() {
     let concerns =
         |event, verb: &str| event == Event::Command && ["DELE", "STOR", "RETR", "RNTO"].contains(&verb);
-    let (served, told) = serve(concerns, |moment| match (&*moment.verb, &*moment.argument) {
-        ("STOR", b"here") => Ruling::Rewrite(VirtualPath::parse(b"/there").unwrap()),
-        ("DELE" | "RNTO", _) => Ruling::Refuse(Refusal::new("552 Keep it.\nmore")),
-        ("RETR", b"secret") => Ruling::Refuse(Refusal::new("Not this one.")),
-        _ => Ruling::Pass,
+    let (served, told) = serve(concerns, |context| match (&*context.verb, &*context.argument) {
+        ("STOR", b"here") => HookVerdict::Rewrite(VirtualPath::parse(b"/there").unwrap()),
+        ("DELE" | "RNTO", _) => HookVerdict::Refuse(Refusal::new("552 Keep it.\nmore")),
+        ("RETR", b"secret") => HookVerdict::Refuse(Refusal::new("Not this one.")),
+        _ => HookVerdict::Pass,
     });
     let mut client = served.login();
     client.store("STOR here", b"12345");
@@ -151,16 +151,18 @@ fn a_command_is_refused_or_rewritten_before_it_runs() {
 #[test]
 fn connections_logins_and_uploads_can_be_refused() {
     let concerns = |event, _: &str| event != Event::Command && event != Event::Reply;
-    let (served, told) = serve(concerns, |moment| match (moment.event, moment.user.as_deref()) {
-        (Event::Connect, _) if moment.session % 2 == 0 => Ruling::Refuse(Refusal::new("Only the odd ones.")),
-        (Event::Login, Some(b"r")) => Ruling::Refuse(Refusal::new("Not today.")),
-        (Event::Upload, _) => {
-            assert_eq!(moment.bytes, Some(5));
-            let storage = moment.storage.as_ref().unwrap();
-            storage.remove_file(moment.path.as_ref().unwrap()).unwrap();
-            Ruling::Refuse(Refusal::new("451 It has a virus."))
+    let (served, told) = serve(concerns, |context| match (context.event, context.user.as_deref()) {
+        (Event::Connect, _) if context.session % 2 == 0 => {
+            HookVerdict::Refuse(Refusal::new("Only the odd ones."))
         }
-        _ => Ruling::Pass,
+        (Event::Login, Some(b"r")) => HookVerdict::Refuse(Refusal::new("Not today.")),
+        (Event::Upload, _) => {
+            assert_eq!(context.bytes, Some(5));
+            let storage = context.storage.as_ref().unwrap();
+            storage.remove_file(context.path.as_ref().unwrap()).unwrap();
+            HookVerdict::Refuse(Refusal::new("451 It has a virus."))
+        }
+        _ => HookVerdict::Pass,
     });
     let mut client = served.connect();
     let mut even = crate::kit::Client::connect(served.address);
@@ -241,7 +243,7 @@ fn a_hook_that_panics_refuses_and_the_server_lives() {
 #[test]
 fn a_ban_and_a_failed_transfer_are_told() {
     let concerns = |event, _: &str| matches!(event, Event::Ban | Event::UploadFailed | Event::DownloadFailed);
-    let told = Arc::new(Told { heard: Mutex::default(), concerns, rule: Box::new(|_| Ruling::Pass) });
+    let told = Arc::new(Told { heard: Mutex::default(), concerns, rule: Box::new(|_| HookVerdict::Pass) });
     let bans = BanRules { after: 2, ..BanRules::default() };
     let hooks: Arc<dyn Hooks> = told.clone();
     let config = Config { hooks: Some(hooks), bans, ..config(Arc::new(MemoryStorage::new())) };

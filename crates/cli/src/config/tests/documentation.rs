@@ -8,7 +8,7 @@ use crate::config::hooks::HookTable;
 use crate::config::hosts::HostTable;
 use crate::config::limits::ListenerTable;
 use crate::config::logins::{GroupTable, UserTable};
-use crate::config::passes::PassTable;
+use crate::config::proxy_routes::ProxyTable;
 use crate::config::setting::{Row, Unset};
 use crate::config::sources::SourceTable;
 use crate::config::web::{CorsTable, ErrorPageTable, HeaderTable};
@@ -33,7 +33,7 @@ fn tables() -> Vec<(String, String)> {
             scope::<HeaderTable>(),
             scope::<CorsTable>(),
             scope::<ErrorPageTable>(),
-            scope::<PassTable>(),
+            scope::<ProxyTable>(),
             scope::<ListenerTable>(),
             scope::<HookTable>(),
         ])

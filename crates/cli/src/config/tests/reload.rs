@@ -28,9 +28,11 @@ fn a_reload_tells_which_keys_count_from_the_next_start_only() {
 #[test]
 fn tables_are_compared_by_their_keys() {
     let folder = Folder::new();
-    let pass = "[[pass]]\npath = \"/a\"\nto = \"http://127.0.0.1:1\"\n";
-    let begun = folder.file(pass).unwrap().snapshot;
+    let proxy = "[[proxy]]\npath = \"/a\"\nto = \"http://127.0.0.1:1\"\nmax-requests = 5\n";
+    let begun = folder.file(proxy).unwrap().snapshot;
     let changed = |text: &str| begun.changed(&folder.file(text).unwrap().snapshot, true);
-    assert!(changed(&format!("\n\n{pass}")).is_empty());
-    assert_eq!(changed(&pass.replace("/a", "/b")), ["pass"]);
+    assert!(changed(&format!("\n\n{proxy}")).is_empty());
+    let former = proxy.replace("proxy", "pass").replace("max-requests", "most");
+    assert!(changed(&former).is_empty(), "keys still work by the name they had before");
+    assert_eq!(changed(&proxy.replace("/a", "/b")), ["proxy"]);
 }

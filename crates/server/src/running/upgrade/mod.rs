@@ -31,7 +31,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use millrace_net::handing;
+use millrace_net::fd_passing;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::Since;
@@ -69,12 +69,12 @@ enum Word {
 
 impl Word {
     fn send(&self, socket: impl AsFd, with: Option<BorrowedFd<'_>>) -> io::Result<()> {
-        handing::send(socket, &serde_json::to_vec(self)?, with)
+        fd_passing::send(socket, &serde_json::to_vec(self)?, with)
     }
 
     /// What the other says next, and what it hands over; `None` where it has gone.
     fn receive(socket: impl AsFd, patience: Option<Duration>) -> io::Result<Option<(Self, Option<OwnedFd>)>> {
-        let received = handing::receive(socket, patience)?;
+        let received = fd_passing::receive(socket, patience)?;
         received.map(|(message, with)| Ok((serde_json::from_slice(&message)?, with))).transpose()
     }
 }

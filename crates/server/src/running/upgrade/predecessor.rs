@@ -64,7 +64,7 @@ impl Predecessor {
 
     /// Makes it stop accepting, and takes over its state; returns its process ID. A predecessor that has ended need not
     /// be asked.
-    pub(crate) fn relieve(&mut self, server: &ServerState) -> Result<u32, String> {
+    pub(crate) fn take_over(&mut self, server: &ServerState) -> Result<u32, String> {
         // Copies of those that are used are with the workers; the others end with the old one.
         self.listeners.clear();
         let lost = |error: io::Error| format!("it does not let go: {error}");

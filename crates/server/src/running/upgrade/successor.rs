@@ -11,7 +11,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millrace_net::handing;
+use millrace_net::fd_passing;
 use millrace_process::{Process, start_successor};
 use thiserror::Error;
 
@@ -58,8 +58,8 @@ impl Running {
 /// fails, all is as it was, and the error says why.
 fn give(running: &Running, command: Command) -> Result<u32, String> {
     let failed = |error: io::Error| format!("the new server cannot be started: {error}");
-    let (socket, theirs) = handing::pair().map_err(failed)?;
-    handing::bound_sending(&socket, WORD_TIME).map_err(failed)?;
+    let (socket, theirs) = fd_passing::pair().map_err(failed)?;
+    fd_passing::bound_sending(&socket, WORD_TIME).map_err(failed)?;
     let program = command.get_program().to_string_lossy().into_owned();
     let started = start_successor(command, theirs);
     let mut child = started.map_err(|error| format!("{program} cannot be started: {error}"))?;
@@ -75,7 +75,7 @@ fn give(running: &Running, command: Command) -> Result<u32, String> {
             let why = given_up(&mut child, trouble);
             running.state.shared.http.dav.take_back();
             for error in running.state.hooks().iter().filter_map(|hooks| hooks.take_back().err()) {
-                running.state.log.warn(&error);
+                running.state.log.warn(&error.to_string());
             }
             Err(why)
         }
@@ -134,7 +134,7 @@ fn hand_over(running: &Running, socket: &OwnedFd) -> Result<(), Trouble> {
     pause(running)?;
     keep_quotas(&running.state, true);
     if let Err(error) = running.state.shared.http.dav.leave() {
-        running.state.log.warn(&error);
+        running.state.log.warn(&error.to_string());
     }
     say_what_is_known(running, socket).map_err(Trouble::unsaid)?;
     expect(socket, SERVING_TIME, |word| matches!(word, Word::Serving {}))
@@ -230,7 +230,7 @@ fn retire(running: &Running, socket: OwnedFd, successor: u32) {
 pub(crate) fn say_farewell(running: &Running) {
     let successor = running.successor.lock().unwrap_or_else(PoisonError::into_inner).take();
     let Some(socket) = successor else { return };
-    if handing::bound_sending(&socket, FAREWELL_TIME).is_err() {
+    if fd_passing::bound_sending(&socket, FAREWELL_TIME).is_err() {
         return;
     }
     let say = |word: Word| word.send(&socket, None);

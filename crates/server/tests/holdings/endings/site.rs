@@ -7,8 +7,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millrace_server::config::{Pass, Peer, Programs, Upstream};
-use millrace_server::hooks::{Event, Hooks, Moment, Ruling};
+use millrace_server::config::{Peer, Programs, ProxyRoute, Upstream};
+use millrace_server::hooks::{Event, EventContext, HookVerdict, Hooks};
 use millrace_server::limits::Limit;
 use millrace_server::{Accounts, Config, Permissions};
 use millrace_storage::{Fault, FaultStorage, Faults, LocalOptions, LocalStorage};
@@ -87,12 +87,12 @@ impl Hooks for Slow {
         event == Event::Command && verb == "DELETE"
     }
 
-    fn call(&self, _: &Moment) -> Ruling {
+    fn call(&self, _: &EventContext) -> HookVerdict {
         let mut asked = self.asked.lock().unwrap();
         asked.0 += 1;
         let number = asked.0;
         drop(self.change.wait_timeout_while(asked, PATIENCE, |asked| asked.1 < number).unwrap());
-        Ruling::Pass
+        HookVerdict::Pass
     }
 }
 
@@ -123,10 +123,10 @@ impl Site {
             Permissions::READ_WRITE,
             Arc::new(faulty),
         );
-        let beneath = |path: &str, serve: fn(TcpStream)| Pass {
+        let beneath = |path: &str, serve: fn(TcpStream)| ProxyRoute {
             path: VirtualPath::parse(path.as_bytes()).unwrap(),
             silence: STALL,
-            ..Pass::new(Upstream::Http(Peer::Tcp(listen(serve))))
+            ..ProxyRoute::new(Upstream::Http(Peer::Tcp(listen(serve))))
         };
         let programs = Programs {
             folders: vec![(
@@ -140,7 +140,7 @@ impl Site {
         let served = serve_http_with(Config {
             accounts: Arc::new(accounts),
             programs,
-            passes: vec![beneath("/silent", silent), beneath("/endless", endless)],
+            proxy_routes: vec![beneath("/silent", silent), beneath("/endless", endless)],
             hooks: Some(slow.clone()),
             sessions: Limit::of(sessions as u64),
             stall_timeout: STALL,

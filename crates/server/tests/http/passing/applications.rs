@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use millrace_http::fastcgi;
-use millrace_server::config::{Pass, Peer, Upstream};
+use millrace_server::config::{Peer, ProxyRoute, Upstream};
 use millrace_server::web::Web;
 use millrace_server::{Account, Config, Permissions, Rules};
 use millrace_storage::{LocalOptions, LocalStorage};
@@ -66,10 +66,11 @@ fn scripts_are_named_by_their_suffix_and_have_to_be_there() {
         }
     });
     let to = Upstream::FastCgi(Peer::Unix(path));
-    let pass = Pass { suffix: Some(".php".to_owned()), root: Some(folder.clone()), ..beneath("/", to) };
+    let route =
+        ProxyRoute { suffix: Some(".php".to_owned()), root: Some(folder.clone()), ..beneath("/", to) };
     scratch.write("a.php", b"<?php");
     scratch.write("picture.jpg", b"<?php");
-    let served = serve_http_with(Config { passes: vec![pass], ..http_config(scratch.storage()) });
+    let served = serve_http_with(Config { proxy_routes: vec![route], ..http_config(scratch.storage()) });
     let told = served.get("/a.php/more/x", "").text();
     assert_eq!(told, format!("{}/a.php /more/x", folder.display()));
     assert_eq!(served.get("/a.php/more/", "").text(), format!("{}/a.php /more/", folder.display()));
@@ -101,7 +102,8 @@ fn rights_by_place_hold_for_what_others_answer() {
             answer(&mut socket, format!("Content-Type: a/b\r\n\r\n{file}").as_bytes());
         })
     };
-    let scripts = Pass { suffix: Some(".php".to_owned()), root: Some(folder.clone()), ..beneath("/", app()) };
+    let scripts =
+        ProxyRoute { suffix: Some(".php".to_owned()), root: Some(folder.clone()), ..beneath("/", app()) };
     let rules = Rules::new(Permissions::READ_ONLY).tree(b"/secret", Permissions::NONE);
     let home = LocalStorage::open(&scratch.file("home"), LocalOptions::default()).unwrap();
     let people = People(
@@ -109,7 +111,7 @@ fn rights_by_place_hold_for_what_others_answer() {
         Account::new(Arc::new(home), Permissions::READ_ONLY),
     );
     let served = serve_http_with(Config {
-        passes: vec![scripts, beneath("/secret/app", app()), beneath("/app", app())],
+        proxy_routes: vec![scripts, beneath("/secret/app", app()), beneath("/app", app())],
         accounts: Arc::new(people),
         ..http_config(scratch.storage())
     });
@@ -190,7 +192,7 @@ fn an_application_that_misbehaves_is_answered_for() {
                 while socket.write_all(&records).is_ok() {}
             }),
         ),
-        Pass {
+        ProxyRoute {
             silence: Duration::from_millis(100),
             ..beneath(
                 "/hangs",
@@ -260,7 +262,7 @@ fn a_folder_whose_index_is_a_script_is_answered_by_the_application() {
         let body = String::from_utf8_lossy(&heard.body).into_owned();
         answer(&mut socket, format!("Content-Type: a/b\r\n\r\n{} {body}", said.join("|")).as_bytes());
     });
-    let pass = Pass { suffix: Some(".php".to_owned()), root: Some(folder), ..beneath("/", app) };
+    let route = ProxyRoute { suffix: Some(".php".to_owned()), root: Some(folder), ..beneath("/", app) };
     for name in ["blog", "page"] {
         std::fs::create_dir(scratch.file(name)).unwrap();
     }
@@ -269,7 +271,7 @@ fn a_folder_whose_index_is_a_script_is_answered_by_the_application() {
     scratch.write("page/index.html", b"a page");
     let index = ["index.php", "index.html"].map(|name| name.as_bytes().to_vec()).to_vec();
     let web = Web { index, ..Web::default() };
-    let served = serve_http_with(Config { passes: vec![pass], web, ..https_config(&scratch) });
+    let served = serve_http_with(Config { proxy_routes: vec![route], web, ..https_config(&scratch) });
     let (status, body) = served.connect_http2(&[]).fetch(1, "/blog/?q=1");
     assert_eq!(
         (status, String::from_utf8(body).unwrap()),
@@ -292,7 +294,8 @@ fn the_text_of_a_script_is_shown_by_no_other_name() {
     let scratch = Scratch::new();
     let folder = scratch.path().canonicalize().unwrap();
     let unreachable = Upstream::FastCgi(Peer::Unix(scratch.file("none")));
-    let pass = Pass { suffix: Some(".php".to_owned()), root: Some(folder), ..beneath("/app", unreachable) };
+    let route =
+        ProxyRoute { suffix: Some(".php".to_owned()), root: Some(folder), ..beneath("/app", unreachable) };
     std::fs::create_dir(scratch.file("app")).unwrap();
     scratch.write("app/a.php", b"<?php secret");
     scratch.write("style.css", b"large enough to be worth a coding");
@@ -300,7 +303,7 @@ fn the_text_of_a_script_is_shown_by_no_other_name() {
     std::os::unix::fs::symlink("app/a.php", scratch.file("style.css.gz")).unwrap();
     std::os::unix::fs::symlink("app", scratch.file("other")).unwrap();
     let web = Web { precompressed: true, ..Web::default() };
-    let served = serve_http_with(Config { passes: vec![pass], web, ..http_config(scratch.storage()) });
+    let served = serve_http_with(Config { proxy_routes: vec![route], web, ..http_config(scratch.storage()) });
     for target in ["/a.txt", "/other/a.php"] {
         let answer = served.get(target, "");
         assert_eq!((answer.status, answer.text().contains("secret")), (403, false), "{target}");

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use millrace_server::Config;
-use millrace_server::config::{Pass, Peer, Upstream};
+use millrace_server::config::{Peer, ProxyRoute, Upstream};
 use millrace_server::hooks::PathPattern;
 use millrace_server::web::{Cors, Grant, Origin, Web};
 
@@ -78,7 +78,7 @@ fn a_server_that_is_down_is_502_and_is_asked_again_when_it_is_back() {
     });
     let (_site, served) = site(vec![
         beneath("/app", Upstream::Http(Peer::Unix(path.clone()))),
-        Pass { silence: Duration::from_millis(100), ..beneath("/hangs", hanging) },
+        ProxyRoute { silence: Duration::from_millis(100), ..beneath("/hangs", hanging) },
         beneath(
             "/babbles",
             http_at(|mut socket| {
@@ -135,7 +135,7 @@ fn an_answer_may_have_many_fields_but_no_unknown_coding() {
 #[test]
 fn a_request_that_cannot_be_forwarded_is_refused_and_takes_no_slot() {
     let connections = Arc::new(AtomicUsize::new(0));
-    let app = Pass { most: 1, ..beneath("/app", http_at(echo(Arc::clone(&connections)))) };
+    let app = ProxyRoute { most: 1, ..beneath("/app", http_at(echo(Arc::clone(&connections)))) };
     let (_scratch, served) = site(vec![app]);
     for _ in 0..3 {
         let refused = served.get("/app", "X-A: \x7f\r\n");
@@ -158,8 +158,8 @@ fn a_preflight_with_a_body_is_not_passed_on_by_parts() {
         max_age: 600,
     };
     let web = Web { cors: vec![Cors { paths: vec![PathPattern::new("/**")], grant }], ..Web::default() };
-    let passes = vec![beneath("/app", http_at(echo(Arc::clone(&connections))))];
-    let served = serve_http_with(Config { passes, web, ..http_config(scratch.storage()) });
+    let proxy_routes = vec![beneath("/app", http_at(echo(Arc::clone(&connections))))];
+    let served = serve_http_with(Config { proxy_routes, web, ..http_config(scratch.storage()) });
     let inner = "PUT /app/x HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n";
     let mut client = served.connect();
     client.send(format!(

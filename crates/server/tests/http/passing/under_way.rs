@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use millrace_http::fastcgi;
-use millrace_server::config::Pass;
+use millrace_server::config::ProxyRoute;
 
 use super::{answer, beneath, fastcgi_at, hear, http_at, read_head, site};
 use crate::kit::{PATIENCE, eventually};
@@ -117,7 +117,7 @@ fn as_many_requests_are_under_way_as_may_be() {
         counted.fetch_sub(1, Ordering::SeqCst);
         answer(&mut socket, b"Content-Type: a/b\r\n\r\n");
     });
-    let (_scratch, served) = site(vec![Pass { most: 2, ..beneath("/app", app) }]);
+    let (_scratch, served) = site(vec![ProxyRoute { most: 2, ..beneath("/app", app) }]);
     let mut clients: Vec<_> = (0..12).map(|_| served.connect()).collect();
     clients.iter_mut().for_each(|client| client.send("GET /app HTTP/1.1\r\nHost: h\r\n\r\n"));
     for client in &mut clients {
@@ -152,8 +152,8 @@ fn a_place_at_one_is_none_at_another() {
         count.fetch_sub(1, Ordering::SeqCst);
         answer(&mut socket, b"Content-Type: a/b\r\n\r\n");
     });
-    let first = Pass { most: 1, silence: Duration::from_secs(2), ..beneath("/first", babbles) };
-    let (_scratch, served) = site(vec![first, Pass { most: 1, ..beneath("/second", waits) }]);
+    let first = ProxyRoute { most: 1, silence: Duration::from_secs(2), ..beneath("/first", babbles) };
+    let (_scratch, served) = site(vec![first, ProxyRoute { most: 1, ..beneath("/second", waits) }]);
     let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n");
     let (mut at_first, mut at_second, mut waiting) = (served.connect(), served.connect(), served.connect());
     at_first.send(get("/first"));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millrace_server::config::Resumable;
-use millrace_server::hooks::{Event, Refusal, Ruling};
+use millrace_server::hooks::{Event, HookVerdict, Refusal};
 use millrace_server::{Accounts, Config, Permissions};
 use millrace_storage::{Allowance, Quota, Tally};
 use millrace_vfs::QuotaScope;
@@ -183,14 +183,14 @@ fn parts_are_their_users_and_wait_behind_a_restart() {
 #[test]
 fn hooks_are_asked_about_the_file_that_parts_become() {
     let scratch = Scratch::new();
-    let (served, ear) = heard(&scratch, is_asked, |moment| match (moment.event, &moment.path) {
-        (Event::Command, Some(path)) if moment.verb == "PUT" && path.to_string() == "/not" => {
-            Ruling::Refuse(Refusal::new("550 Not this one."))
+    let (served, ear) = heard(&scratch, is_asked, |context| match (context.event, &context.path) {
+        (Event::Command, Some(path)) if context.verb == "PUT" && path.to_string() == "/not" => {
+            HookVerdict::Refuse(Refusal::new("550 Not this one."))
         }
         (Event::Upload, Some(path)) if path.to_string() == "/virus" => {
-            Ruling::Refuse(Refusal::new("552 A virus."))
+            HookVerdict::Refuse(Refusal::new("552 A virus."))
         }
-        _ => Ruling::Pass,
+        _ => HookVerdict::Pass,
     });
     let parts = || {
         ["one", "two"].map(|bytes| {

@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex, mpsc};
 
 use millrace_server::Config;
-use millrace_server::hooks::{Action, Event, Hooks, Moment, Refusal, Rule, Rules, Ruling, Template};
+use millrace_server::hooks::{
+    Action, Event, EventContext, HookVerdict, Hooks, Refusal, Rule, Rules, Template,
+};
 use millrace_vfs::ReadHandle;
 
 use super::joining::{PART, join, part, staged};
@@ -11,7 +13,7 @@ use super::{PIECE, ask, begin, offset, piece, send};
 use crate::kit::{Scratch, ServedHttp, eventually, http_config, serve_http_with};
 
 /// Asked about uploads before they have a name.
-struct Judge(Box<dyn Fn(&Moment) -> Ruling + Send + Sync>);
+struct Judge(Box<dyn Fn(&EventContext) -> HookVerdict + Send + Sync>);
 
 impl std::fmt::Debug for Judge {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -28,8 +30,8 @@ impl Hooks for Judge {
         true
     }
 
-    fn call(&self, moment: &Moment) -> Ruling {
-        (self.0)(moment)
+    fn call(&self, context: &EventContext) -> HookVerdict {
+        (self.0)(context)
     }
 }
 
@@ -42,8 +44,8 @@ fn served(hooks: impl Hooks + 'static) -> (Scratch, ServedHttp) {
     (scratch, served)
 }
 
-fn content(moment: &Moment) -> Vec<u8> {
-    let Some(ReadHandle::File(range)) = moment.preview() else { return Vec::new() };
+fn content(context: &EventContext) -> Vec<u8> {
+    let Some(ReadHandle::File(range)) = context.preview() else { return Vec::new() };
     let mut bytes = vec![0; usize::try_from(range.size).unwrap()];
     std::os::unix::fs::FileExt::read_exact_at(&*range.file, &mut bytes, 0).unwrap();
     bytes
@@ -51,9 +53,9 @@ fn content(moment: &Moment) -> Vec<u8> {
 
 #[test]
 fn a_refused_upload_leaves_the_file_that_was_there_and_is_over() {
-    let (scratch, served) = served(Judge(Box::new(|moment| match content(moment).starts_with(b"EICAR") {
-        true => Ruling::Refuse(Refusal::new("552 A virus.")),
-        false => Ruling::Pass,
+    let (scratch, served) = served(Judge(Box::new(|context| match content(context).starts_with(b"EICAR") {
+        true => HookVerdict::Refuse(Refusal::new("552 A virus.")),
+        false => HookVerdict::Pass,
     })));
     let address = begin(&served, "POST /d/f", 7, "");
     assert_eq!(piece(&served, &address, 0, "", b"EIC").status, 204);
@@ -80,11 +82,11 @@ fn an_upload_has_its_name_when_hooks_have_accepted_it_and_cannot_be_continued_be
     let (asked, is_asked) = mpsc::channel();
     let (answer, answered) = mpsc::channel::<()>();
     let answered = Mutex::new(answered);
-    let (scratch, served) = served(Judge(Box::new(move |moment| {
-        let _ = asked.send(content(moment));
+    let (scratch, served) = served(Judge(Box::new(move |context| {
+        let _ = asked.send(content(context));
         // Until the test lets go of it.
         let _ = answered.lock().unwrap().recv();
-        Ruling::Pass
+        HookVerdict::Pass
     })));
     let address = begin(&served, "POST /d/f", 4, "");
     let mut client = served.connect();

@@ -43,10 +43,10 @@ fn may_pass(exchange: &mut Exchange<'_>, who: &Who, target: &Target<'_>) -> bool
 }
 
 /// Has a request answered by others.
-pub(crate) fn pass(exchange: &mut Exchange<'_>, target: &Target<'_>, who: &Who, pass: usize) {
+pub(crate) fn ask(exchange: &mut Exchange<'_>, target: &Target<'_>, who: &Who, route: usize) {
     let head = exchange.head;
     let server = Arc::clone(&exchange.core.server);
-    let config = &server.config.passes[pass];
+    let config = &server.config.proxy_routes[route];
     if !may_pass(exchange, who, target) || !exchange.may_move(Direction::Download) {
         return;
     }
@@ -56,20 +56,20 @@ pub(crate) fn pass(exchange: &mut Exchange<'_>, target: &Target<'_>, who: &Who, 
     }
     let claimed = exchange.connection.slot.take();
     let Some(slot) =
-        claimed.or_else(|| exchange.core.http.passing[pass].lane().enter(exchange.connection.key))
+        claimed.or_else(|| exchange.core.http.routes[route].lane().enter(exchange.connection.key))
     else {
-        let asked = Asked::in_line(head, Line::Pass(pass));
+        let asked = Asked::in_line(head, Line::Proxy(route));
         exchange.connection.work = Work::Queued(exchange.core.now.instant + config.silence, Box::new(asked));
         return;
     };
     match config.to {
-        Upstream::Http(_) => pass_to_server(exchange, target, who, (pass, slot)),
-        Upstream::FastCgi(_) => pass_to_application(exchange, target, who, (pass, slot)),
+        Upstream::Http(_) => ask_server(exchange, target, who, (route, slot)),
+        Upstream::FastCgi(_) => ask_application(exchange, target, who, (route, slot)),
     }
 }
 
-fn pass_to_server(exchange: &mut Exchange<'_>, target: &Target<'_>, who: &Who, (pass, slot): (usize, Slot)) {
-    match forward(exchange, target, who, pass) {
+fn ask_server(exchange: &mut Exchange<'_>, target: &Target<'_>, who: &Who, (route, slot): (usize, Slot)) {
+    match forward(exchange, target, who, route) {
         Ok(conversation) => {
             exchange.connection.slot = Some(slot);
             begin_conversation(exchange, conversation);
@@ -81,21 +81,22 @@ fn pass_to_server(exchange: &mut Exchange<'_>, target: &Target<'_>, who: &Who, (
     }
 }
 
-fn pass_to_application(
+fn ask_application(
     exchange: &mut Exchange<'_>,
     target: &Target<'_>,
     who: &Who,
-    (pass, slot): (usize, Slot),
+    (route, slot): (usize, Slot),
 ) {
     let _head = exchange.head;
     let Ok(local) = exchange.connection.local() else {
         return exchange.fail_with(&FileError::Exhausted);
     };
     let request = exchange.gateway_request(target, who, local);
-    let kept = exchange.core.http.passing[pass].take();
+    let kept = exchange.core.http.routes[route].take();
     let (server, uri) = (Arc::clone(&exchange.core.server), uri(exchange, target));
     exchange.ask_pool(move || {
-        application::ask((pass, &server.config.passes[pass]), kept, &request, &uri).map(Found::Contact)
+        application::ask((route, &server.config.proxy_routes[route]), kept, &request, &uri)
+            .map(Found::Contact)
     });
     if let Work::Asked(asked) = &mut exchange.connection.work {
         asked.slot = Some(slot);
@@ -110,7 +111,7 @@ fn uri(exchange: &Exchange<'_>, target: &Target<'_>) -> Vec<u8> {
 }
 
 /// What the pool says of an application.
-pub(crate) fn passed(exchange: &mut Exchange<'_>, asking: Contact) {
+pub(crate) fn contacted(exchange: &mut Exchange<'_>, asking: Contact) {
     match asking {
         Contact::To(conversation) => begin_conversation(exchange, *conversation),
         Contact::Nowhere => exchange.fail(Status::NOT_FOUND, "There is no such file."),
@@ -122,7 +123,7 @@ pub(crate) fn passed(exchange: &mut Exchange<'_>, asking: Contact) {
 }
 
 fn begin_conversation(exchange: &mut Exchange<'_>, conversation: Conversation) {
-    let silence = exchange.core.server.config.passes[conversation.pass].silence;
+    let silence = exchange.core.server.config.proxy_routes[conversation.route].silence;
     let answerer = Answerer::Conversation(Box::new(conversation));
     exchange.begin_answer(answerer, false, Time::OfSilence(silence));
 }
@@ -132,12 +133,12 @@ fn forward(
     exchange: &mut Exchange<'_>,
     target: &Target<'_>,
     who: &Who,
-    pass: usize,
+    route: usize,
 ) -> Result<Conversation, Refused> {
     let head = exchange.head;
     const STRANGE: Refusal =
         Refusal { status: Status::BAD_REQUEST, reason: "This cannot be passed on as it is written." };
-    let config = &exchange.core.server.config.passes[pass];
+    let config = &exchange.core.server.config.proxy_routes[route];
     let client = forward::Client {
         peer: exchange.connection.peer.ip(),
         encrypted: exchange.connection.is_encrypted(),
@@ -152,8 +153,8 @@ fn forward(
         Framing::Length(length) => Some(length),
         Framing::Chunked => None,
     };
-    let (config, kept) = (Arc::clone(config), Arc::clone(&exchange.core.server.forwards[pass]));
-    let forward = forward::Forward { link: theirs, request, length, pass: config, kept };
+    let (config, kept) = (Arc::clone(config), Arc::clone(&exchange.core.server.forwards[route]));
+    let forward = forward::Forward { link: theirs, request, length, route: config, kept };
     exchange.core.server.side.spawn(|_| forward.run());
-    Ok(Conversation::new(ours.into(), pass, Vec::new(), head.framing != Framing::None, false))
+    Ok(Conversation::new(ours.into(), route, Vec::new(), head.framing != Framing::None, false))
 }

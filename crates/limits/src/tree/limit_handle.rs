@@ -11,7 +11,7 @@ use crate::{Moved, Refused};
 
 /// One session's part in the tree; it is counted out when this is dropped.
 #[derive(Debug)]
-pub struct Member {
+pub struct LimitHandle {
     pub(super) stay: Stay,
     pub(super) login: Option<Box<Login>>,
     /// The session's own buckets, where it has limits of its own.
@@ -28,7 +28,7 @@ pub(super) struct Login {
 /// A part of what an idle session costs, of which a thousand are to be a megabyte at most.
 const _: () = assert!(size_of::<Login>() <= 56);
 
-impl Member {
+impl LimitHandle {
     /// The user is gone, the client is still there.
     pub fn log_out(&mut self) {
         self.login = None;

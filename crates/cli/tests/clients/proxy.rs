@@ -80,7 +80,7 @@ fn php_answers_by_fastcgi() {
     let _php = php(&socket);
     for keep in [false, true] {
         let pass =
-            format!("[[pass]]\nsuffix = \".php\"\nkeep = {keep}\nto = \"fastcgi:{}\"\n", socket.display());
+            format!("[[proxy]]\nsuffix = \".php\"\nkeep = {keep}\nto = \"fastcgi:{}\"\n", socket.display());
         let server = Server::configured_with(&pass, &[("served/d/a.php", SCRIPT.as_bytes())]);
         let Some(tool) = tool("curl") else { return };
         let url = server.http_url("d/a.php/more?q=1");
@@ -125,7 +125,7 @@ fn another_server_is_fetched_from_as_if_it_were_this_one() {
     let _daemon = Daemon(child, None);
     let port = line.split_whitespace().skip_while(|word| *word != "port").nth(1).expect("it says its port");
 
-    let pass = format!("[[pass]]\npath = \"/app\"\nto = \"http://127.0.0.1:{port}\"\n");
+    let pass = format!("[[proxy]]\npath = \"/app\"\nto = \"http://127.0.0.1:{port}\"\n");
     let server = Server::configured_with(&pass, &[("served/own", b"own")]);
     let Some(tool) = tool("curl") else { return };
     let (url, own) = (server.http_url("app/d/big"), server.http_url("own"));

@@ -1,9 +1,9 @@
-//! `[[pass]]` tables, turned into paths of HTTP that others answer.
+//! `[[proxy]]` tables, turned into paths of HTTP that others answer.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use millrace_server::config::{Pass, Peer, Upstream};
+use millrace_server::config::{Peer, ProxyRoute, Upstream};
 use millrace_vfs::VirtualPath;
 
 use super::places::Places;
@@ -14,8 +14,8 @@ use super::value::{Count, Period, Switch};
 use crate::failure::Failure;
 
 settings! {
-    /// A `[[pass]]` table.
-    PassTable of "pass" {
+    /// A `[[proxy]]` table.
+    ProxyTable of "proxy" {
         /// Where requests go: `"fastcgi://127.0.0.1:9000"`, `"fastcgi:/run/php/php-fpm.sock"`,
         /// `"http://127.0.0.1:3000"`, `"http:/run/app.sock"`. Names are not looked up.
         to: Said<String> = required();
@@ -32,25 +32,25 @@ settings! {
         /// Whether connections are kept for the next request
         keep: One<Switch> = unset("`true` for HTTP, else `false`");
         /// Requests under way at a time; further ones wait
-        most: One<Count> = default("64").positive();
+        max_requests: One<Count> = default("64").positive();
         /// How long a request may make no progress; then the client is told 504, or the response that has begun
         /// is cut
         timeout: One<Period> = default("60s").positive();
     }
 }
 
-/// Passes as written; scripts lie in `directory` where nothing else is said.
-pub(crate) fn passes(
-    tables: Vec<PassTable>,
+/// Routes as written; scripts lie in `directory` where nothing else is said.
+pub(crate) fn proxy_routes(
+    tables: Vec<ProxyTable>,
     directory: &Path,
     places: &Places<'_>,
-) -> Result<Vec<Pass>, Failure> {
-    tables.into_iter().map(|table| pass(table, directory, places)).collect()
+) -> Result<Vec<ProxyRoute>, Failure> {
+    tables.into_iter().map(|table| route(table, directory, places)).collect()
 }
 
-fn pass(table: PassTable, directory: &Path, places: &Places<'_>) -> Result<Pass, Failure> {
+fn route(table: ProxyTable, directory: &Path, places: &Places<'_>) -> Result<ProxyRoute, Failure> {
     let to = upstream(&table.to, places)?;
-    let default = Pass::new(to);
+    let default = ProxyRoute::new(to);
     let is_http = matches!(default.to, Upstream::Http(_));
     let only = |said: Option<&Said<String>>, is_right: bool, key: &str, whose: &str| match said {
         Some(said) if !is_right => Err(places.error(&said.place, key, &format!("this is for {whose} only"))),
@@ -63,13 +63,13 @@ fn pass(table: PassTable, directory: &Path, places: &Places<'_>) -> Result<Pass,
         (None, Some(_)) => Some(directory.to_owned()),
         (None, None) => None,
     };
-    Ok(Pass {
+    Ok(ProxyRoute {
         path: table.path.map_or(Ok(VirtualPath::root()), |said| path(&said, places))?,
         suffix: table.suffix.map(|said| suffix(&said, places)).transpose()?,
         root,
         host: table.host.map(|said| said.value),
         keep: table.keep.map_or(is_http, |said| said.value.0),
-        most: table.most.map_or(default.most, |said| said.value.0),
+        most: table.max_requests.map_or(default.most, |said| said.value.0),
         silence: table.timeout.map_or(default.silence, |said| said.value.0),
         ..default
     })
