@@ -87,7 +87,7 @@ impl Trial {
         Self {
             scratch,
             disk: Arc::new(Mutex::new(Disk::new())),
-            writers: (0..WRITERS).map(|number| Writer::new(seed, number).distrusts_cut_pieces()).collect(),
+            writers: (0..WRITERS).map(|number| Writer::new(seed, number)).collect(),
             noise: Noise::new(seed),
             promise,
             outcome: Outcome::default(),
@@ -116,7 +116,7 @@ impl Trial {
     }
 
     fn serve_and_kill(&mut self, site: &Site, crash: usize) {
-        let (mut server, _) = site.start();
+        let mut server = site.start_in_boot(crash);
         if let Err(error) = server.check_ledgers(site) {
             self.outcome.violations.push(format!("before crash {crash}: {error}"));
         }
@@ -216,7 +216,7 @@ fn a_ledger_is_right_again_after_a_crash() {
     let Some(mounted) = Mounted::new(&trial.disk, &at) else { return };
     let keys = format!("durability = \"full\"\nquotas = \"{}/state/quotas.db\"\n", at.display());
     let site = Site::make(&at, &keys, GROUP, WRITERS);
-    let (mut server, _) = site.start();
+    let mut server = site.start_in_boot(0);
     let mut ftp = Ftp::log_in(server.addresses().ftp, "alice").unwrap();
     assert_eq!(ftp.upload("STOR /w0/first", b"first").unwrap(), 226);
     site.wait_for_ledger("alice", "1 of 1000");
@@ -226,7 +226,7 @@ fn a_ledger_is_right_again_after_a_crash() {
     drop(mounted);
     lock(&trial.disk).crash(&mut trial.noise);
     let _mounted = Mounted::new(&trial.disk, &at).unwrap();
-    let (server, _) = site.start();
+    let server = site.start_in_boot(1);
     assert!(site.home("alice").join("w0/second").exists());
     assert_eq!(server.check_ledgers(&site), Ok(()));
 }
@@ -239,7 +239,7 @@ fn a_resumable_upload_goes_on_after_the_first_crash() {
     let Some(mounted) = Mounted::new(&trial.disk, &at) else { return };
     let site = Site::make(&at, "durability = \"full\"\nquotas = \"off\"\n", GROUP, WRITERS);
     lock(&trial.disk).synchronise_all();
-    let (mut server, _) = site.start();
+    let mut server = site.start_in_boot(0);
     let mut http = Http::connect(server.addresses().http, "alice").unwrap();
     const VERSION: &str = "Tus-Resumable: 1.0.0\r\n";
     let made =
@@ -251,7 +251,7 @@ fn a_resumable_upload_goes_on_after_the_first_crash() {
     drop(mounted);
     lock(&trial.disk).crash(&mut trial.noise);
     let _mounted = Mounted::new(&trial.disk, &at).unwrap();
-    let (server, _) = site.start();
+    let server = site.start_in_boot(1);
     let mut http = Http::connect(server.addresses().http, "alice").unwrap();
     let told = http.request(&format!("HEAD {location}"), VERSION, b"").unwrap();
     assert_eq!((told.status, told.field("upload-offset")), (200, Some("5")));

@@ -83,8 +83,22 @@ impl Site {
 
     /// Starts the server; how long it took until connections are accepted.
     pub(crate) fn start(&self) -> (Server, Duration) {
+        self.start_by(&mut Command::new(env!("CARGO_BIN_EXE_millrace")))
+    }
+
+    /// Starts the server as after a power cut, when the kernel has another boot id.
+    pub(crate) fn start_in_boot(&self, number: usize) -> Server {
+        let boot_id = self.folder.join("boot_id");
+        fs::write(&boot_id, format!("{number:08x}-0000-4000-8000-000000000001\n")).unwrap();
+        let script = "mount --bind \"$0\" /proc/sys/kernel/random/boot_id && exec \"$@\"";
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", script]).arg(boot_id).arg(env!("CARGO_BIN_EXE_millrace"));
+        self.start_by(&mut command).0
+    }
+
+    fn start_by(&self, command: &mut Command) -> (Server, Duration) {
         let begun = Instant::now();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_millrace"))
+        let mut child = command
             .args(["serve", "--ftp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--ready-json", "--quiet"])
             .arg("--config")
             .arg(self.folder.join("millrace.toml"))

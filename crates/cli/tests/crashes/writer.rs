@@ -90,7 +90,6 @@ pub(crate) struct Writer {
     pub(crate) unanswered: Option<Op>,
     resumable: Option<Resumable>,
     /// Resumable uploads go on only from where they were acknowledged.
-    distrusts_cut_pieces: bool,
     /// Since it was last taken.
     pub(crate) history: Vec<Record>,
     /// Operations that the server refused, as when a quota is used up.
@@ -157,19 +156,11 @@ impl Writer {
             begun_with: Tree::new(),
             unanswered: None,
             resumable: None,
-            distrusts_cut_pieces: false,
             history: Vec::new(),
             refused: 0,
             lost: Vec::new(),
             trail: VecDeque::new(),
         }
-    }
-
-    /// Has resumable uploads end where more of them is found after a crash than was acknowledged. The server takes the
-    /// length of the file for what has come, and a power cut may leave a hole in what was not synchronised.
-    pub(crate) fn distrusts_cut_pieces(mut self) -> Self {
-        self.distrusts_cut_pieces = true;
-        self
     }
 
     /// Takes over what was found after a crash.
@@ -315,14 +306,6 @@ impl Writer {
         self.note(format!("resumed {path}: {offset:?}, status {}", answer.status));
         let is_file = matches!(self.acknowledged.get(path), Some(Node::File(bytes)) if bytes == contents);
         match offset {
-            Some(offset) if offset > *acknowledged && self.distrusts_cut_pieces => {
-                // The server has made the file if that was all. Whatever it holds, it is removed next.
-                let op = Op::Continue { path: path.clone(), offset: 0, contents: Arc::clone(contents) };
-                if offset == contents.len() {
-                    op.tear(&mut self.acknowledged);
-                    self.history.push(Record { op, begun, acknowledged: None });
-                }
-            }
             Some(offset) if offset == contents.len() => {
                 op.apply(&mut self.acknowledged);
                 self.history.push(Record { op, begun, acknowledged: Some(clock()) });
