@@ -162,7 +162,7 @@ pub(crate) fn row(key: LimitKey) -> Row {
                 "[[proxy]]\npath = \"/app\"\nto = \"http://HOST:PORT\"\nmax-requests = 1\ntimeout = \"1s\"\n";
             Row::new("", |site| crowd(site, "GET /app"), "Too many requests are under way there", "1")
                 .code("HTTP/1.1 503")
-                .of("pass /app")
+                .of("proxy /app")
                 .setup(|setup| (setup.tables, setup.listens) = (tables.to_owned(), true))
         }
         LimitKey::WaitingUploads => {
