@@ -108,12 +108,12 @@ pub(crate) fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
-    let extra_headers = path.with_extension("new");
+    let temporary = path.with_extension("new");
     // Locks and their owners are not for other local users.
     let mut file =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&extra_headers)?;
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
     file.write_all(bytes)?;
-    fs::rename(extra_headers, path)
+    fs::rename(temporary, path)
 }
 
 /// What was kept; nothing where there is no such file.
