@@ -6,6 +6,7 @@
 //! - [`race`] puts several servers side by side; [`peers`] are servers that are known by name.
 //! - [`limits`] is what this machine allows; [`poller`] compares the ways of waiting for many sockets.
 
+pub mod from_log;
 pub mod gate;
 pub mod html;
 pub mod limits;

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use millrace_vfs::VirtualPath;
+use millrace_vfs::{Timestamp, VirtualPath};
 
 use super::access::Request;
 use millrace_limits::Protocol;
@@ -109,6 +109,15 @@ pub struct Transferred<'a> {
     pub ascii: bool,
     /// The mail address that an anonymous user gave.
     pub guest: Option<&'a [u8]>,
+}
+
+impl Transferred<'_> {
+    /// When it started and when it ended, in microseconds since 1970, if it is told at this time.
+    pub(super) fn span(&self, now: Timestamp) -> (u64, u64) {
+        let ended = u64::try_from(now.seconds).unwrap_or(0) * 1_000_000 + u64::from(now.nanoseconds / 1000);
+        let elapsed = u64::try_from(self.elapsed.as_micros()).unwrap_or(u64::MAX);
+        (ended.saturating_sub(elapsed), ended)
+    }
 }
 
 /// Where the bytes went.

@@ -48,6 +48,8 @@ pub struct Log {
     /// `None` where nothing is logged.
     events: Option<Arc<Writer>>,
     xferlog: Option<LogFile>,
+    /// Whether its lines end with the times of the transfer.
+    transfers_have_times: bool,
     /// Where requests of HTTP go; with the events where there is no such file.
     access: Option<LogFile>,
 }
@@ -80,7 +82,12 @@ impl Log {
         };
         let xferlog = open(xferlog, "the transfer log")?;
         let access = open(access, "the access log")?;
-        Ok(Self { format, events, xferlog, access })
+        Ok(Self { format, events, xferlog, transfers_have_times: false, access })
+    }
+
+    /// Has each line of the transfer log end with the start and the end of the transfer.
+    pub fn with_transfer_times(self, transfers_have_times: bool) -> Self {
+        Self { transfers_have_times, ..self }
     }
 
     /// Waits, for a moment, until what was recorded is written.
@@ -131,14 +138,14 @@ impl Log {
         transfer: &Transferred<'_>,
     ) {
         if self.xferlog.is_some() {
-            xferlog::write(now, subject, transfer, "http", &mut lines.transfers);
+            xferlog::write(now, subject, transfer, ("http", self.transfers_have_times), &mut lines.transfers);
         }
     }
 
     /// Adds an event to the lines of this turn.
     pub fn record(&self, lines: &mut Lines, now: Timestamp, subject: &Subject<'_>, event: Event<'_>) {
         if let (Some(_), Event::Transferred(transfer)) = (&self.xferlog, event) {
-            xferlog::write(now, subject, transfer, "ftp", &mut lines.transfers);
+            xferlog::write(now, subject, transfer, ("ftp", self.transfers_have_times), &mut lines.transfers);
         }
         let wanted = match self.format {
             LogFormat::Off => false,
@@ -220,7 +227,7 @@ mod tests {
     use super::*;
 
     fn recorded(format: LogFormat, event: Event<'_>) -> String {
-        let log = Log { format, events: None, xferlog: None, access: None };
+        let log = Log { format, events: None, xferlog: None, transfers_have_times: false, access: None };
         let mut lines = Lines::default();
         let subject =
             Subject { session: 7, peer: "127.0.0.1:1025".parse().unwrap(), user: Some(b"al\"ice\n") };
@@ -249,7 +256,7 @@ mod tests {
         assert_eq!(
             recorded(LogFormat::Json, Event::Transferred(&transfer)),
             "{\"time\":\"2001-09-09T01:46:40.005Z\",\"event\":\"download\",\"session\":7,\"peer\":\"127.0.0.1:1025\",\
-             \"user\":\"al\\\"ice\\u000a\",\"path\":\"/a\\u000ab\\\"c\\\\n\\\\xe4\",\"bytes\":3,\"seconds\":1.500000}\n"
+             \"user\":\"al\\\"ice\\u000a\",\"path\":\"/a\\u000ab\\\"c\\\\n\\\\xe4\",\"bytes\":3,\"seconds\":1.500000,\"started-us\":999999998505000,\"ended-us\":1000000000005000}\n"
         );
     }
 

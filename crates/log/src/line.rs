@@ -49,6 +49,10 @@ pub(super) fn write_json(out: &mut String, now: Timestamp, subject: &Subject<'_>
         let _ = write!(out, ",\"{key}\":");
         write_value(out, &value);
     }
+    if let Event::Transferred(transfer) = event {
+        let (started, ended) = transfer.span(now);
+        let _ = write!(out, ",\"started-us\":{started},\"ended-us\":{ended}");
+    }
     out.push_str("}\n");
 }
 
@@ -385,7 +389,13 @@ mod tests {
     }
 
     fn is_kept(event: Event<'_>) -> bool {
-        let log = Log { format: LogFormat::Warnings, events: None, xferlog: None, access: None };
+        let log = Log {
+            format: LogFormat::Warnings,
+            events: None,
+            xferlog: None,
+            transfers_have_times: false,
+            access: None,
+        };
         let mut lines = Lines::default();
         let subject = Subject { session: 7, peer: ([127, 0, 0, 1], 1).into(), user: None };
         log.record(&mut lines, wall(), &subject, event);

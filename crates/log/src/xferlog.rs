@@ -3,7 +3,7 @@
 //! `Sun Sep  9 01:46:40 2001 1 10.0.0.1 1024 /pub/a_file b _ o r alice ftp 0 * c`: when it ended (UTC here),
 //! whole seconds, client, bytes, path (blanks as underscores), type, special action, direction, access
 //! mode, user (of an anonymous one the address that was given for a password), service, authentication, its user id, and
-//! whether it was complete.
+//! whether it was complete. Where the configuration asks for them, the start and the end follow, in microseconds since 1970.
 
 use std::io::Write;
 
@@ -20,7 +20,7 @@ pub(super) fn write(
     now: Timestamp,
     subject: &Subject<'_>,
     transfer: &Transferred<'_>,
-    service: &str,
+    (service, has_times): (&str, bool),
     out: &mut Vec<u8>,
 ) {
     let direction = match transfer.direction {
@@ -50,7 +50,12 @@ pub(super) fn write(
     let anonymous = user.eq_ignore_ascii_case(b"anonymous") || user.eq_ignore_ascii_case(b"ftp");
     let _ = write!(out, " {kind} _ {direction} {} ", if anonymous { 'a' } else { 'r' });
     out.extend(transfer.guest.unwrap_or(user).iter().map(|&byte| plain(byte)));
-    let _ = writeln!(out, " {service} 0 * {}", if transfer.failure.is_none() { 'c' } else { 'i' });
+    let _ = write!(out, " {service} 0 * {}", if transfer.failure.is_none() { 'c' } else { 'i' });
+    if has_times {
+        let (started, ended) = transfer.span(now);
+        let _ = write!(out, " {started} {ended}");
+    }
+    out.push(b'\n');
 }
 
 /// The characters of a field: neither space nor control.
@@ -78,14 +83,23 @@ mod tests {
             ascii: false,
             guest: None,
         };
-        let line = |user: &[u8], transfer: &Transferred<'_>| {
+        let written = |user: &[u8], transfer: &Transferred<'_>, has_times| {
             let subject = Subject { session: 1, peer: "10.0.0.1:9".parse().unwrap(), user: Some(user) };
             let mut out = Vec::new();
-            write(Timestamp { seconds: 1_000_000_000, nanoseconds: 0 }, &subject, transfer, "ftp", &mut out);
+            write(
+                Timestamp { seconds: 1_000_000_000, nanoseconds: 0 },
+                &subject,
+                transfer,
+                ("ftp", has_times),
+                &mut out,
+            );
             String::from_utf8(out).unwrap()
         };
+        let line = |user: &[u8], transfer: &Transferred<'_>| written(user, transfer, false);
         let start = "Sun Sep  9 01:46:40 2001 1 10.0.0.1 1024 /pub/a_file_ b _ o";
         assert_eq!(line(b"alice", &transfer), format!("{start} r alice ftp 0 * c\n"));
+        let times = "999999998600000 1000000000000000";
+        assert_eq!(written(b"alice", &transfer, true), format!("{start} r alice ftp 0 * c {times}\n"));
         assert_eq!(line(b"ftp", &transfer), format!("{start} a ftp ftp 0 * c\n"));
         let transfer = Transferred { guest: Some(b"me @example"), ..transfer };
         assert_eq!(line(b"anonymous", &transfer), format!("{start} a me_@example ftp 0 * c\n"));

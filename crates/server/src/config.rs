@@ -133,6 +133,8 @@ pub struct Config {
     pub anonymous: bool,
     /// A transfer log in wu-ftpd's format.
     pub xferlog: Option<PathBuf>,
+    /// Whether its lines end with the start and the end of the transfer, in microseconds.
+    pub xferlog_times: bool,
     /// A log of HTTP's requests, in the Combined format, or JSON where events are; with the events where it is
     /// `None`.
     pub access_log: Option<PathBuf>,
@@ -202,6 +204,7 @@ impl Config {
             sort_entries: millrace_ftp::listing::SORT_BOUND,
             anonymous: false,
             xferlog: None,
+            xferlog_times: false,
             access_log: None,
             log: LogFormat::Text,
         }

@@ -39,7 +39,7 @@ pub(crate) struct Bench {
     ///
     /// Test files are made in the folder, and removed afterwards. Or ftpes:// and ftps:// for FTP in TLS; http://
     /// and https://, whose path is the document that is asked for.
-    #[arg(value_name = "TARGET", required_unless_present_any = ["list", "read"])]
+    #[arg(value_name = "TARGET", required_unless_present_any = ["list", "read", "from_log"])]
     pub(crate) target: Option<String>,
 
     /// What to measure: a preset's name, or a file of your own that ends in .toml
@@ -66,6 +66,13 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "FILE",
           conflicts_with_all = ["target", "list", "quick", "as_published", "search", "fail_if", "baseline"])]
     pub(crate) read: Option<PathBuf>,
+
+    /// Compute the rates of transfers from a server's log, rather than run a load
+    ///
+    /// A log in JSON, or an xferlog with times (xferlog-times): transfers that overlap are one experiment.
+    #[arg(long, value_name = "FILE",
+          conflicts_with_all = ["target", "list", "read", "quick", "as_published", "search", "fail_if", "baseline"])]
+    pub(crate) from_log: Option<PathBuf>,
 
     /// Load this server too, though it is not this machine: one of your own
     ///

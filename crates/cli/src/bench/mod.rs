@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use millrace_lab::from_log::LogRates;
 use millrace_lab::gate::GateOutcome;
 use millrace_lab::report::Report;
 use millrace_lab::run::run as measure;
@@ -47,6 +48,9 @@ static STOP: Stop = Stop::new();
 pub(crate) fn run(arguments: &Bench) -> Result<ExitCode, Failure> {
     if let Some(path) = &arguments.read {
         return show(path, arguments);
+    }
+    if let Some(path) = &arguments.from_log {
+        return show_log(path);
     }
     let Some(target) = &arguments.target else { return list() };
     let form = Form { as_published: arguments.as_published, quick: arguments.quick };
@@ -105,6 +109,15 @@ fn show(path: &Path, arguments: &Bench) -> Result<ExitCode, Failure> {
     }
     output.write(&report, "")?;
     Ok(ExitCode::from(status(&report, None, &|_| false)))
+}
+
+/// `--from-log`.
+fn show_log(path: &Path) -> Result<ExitCode, Failure> {
+    let wrong = |what: String| Failure::Configuration(format!("--from-log {}: {what}.", path.display()));
+    let text = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
+    let rates = LogRates::parse(&String::from_utf8_lossy(&text)).map_err(|error| wrong(error.to_string()))?;
+    write!(stdout(), "{rates}").map_err(|error| Failure::Running(format!("cannot write: {error}.")))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn no_compat() -> Failure {

@@ -173,6 +173,7 @@ pub(crate) fn resolve(
         shutdown_password: shutdown_password(written.shutdown_password, &places)?,
         anonymous: logins.iter().any(|login| login.name.is_none()),
         xferlog: xferlog(written.xferlog, &places)?,
+        xferlog_times: is_on(written.xferlog_times, default.xferlog_times),
         access_log: written.access_log.map(|said| places.path(&said)),
         log: log(written.quiet, written.log_format),
         ..default

@@ -432,6 +432,8 @@ settings! {
             /// The folder has to exist.
             xferlog: One<PathBuf> =
                 unset("none").flag("FILE").restart().aliases(&["transfer-log", "xferlog-file"]);
+            /// Whether each of its lines ends with the times when the transfer started and ended, in microseconds since 1970
+            xferlog_times: One<Switch> = default("false").restart();
         }
     }
 }

@@ -110,8 +110,7 @@ pub(crate) fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
     }
     let temporary = path.with_extension("new");
     // Locks and their owners are not for other local users.
-    let mut file =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
     file.write_all(bytes)?;
     fs::rename(temporary, path)
 }

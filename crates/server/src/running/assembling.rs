@@ -43,7 +43,8 @@ pub(super) fn state(
     let proxies = Arc::new(Proxies::new(config.proxy_from.clone()));
     place_limits(&mut config, bound);
     let log = Log::open(config.log, config.xferlog.as_deref(), config.access_log.as_deref())
-        .map_err(|(path, source)| StartError::Log { path, source })?;
+        .map_err(|(path, source)| StartError::Log { path, source })?
+        .with_transfer_times(config.xferlog_times);
     if let Some(acme) = &config.acme {
         let folder = acme.folder.clone();
         let warning = acme.prepare().map_err(|source| StartError::Acme { folder, source })?;
