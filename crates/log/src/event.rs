@@ -103,6 +103,8 @@ pub struct Transferred<'a> {
     pub bytes: u64,
     /// How long it took.
     pub elapsed: Duration,
+    /// How much later it ended than the time at which it is told.
+    pub lag: Duration,
     /// `None` when every byte arrived.
     pub failure: Option<&'a str>,
     /// Whether line ends were converted (TYPE A).
@@ -114,9 +116,10 @@ pub struct Transferred<'a> {
 impl Transferred<'_> {
     /// When it started and when it ended, in microseconds since 1970, if it is told at this time.
     pub(super) fn span(&self, now: Timestamp) -> (u64, u64) {
-        let ended = u64::try_from(now.seconds).unwrap_or(0) * 1_000_000 + u64::from(now.nanoseconds / 1000);
-        let elapsed = u64::try_from(self.elapsed.as_micros()).unwrap_or(u64::MAX);
-        (ended.saturating_sub(elapsed), ended)
+        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let told = Duration::new(u64::try_from(now.seconds).unwrap_or(0), now.nanoseconds);
+        let ended = told + self.lag;
+        (micros(ended.saturating_sub(self.elapsed)), micros(ended))
     }
 }
 

@@ -245,6 +245,7 @@ mod tests {
             path: &path,
             bytes: 3,
             elapsed: Duration::from_millis(1500),
+            lag: Duration::ZERO,
             failure: None,
             ascii: false,
             guest: None,

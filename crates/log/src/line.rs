@@ -340,6 +340,7 @@ mod tests {
                     path,
                     bytes,
                     elapsed,
+                    lag: Duration::ZERO,
                     failure,
                     ascii,
                     guest,

@@ -30,7 +30,8 @@ impl Undecided {
         failure: Option<&str>,
     ) {
         let (direction, ascii, guest) = (Direction::Upload, self.ascii, self.guest.as_deref());
-        let transferred = Transferred { direction, path, bytes, elapsed, failure, ascii, guest };
+        let lag = Duration::ZERO;
+        let transferred = Transferred { direction, path, bytes, elapsed, lag, failure, ascii, guest };
         let mut lines = Lines::default();
         match self.by_http {
             true => {

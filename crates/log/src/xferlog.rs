@@ -79,6 +79,7 @@ mod tests {
             path: &path,
             bytes: 1024,
             elapsed: Duration::from_millis(1400),
+            lag: Duration::ZERO,
             failure: None,
             ascii: false,
             guest: None,

@@ -63,7 +63,7 @@ impl Data {
             scene.send();
         }
         let serial = scene.core.next_serial();
-        let mut running = Running::new(transfer, link, serial, scene.core.now.instant, scene.member);
+        let mut running = Running::new(transfer, link, serial, Instant::now(), scene.member);
         if let (Work::Receive(receiver), Some(tls)) = (&mut running.work, &scene.core.services.tls)
             && tls.excuses(scene.me.session.client())
         {
@@ -476,11 +476,14 @@ impl Data {
         };
         self.port.drop_lease(scene);
         let failure = result.as_ref().err().map(describe);
+        // A small file takes less than a turn of the worker, whose clock stands still meanwhile.
+        let ended = Instant::now();
         let transferred = Transferred {
             direction: running.direction,
             path: &running.path,
             bytes,
-            elapsed: scene.core.now.instant.saturating_duration_since(running.started),
+            elapsed: ended.saturating_duration_since(running.started),
+            lag: ended.saturating_duration_since(scene.core.now.instant),
             failure: failure.as_deref(),
             ascii: running.ascii,
             guest: scene.me.session.guest(),

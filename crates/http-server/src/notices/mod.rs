@@ -3,6 +3,7 @@
 pub(crate) mod batch;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use millrace_accounts::Account;
 use millrace_hooks::{Event, EventContext};
@@ -66,6 +67,7 @@ impl Notices<'_> {
             path,
             bytes,
             elapsed: context.elapsed.unwrap_or_default(),
+            lag: Duration::ZERO,
             failure,
             ascii: false,
             guest: None,
