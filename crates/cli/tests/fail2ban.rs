@@ -64,20 +64,26 @@ fn filter() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/fail2ban/millrace.filter.conf")
 }
 
-/// The lines of a log that the filter finds, of how many.
-fn found(log: &str, name: &str) -> (usize, usize) {
+/// The lines of a log that the filter finds, of how many. `None`, with a word, where fail2ban is not installed.
+fn found(log: &str, name: &str) -> Option<(usize, usize)> {
     let file = std::env::temp_dir().join(format!("millrace-fail2ban-{}-{name}.log", std::process::id()));
     fs::write(&file, log).unwrap();
-    let output = Command::new("fail2ban-regex")
-        .arg(&file)
-        .arg(filter())
-        .output()
-        .expect("fail2ban-regex: ./test installs it");
+    let output = Command::new("fail2ban-regex").arg(&file).arg(filter()).output();
     fs::remove_file(&file).unwrap();
+    let output = match output {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let is_required = std::env::var_os("MILLRACE_REQUIRE_CLIENTS").is_some_and(|value| value != "0");
+            assert!(!is_required, "fail2ban-regex is not installed");
+            // Not `eprintln!`, which the test harness keeps to itself when a test passes.
+            let _ = writeln!(std::io::stderr(), "skipped: fail2ban-regex is not installed");
+            return None;
+        }
+        output => output.unwrap(),
+    };
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     let line = told.lines().find(|line| line.starts_with("Lines: ")).unwrap_or_else(|| panic!("{told}"));
     let numbers: Vec<usize> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-    (numbers[2], numbers[0])
+    Some((numbers[2], numbers[0]))
 }
 
 #[test]
@@ -90,14 +96,14 @@ fn the_filter_finds_failed_logins_and_nothing_else() {
         let failed =
             log.lines().filter(|line| line.contains("login-failed") && line.contains("tried")).count();
         assert_eq!(failed, names.len(), "{log}");
-        let (matched, all) = found(&log, format);
+        let Some((matched, all)) = found(&log, format) else { return };
         assert_eq!(matched, names.len(), "of {all}: {log}");
         assert!(all > matched + 5, "{log}");
         // The journal puts the time, the computer and the program before a line.
         if format == "text" {
             let journal: String =
                 log.lines().map(|line| format!("Nov 23 21:00:00 host millrace[7]: {line}\n")).collect();
-            assert_eq!(found(&journal, "journal").0, names.len());
+            assert_eq!(found(&journal, "journal").unwrap().0, names.len());
         }
     }
 }
