@@ -7,7 +7,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::client::{ClientSessionMemoryCache, Resumption};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
 use super::connection::Tls;
 use super::fault::Fault;
@@ -29,6 +29,8 @@ pub enum Trust<'a> {
     Anybody,
     /// Servers with a certificate issued by one of these authorities.
     Authorities(&'a Path),
+    /// Servers that browsers trust.
+    Public,
 }
 
 /// The versions that a connector offers.
@@ -59,6 +61,8 @@ impl Connector {
                 builder.dangerous().with_custom_certificate_verifier(Arc::new(Unchecked(provider)))
             }
             Trust::Authorities(path) => builder.with_root_certificates(identity::roots(path)?),
+            Trust::Public => builder
+                .with_root_certificates(RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() }),
         };
         let config = match own {
             None => builder.with_no_client_auth(),
@@ -70,6 +74,11 @@ impl Connector {
             }
         };
         Ok(Self { config: Arc::new(config) }.forgetful())
+    }
+
+    /// The settings of its connections, for rustls's own streams.
+    pub fn client_config(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.config)
     }
 
     /// The same, with tickets of its own: for another control connection.
