@@ -11,6 +11,8 @@ pub enum Access {
     Write,
     /// Files are made and written, but neither read nor removed: logs.
     Append,
+    /// Files are made, read and written, but neither cut nor removed: logs that are gone on with.
+    Extend,
     /// Files are made, written and removed, but not read: a file that is replaced as a whole.
     Replace,
     /// Sockets are made, renamed and removed.
@@ -22,7 +24,9 @@ pub enum Access {
 impl Access {
     /// Returns whether who has this needs no grant of the other.
     fn includes(self, other: Self) -> bool {
-        self == other || (self == Self::Write && matches!(other, Self::Read | Self::Append | Self::Replace))
+        self == other
+            || (self == Self::Write
+                && matches!(other, Self::Read | Self::Append | Self::Extend | Self::Replace))
     }
 }
 

@@ -104,6 +104,26 @@ fn files_outside_cannot_be_opened() {
 }
 
 #[test]
+fn a_log_that_is_gone_on_with_is_neither_cut_nor_removed() {
+    attack("a_log_that_is_gone_on_with_is_neither_cut_nor_removed", |ground| {
+        let (folder, log) = (ground.inside(), ground.inside().join("own"));
+        let before = OpenOptions::new().write(true).open(&log).unwrap();
+        let confinement = enter(&[Grant::new(&folder, Access::Extend)]).unwrap();
+        // Truncation is a right of its own since Linux 6.2.
+        let keeps_length = confinement.landlock.expect("Landlock") >= 3;
+        let mut file = OpenOptions::new().read(true).append(true).open(&log).unwrap();
+        file.write_all(b" more").unwrap();
+        assert_eq!(fs::read_to_string(&log).unwrap(), "own more");
+        File::create_new(folder.join("next")).unwrap();
+        assert!(is_denied(fs::remove_file(&log)));
+        assert!(is_denied(fs::rename(&log, folder.join("moved"))));
+        assert!(!keeps_length || is_denied(File::create(&log)));
+        assert!(!keeps_length || is_denied(file.set_len(0)));
+        assert!(before.set_len(0).is_ok(), "a descriptor of before");
+    });
+}
+
+#[test]
 fn files_outside_cannot_be_made_changed_or_removed() {
     attack("files_outside_cannot_be_made_changed_or_removed", |ground| {
         let (inside, outside) = (ground.inside(), ground.outside());
