@@ -5,8 +5,10 @@
 //! counter that every change moves tells a running server, also of changes by another process, whose sessions
 //! to look at again.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -39,6 +41,10 @@ const SCHEMA: &str = "
     CREATE TABLE change (number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL);
     PRAGMA user_version = 1;
 ";
+
+/// What the servers that use a database say to `millrace user`.
+const SETTINGS: &str =
+    "CREATE TABLE IF NOT EXISTS setting (name TEXT PRIMARY KEY NOT NULL, value BLOB NOT NULL) WITHOUT ROWID;";
 
 /// A database of users.
 #[derive(Debug)]
@@ -237,6 +243,34 @@ impl Database {
             note_change(&transaction, name)?;
             transaction.commit()?;
             Ok(removed > 0)
+        })
+    }
+
+    /// Returns the audit log in which changes are recorded, as the last server that used the database named it.
+    pub fn audit_log(&self) -> Result<Option<PathBuf>, DatabaseError> {
+        self.with(|connection| {
+            if !connection.table_exists(None, "setting")? {
+                return Ok(None);
+            }
+            let path = "SELECT value FROM setting WHERE name = 'audit-log'";
+            let path = connection.query_row(path, [], |row| row.get::<_, Vec<u8>>(0)).optional()?;
+            Ok(path.map(|path| OsString::from_vec(path).into()))
+        })
+    }
+
+    /// Names the audit log in which changes are to be recorded from now on.
+    pub fn set_audit_log(&self, path: Option<&Path>) -> Result<(), DatabaseError> {
+        if self.audit_log()?.as_deref() == path {
+            return Ok(());
+        }
+        self.with(|connection| {
+            connection.execute_batch(SETTINGS)?;
+            let put = "INSERT OR REPLACE INTO setting (name, value) VALUES ('audit-log', ?1)";
+            match path {
+                Some(path) => connection.execute(put, [path.as_os_str().as_bytes()]),
+                None => connection.execute("DELETE FROM setting WHERE name = 'audit-log'", []),
+            }
+            .map(drop)
         })
     }
 
