@@ -18,9 +18,10 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 
-use millrace_server::Running;
+use millrace_server::{Actor, Running};
 
 /// Reads the configuration again and applies it. The error is for people.
 pub type Reload = Box<dyn Fn() -> Result<Reloaded, String> + Send + Sync>;
@@ -234,9 +235,9 @@ fn take_in(served: &Arc<Served>, stream: UnixStream) {
 }
 
 /// `false` where there is no server any more.
-fn answer(served: &Served, line: &[u8], out: &mut UnixStream) -> io::Result<bool> {
+fn answer(served: &Served, line: &[u8], by: Option<Actor>, out: &mut UnixStream) -> io::Result<bool> {
     let Some(running) = served.running.upgrade() else { return Ok(false) };
-    let mut answer = request::answer(line, &running, served).to_string();
+    let mut answer = request::answer(line, &running, served, by).to_string();
     // The end of the server, which may be what was asked for, waits for who holds it.
     drop(running);
     answer.push('\n');
@@ -245,6 +246,7 @@ fn answer(served: &Served, line: &[u8], out: &mut UnixStream) -> io::Result<bool
 }
 
 fn serve(served: &Served, stream: UnixStream) -> io::Result<()> {
+    let by = socket_peercred(&stream).ok().map(|peer| Actor::of_uid(peer.uid.as_raw()));
     let mut out = stream.try_clone()?;
     let mut reader = BufReader::new(stream);
     loop {
@@ -253,7 +255,7 @@ fn serve(served: &Served, stream: UnixStream) -> io::Result<()> {
             return Ok(());
         }
         served.answering.begin();
-        let answered = answer(served, &line, &mut out);
+        let answered = answer(served, &line, by, &mut out);
         served.answering.end();
         if !answered? {
             return Ok(());

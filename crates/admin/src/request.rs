@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Served, events};
 use millrace_limits::{BanReport, Limit, Limits, Network, Scope, ScopeReport};
-use millrace_server::{Running, SessionReport};
+use millrace_server::{Actor, Running, SessionReport};
 
 /// Ten years: beyond that it is for the configuration.
 const LONGEST_BAN: u64 = 10 * 365 * 86_400;
@@ -71,6 +71,8 @@ enum Request {
     Drain {},
     /// The same, with the configured grace.
     Stop {},
+    /// Tells which record of the audit log was written last.
+    Audit {},
     /// Another server wants this socket's name: it may have it if this one no longer accepts clients.
     GiveWay {},
 }
@@ -82,21 +84,33 @@ impl Request {
             Self::Limits { download, upload, sessions, restore, .. } => {
                 *restore || [download, upload, sessions].into_iter().any(Option::is_some)
             }
-            Self::Sessions {} | Self::Bans {} | Self::Quotas {} | Self::Events { .. } | Self::GiveWay {} => {
-                false
-            }
+            Self::Sessions {}
+            | Self::Bans {}
+            | Self::Quotas {}
+            | Self::Events { .. }
+            | Self::Audit {}
+            | Self::GiveWay {} => false,
             _ => true,
         }
+    }
+
+    /// Returns true if the server, and its logs, may end before the answer.
+    fn ends(&self) -> bool {
+        matches!(self, Self::Stop {} | Self::Drain {})
     }
 }
 
 /// Answers a line.
-pub(super) fn answer(line: &[u8], running: &Running, served: &Served) -> Value {
+pub(super) fn answer(line: &[u8], running: &Running, served: &Served, by: Option<Actor>) -> Value {
     let request = serde_json::from_slice(line).map_err(|error| format!("not a request: {error}"));
     let changes = request.as_ref().is_ok_and(Request::changes);
+    let ends = request.as_ref().is_ok_and(Request::ends);
+    if ends {
+        running.note_administered(&said(line), None, by);
+    }
     let result = request.and_then(|request| perform(request, running, served));
-    if changes {
-        running.note_administered(&said(line), result.as_ref().err().map(String::as_str));
+    if changes && !ends {
+        running.note_administered(&said(line), result.as_ref().err().map(String::as_str), by);
     }
     match result {
         Ok(Value::Object(mut answer)) => {
@@ -179,12 +193,20 @@ fn perform(request: Request, running: &Running, served: &Served) -> Result<Value
         Request::Upgrade {} => upgrade(running, served),
         Request::Drain {} => Ok(end(running, "drained", Running::drain)),
         Request::Stop {} => Ok(end(running, "ctl stop", Running::request_shutdown)),
+        Request::Audit {} => audit(running),
         Request::GiveWay {} if running.is_ending() => {
             served.is_given.store(true, Ordering::Release);
             Ok(Value::Null)
         }
         Request::GiveWay {} => Err("this server lets clients in".to_owned()),
     }
+}
+
+/// The last record of the audit log, to be noted where it cannot be changed with the log.
+fn audit(running: &Running) -> Result<Value, String> {
+    let position = running.audit_position().ok_or("there is no audit log: audit-log names its file")?;
+    let (file, last) = position.map_err(|error| format!("the audit log cannot be read: {error}"))?;
+    Ok(json!({ "file": file.to_string_lossy(), "seq": last.seq, "sha256": last.sha256.to_string() }))
 }
 
 fn kick(running: &Running, session: Option<u64>, user: Option<String>, address: Option<IpAddr>) -> Value {

@@ -116,6 +116,11 @@ impl Http {
         Arc::clone(&now)
     }
 
+    /// Returns the names of the keys of links.
+    pub fn link_key_names(&self) -> Vec<String> {
+        self.links.names()
+    }
+
     /// Permits anonymous logins from now on, or no longer.
     pub fn permit_anonymous(&self, is_open: bool) {
         self.is_open.store(is_open, Ordering::Release);

@@ -1,11 +1,14 @@
 //! The events that the log records, and their subjects.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::time::Duration;
 
 use millrace_vfs::{Timestamp, VirtualPath};
 
 use super::access::Request;
+use super::actor::Actor;
+use super::position::{Position, Sha256};
 use millrace_limits::Protocol;
 use millrace_limits::Reached;
 
@@ -34,7 +37,23 @@ pub enum Event<'a> {
     /// An administrator ended the session.
     Kicked,
     /// An administrator has told the server something, which may have failed.
-    Administered { what: &'a str, failed: Option<&'a str> },
+    Administered { what: &'a str, failed: Option<&'a str>, by: Option<Actor> },
+    /// The configuration was read again: the keys that changed, and those of them that the next start applies.
+    Reloaded { changed: &'a [&'static str], next_start: &'a [&'static str] },
+    /// An account of the database was changed: what was done, and the settings as they were given.
+    AccountChanged { action: &'a str, account: &'a str, settings: Option<&'a str>, by: Actor },
+    /// A link was made, which needs no account.
+    LinkIssued { link: &'a IssuedLink<'a>, by: Actor },
+    /// A key of links was removed, and with it all links that it has signed.
+    LinkKeyRemoved { key: &'a str },
+    /// The audit log goes on behind this record.
+    AuditLog { file: &'a Path, position: Position },
+    /// Records did not get into the audit log.
+    RecordsLost { lost: u64, reason: &'a str },
+    /// Records of the audit log were removed from its end.
+    RecordsMissing { first: u64, last: u64 },
+    /// The audit log ended in a piece of a record.
+    RecordTorn { bytes: u64, sha256: Sha256 },
     /// A login succeeded: by what, in which version of TLS if any, and where the account is kept, if it has a name.
     LoggedIn { protocol: Protocol, tls: Option<&'a str>, by: Proved, source: Option<&'a str> },
     /// A login failed.
@@ -90,6 +109,21 @@ impl Proved {
             Self::Certificate => "certificate",
         }
     }
+}
+
+/// A link that was made.
+#[derive(Debug, Clone, Copy)]
+pub struct IssuedLink<'a> {
+    /// The file or folder.
+    pub path: &'a VirtualPath,
+    /// The user in whose name it acts.
+    pub user: &'a str,
+    /// What it permits: `get` or `put`.
+    pub permits: &'a str,
+    /// Until this second since 1970.
+    pub expires: u64,
+    /// The name of the key that signed it.
+    pub key: &'a str,
 }
 
 /// An ended transfer.

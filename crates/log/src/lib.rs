@@ -4,9 +4,13 @@
 //! that a log costs little at thousands of transfers a second, and a stuck log blocks no worker.
 
 mod access;
+mod actor;
+pub mod audit;
 mod event;
 mod line;
 mod outlet;
+mod position;
+mod syslog;
 mod undecided;
 mod writer;
 mod xferlog;
@@ -19,10 +23,15 @@ use std::time::SystemTime;
 use millrace_vfs::Timestamp;
 
 pub use self::access::Request;
+pub use self::actor::Actor;
+use self::audit::{AuditLog, AuditSettings};
 use self::event::NO_SESSION;
-pub use self::event::{Direction, Event, Proved, Subject, Transferred};
+pub use self::event::{Direction, Event, IssuedLink, Proved, Subject, Transferred};
 use self::line::{write_json, write_text};
-use self::outlet::{LogFile, events, log_file};
+use self::outlet::{Events, LogFile, events, log_file};
+pub use self::position::{Position, Sha256};
+use self::syslog::Syslog;
+pub use self::syslog::{SyslogError, SyslogSettings};
 pub use self::undecided::Undecided;
 use self::writer::Writer;
 
@@ -41,6 +50,46 @@ pub enum LogFormat {
     Json,
 }
 
+impl LogFormat {
+    /// Returns whether an event is written to standard error.
+    fn keeps(self, event: &Event<'_>) -> bool {
+        match self {
+            Self::Off => false,
+            Self::Warnings | Self::JsonWarnings => match event {
+                Event::Limited { reached, .. } => !reached.key.is_silence(),
+                event => matches!(
+                    event,
+                    Event::Warning { .. }
+                        | Event::Refused { .. }
+                        | Event::ProxyRefused { .. }
+                        | Event::LoginFailed { .. }
+                        | Event::LoginRefused { .. }
+                        | Event::Expelled { .. }
+                        | Event::Banned { .. }
+                ),
+            },
+            Self::Text | Self::Json => true,
+        }
+    }
+}
+
+/// What a log writes, and where.
+#[derive(Debug, Clone, Copy)]
+pub struct LogSettings<'a> {
+    /// Events, to standard error.
+    pub format: LogFormat,
+    /// The file of transfers.
+    pub xferlog: Option<&'a Path>,
+    /// Whether its lines end with the start and the end of the transfer.
+    pub transfers_have_times: bool,
+    /// The file of requests.
+    pub access: Option<&'a Path>,
+    /// Who changed what.
+    pub audit: Option<&'a AuditSettings>,
+    /// Where records of the audit log are sent, and events where it says so.
+    pub syslog: Option<&'a SyslogSettings>,
+}
+
 /// Where events go: one for the server, shared.
 #[derive(Debug, Clone)]
 pub struct Log {
@@ -52,6 +101,8 @@ pub struct Log {
     transfers_have_times: bool,
     /// Where requests of HTTP go; with the events where there is no such file.
     access: Option<LogFile>,
+    audit: Option<AuditLog>,
+    syslog: Option<Arc<Syslog>>,
 }
 
 /// The lines of one turn.
@@ -60,40 +111,43 @@ pub struct Lines {
     events: String,
     transfers: Vec<u8>,
     requests: Vec<u8>,
+    records: String,
     clock: access::Clock,
 }
 
 impl Log {
     /// Opens what has to be opened.
-    pub fn open(
-        format: LogFormat,
-        xferlog: Option<&Path>,
-        access: Option<&Path>,
-    ) -> Result<Self, (PathBuf, io::Error)> {
+    pub fn open(settings: &LogSettings<'_>) -> Result<Self, (PathBuf, io::Error)> {
+        let format = settings.format;
         let events = match format {
             LogFormat::Off => None,
             _ => Some(events(format).map_err(|error| (PathBuf::from("/dev/stderr"), error))?),
         };
+        let told = events.as_ref().map(|writer| Events::of(writer, format));
         let open = |path: Option<&Path>, of: &'static str| {
-            let opened = path.map(|path| {
-                log_file(path, format, of, events.clone()).map_err(|error| (path.to_owned(), error))
-            });
+            let opened =
+                path.map(|path| log_file(path, of, told.clone()).map_err(|error| (path.to_owned(), error)));
             opened.transpose()
         };
-        let xferlog = open(xferlog, "the transfer log")?;
-        let access = open(access, "the access log")?;
-        Ok(Self { format, events, xferlog, transfers_have_times: false, access })
-    }
-
-    /// Has each line of the transfer log end with the start and the end of the transfer.
-    pub fn with_transfer_times(self, transfers_have_times: bool) -> Self {
-        Self { transfers_have_times, ..self }
+        let xferlog = open(settings.xferlog, "the transfer log")?;
+        let access = open(settings.access, "the access log")?;
+        let syslog = settings.syslog.map(|syslog| Syslog::start(syslog, told.clone()).map(Arc::new));
+        let syslog = syslog.transpose().map_err(|error| (PathBuf::from("syslog"), error))?;
+        let audit = settings.audit.map(|audit| {
+            AuditLog::open(audit, told.clone(), syslog.clone()).map_err(|error| (audit.path.clone(), error))
+        });
+        let (audit, transfers_have_times) = (audit.transpose()?, settings.transfers_have_times);
+        Ok(Self { format, events, xferlog, transfers_have_times, access, audit, syslog })
     }
 
     /// Waits, for a moment, until what was recorded is written.
     pub fn close(&self) {
-        let files = self.xferlog.iter().chain(&self.access).map(|file| &file.writer);
-        files.chain(&self.events).for_each(|writer| writer.close());
+        let files = self.xferlog.iter().chain(&self.access);
+        files.for_each(|file| file.writer.close());
+        // In this order: what a log loses is told by the next.
+        self.audit.iter().for_each(AuditLog::close);
+        self.syslog.iter().for_each(|syslog| syslog.close());
+        self.events.iter().for_each(|events| events.close());
     }
 
     /// Reopens the files, whose names may have been moved (logrotate). A file that cannot be opened is kept, with a
@@ -124,12 +178,17 @@ impl Log {
         }
     }
 
-    /// Returns true if there is a transfer log.
+    /// Returns true if transfers are logged by themselves.
     pub fn has_transfers(&self) -> bool {
-        self.xferlog.is_some()
+        self.xferlog.is_some() || self.audit.as_ref().is_some_and(|audit| audit.files)
     }
 
-    /// Adds a transfer to the transfer log alone.
+    /// Returns the file of the audit log, and its last record.
+    pub fn audit_position(&self) -> Option<io::Result<(PathBuf, Position)>> {
+        self.audit.as_ref().map(AuditLog::position)
+    }
+
+    /// Adds a transfer to the transfer log, and to the audit log where it records files.
     pub fn transfer(
         &self,
         lines: &mut Lines,
@@ -140,6 +199,14 @@ impl Log {
         if self.xferlog.is_some() {
             xferlog::write(now, subject, transfer, ("http", self.transfers_have_times), &mut lines.transfers);
         }
+        self.audit(lines, now, subject, &Event::Transferred(transfer));
+    }
+
+    /// Adds an event to the audit log alone, where that records it.
+    pub fn audit(&self, lines: &mut Lines, now: Timestamp, subject: &Subject<'_>, event: &Event<'_>) {
+        if self.audit.as_ref().is_some_and(|audit| audit.wants(event)) {
+            write_json(&mut lines.records, now, subject, event);
+        }
     }
 
     /// Adds an event to the lines of this turn.
@@ -147,24 +214,8 @@ impl Log {
         if let (Some(_), Event::Transferred(transfer)) = (&self.xferlog, event) {
             xferlog::write(now, subject, transfer, ("ftp", self.transfers_have_times), &mut lines.transfers);
         }
-        let wanted = match self.format {
-            LogFormat::Off => false,
-            LogFormat::Warnings | LogFormat::JsonWarnings => match event {
-                Event::Limited { reached, .. } => !reached.key.is_silence(),
-                event => matches!(
-                    event,
-                    Event::Warning { .. }
-                        | Event::Refused { .. }
-                        | Event::ProxyRefused { .. }
-                        | Event::LoginFailed { .. }
-                        | Event::LoginRefused { .. }
-                        | Event::Expelled { .. }
-                        | Event::Banned { .. }
-                ),
-            },
-            LogFormat::Text | LogFormat::Json => true,
-        };
-        if wanted {
+        self.audit(lines, now, subject, &event);
+        if self.format.keeps(&event) {
             match self.format {
                 LogFormat::Json | LogFormat::JsonWarnings => {
                     write_json(&mut lines.events, now, subject, &event)
@@ -192,8 +243,18 @@ impl Log {
             if let Some(events) = &self.events {
                 events.push(lines.events.as_bytes());
             }
+            if let Some(syslog) = self.syslog.as_ref().filter(|syslog| syslog.events) {
+                syslog.push_events(lines.events.as_bytes());
+            }
             lines.events.clear();
             lines.events.shrink_to(64 * 1024);
+        }
+        if !lines.records.is_empty() {
+            if let Some(audit) = &self.audit {
+                audit.push(lines.records.as_bytes());
+            }
+            lines.records.clear();
+            lines.records.shrink_to(64 * 1024);
         }
         if !lines.requests.is_empty() {
             let file = self.access.as_ref().map(|file| &file.writer);
@@ -227,7 +288,15 @@ mod tests {
     use super::*;
 
     fn recorded(format: LogFormat, event: Event<'_>) -> String {
-        let log = Log { format, events: None, xferlog: None, transfers_have_times: false, access: None };
+        let log = Log {
+            format,
+            events: None,
+            xferlog: None,
+            transfers_have_times: false,
+            access: None,
+            audit: None,
+            syslog: None,
+        };
         let mut lines = Lines::default();
         let subject =
             Subject { session: 7, peer: "127.0.0.1:1025".parse().unwrap(), user: Some(b"al\"ice\n") };

@@ -10,6 +10,7 @@ use std::time::Duration;
 use millrace_vfs::{Civil, Timestamp, VirtualPath};
 
 use super::access::Request;
+use super::actor::Actor;
 use super::{Event, Subject, Transferred};
 use millrace_limits::{Reached, Setting};
 
@@ -94,8 +95,39 @@ impl Fields {
             }
             Event::Banned { user } => Self::new("banned").maybe("tried", user.map(readable)),
             Event::Kicked => Self::new("kicked"),
-            Event::Administered { what, failed } => {
-                Self::new("administered").text("what", *what).maybe("failed", *failed)
+            Event::Administered { what, failed, by } => {
+                let administered = Self::new("administered").text("what", *what).maybe("failed", *failed);
+                by.iter().fold(administered, |fields, by| fields.actor(by))
+            }
+            Event::Reloaded { changed, next_start } => {
+                let list = |keys: &[&str]| (!keys.is_empty()).then(|| keys.join(", "));
+                Self::new("reloaded").maybe("changed", list(changed)).maybe("next_start", list(next_start))
+            }
+            Event::AccountChanged { action, account, settings, by } => Self::new("account-changed")
+                .text("action", *action)
+                .text("account", *account)
+                .maybe("settings", *settings)
+                .actor(by),
+            Event::LinkIssued { link, by } => Self::new("link-issued")
+                .path(link.path)
+                .text("in_name_of", link.user)
+                .text("permits", link.permits)
+                .number("expires", link.expires)
+                .text("key", link.key)
+                .actor(by),
+            Event::LinkKeyRemoved { key } => Self::new("link-key-removed").text("key", *key),
+            Event::AuditLog { file, position } => Self::new("audit-log")
+                .text("file", file.display().to_string())
+                .number("seq", position.seq)
+                .text("sha256", position.sha256.to_string()),
+            Event::RecordsLost { lost, reason } => {
+                Self::new("records-lost").number("lost", *lost).text("reason", *reason)
+            }
+            Event::RecordsMissing { first, last } => {
+                Self::new("records-missing").number("first", *first).number("last", *last)
+            }
+            Event::RecordTorn { bytes, sha256 } => {
+                Self::new("record-torn").number("bytes", *bytes).text("sha256", sha256.to_string())
             }
             Event::LoggedIn { protocol, tls, by, source } => Self::new("login")
                 .text("protocol", protocol.to_string())
@@ -188,6 +220,12 @@ impl Fields {
         self.bytes("path", path.as_bytes())
     }
 
+    fn actor(self, actor: &Actor) -> Self {
+        let fields = self.number("uid", actor.uid);
+        let fields = actor.login_uid.iter().fold(fields, |fields, uid| fields.number("login_uid", *uid));
+        fields.maybe("from", actor.from.map(|from| from.to_string()))
+    }
+
     /// A field that is only there where it says something.
     fn maybe(self, key: &'static str, text: Option<impl Into<String>>) -> Self {
         match text {
@@ -267,10 +305,13 @@ mod tests {
     use std::collections::BTreeMap;
 
     use std::net::SocketAddr;
+    use std::path::Path;
 
     use super::*;
-    use crate::LogFormat;
-    use crate::{Direction, Lines, Log, Proved, wall};
+    use crate::audit::{Class, class};
+    use crate::event::IssuedLink;
+    use crate::position::{Position, Sha256};
+    use crate::{Direction, LogFormat, Proved};
     use millrace_limits::LimitKey;
     use millrace_limits::Protocol;
 
@@ -301,6 +342,10 @@ mod tests {
                 elapsed: Duration::ZERO,
             };
             let user: &[u8] = b"alice";
+            let by = Actor { uid: 0, login_uid: is_full.then_some(1000), from: is_full.then_some(peer.ip()) };
+            let link = IssuedLink { path: &path, user: "alice", permits: "get", expires: 1, key: "0123abcd" };
+            let keys: &[&str] = if is_full { &["deny"] } else { &[] };
+            let (file, sha256) = (Path::new("audit.jsonl"), Sha256::of(b""));
             let replaces = is_full.then_some(7);
             let (on, command, cipher, version) = ("upload", &b"X"[..], "cipher", "TLSv1.3");
             for event in [
@@ -311,7 +356,15 @@ mod tests {
                 Event::Limited { reached: &reached, reason: some },
                 Event::Banned { user: is_full.then_some(user) },
                 Event::Kicked,
-                Event::Administered { what: "stop", failed: some },
+                Event::Administered { what: "stop", failed: some, by: is_full.then_some(by) },
+                Event::Reloaded { changed: keys, next_start: keys },
+                Event::AccountChanged { action: "set", account: "alice", settings: some, by },
+                Event::LinkIssued { link: &link, by },
+                Event::LinkKeyRemoved { key: "0123abcd" },
+                Event::AuditLog { file, position: Position { seq: 7, sha256 } },
+                Event::RecordsLost { lost: 7, reason },
+                Event::RecordsMissing { first: 6, last: 7 },
+                Event::RecordTorn { bytes: 7, sha256 },
                 Event::LoggedIn { protocol: Protocol::Http, tls: some, by: Proved::Password, source: some },
                 Event::LoginFailed { user },
                 Event::LoginRefused { user, reason },
@@ -377,6 +430,14 @@ mod tests {
             Event::Requested(_) => 22,
             Event::ProgramSaid { .. } => 23,
             Event::Warning { .. } => 24,
+            Event::Reloaded { .. } => 25,
+            Event::AccountChanged { .. } => 26,
+            Event::LinkIssued { .. } => 27,
+            Event::LinkKeyRemoved { .. } => 28,
+            Event::AuditLog { .. } => 29,
+            Event::RecordsLost { .. } => 30,
+            Event::RecordsMissing { .. } => 31,
+            Event::RecordTorn { .. } => 32,
         }
     }
 
@@ -387,20 +448,7 @@ mod tests {
         all: Vec<String>,
         least: Vec<String>,
         is_kept: bool,
-    }
-
-    fn is_kept(event: Event<'_>) -> bool {
-        let log = Log {
-            format: LogFormat::Warnings,
-            events: None,
-            xferlog: None,
-            transfers_have_times: false,
-            access: None,
-        };
-        let mut lines = Lines::default();
-        let subject = Subject { session: 7, peer: ([127, 0, 0, 1], 1).into(), user: None };
-        log.record(&mut lines, wall(), &subject, event);
-        !lines.events.is_empty()
+        audit: Option<Class>,
     }
 
     #[test]
@@ -411,7 +459,8 @@ mod tests {
             let Fields { name, fields } = Fields::of(&event);
             let fields: Vec<_> = fields.into_iter().map(|(field, _)| field.to_owned()).collect();
             let row = told.entry(name.to_owned()).or_default();
-            row.is_kept = is_kept(event);
+            row.is_kept = LogFormat::Warnings.keeps(&event);
+            row.audit = class(&event);
             // The full one comes first.
             match row.all.is_empty() {
                 true => (row.all, row.least) = (fields.clone(), fields),
@@ -420,7 +469,7 @@ mod tests {
         });
         kinds.sort_unstable();
         kinds.dedup();
-        assert_eq!(kinds, (0..25).collect::<Vec<_>>());
+        assert_eq!(kinds, (0..33).collect::<Vec<_>>());
         let rows = PAGE.lines().filter(|line| line.starts_with("| ") && line.contains('`'));
         let listed: BTreeMap<String, Row> = rows.map(listed).collect();
         for (name, row) in &told {
@@ -438,6 +487,11 @@ mod tests {
             all: fields.split_whitespace().map(bare).collect(),
             least: fields.split_whitespace().filter(|word| !word.starts_with('[')).map(bare).collect(),
             is_kept: name.starts_with("**"),
+            audit: match cells[3] {
+                "yes" => Some(Class::Administration),
+                "files" => Some(Class::Files),
+                _ => None,
+            },
         };
         (bare(name), row)
     }

@@ -28,6 +28,27 @@ impl LogFile {
     }
 }
 
+/// The way of other logs to tell something among the events.
+#[derive(Debug, Clone)]
+pub(super) struct Events {
+    writer: Arc<Writer>,
+    format: LogFormat,
+}
+
+impl Events {
+    /// Events of the log that this thread writes.
+    pub(super) fn of(writer: &Arc<Writer>, format: LogFormat) -> Self {
+        Self { writer: Arc::clone(writer), format }
+    }
+
+    /// Tells something that no session has to do with.
+    pub(super) fn tell(&self, event: &Event<'_>) {
+        if self.format.keeps(event) {
+            self.writer.push(&line(self.format, event));
+        }
+    }
+}
+
 /// The thread that writes events to standard error.
 pub(super) fn events(format: LogFormat) -> io::Result<Arc<Writer>> {
     // A descriptor of its own: the standard library's lock must not be held while a write is stuck.
@@ -47,12 +68,7 @@ pub(super) fn events(format: LogFormat) -> io::Result<Arc<Writer>> {
 }
 
 /// The thread that writes a log of another format, which has no line for missing entries.
-pub(super) fn log_file(
-    path: &Path,
-    format: LogFormat,
-    of: &'static str,
-    events: Option<Arc<Writer>>,
-) -> io::Result<LogFile> {
+pub(super) fn log_file(path: &Path, of: &'static str, events: Option<Events>) -> io::Result<LogFile> {
     let file = append(path)?;
     let notice = move |gap: Gap<'_>| {
         let text = match gap {
@@ -64,7 +80,7 @@ pub(super) fn log_file(
             }
             Gap::Lost(lines) => format!("{lines} lines are missing from {of}, which could not be written"),
         };
-        events.iter().for_each(|events| events.push(&warning(format, &text)));
+        events.iter().for_each(|events| events.tell(&Event::Warning { text: &text }));
         Vec::new()
     };
     Ok(LogFile { path: path.into(), writer: Arc::new(Writer::start(file, Box::new(notice))?) })
@@ -83,12 +99,15 @@ fn append(path: &Path) -> io::Result<File> {
 
 /// A line that is about the log itself.
 fn warning(format: LogFormat, text: &str) -> Vec<u8> {
-    let (now, subject) = (wall(), NO_SESSION);
-    let (event, mut line) = (Event::Warning { text }, String::new());
+    line(format, &Event::Warning { text })
+}
+
+fn line(format: LogFormat, event: &Event<'_>) -> Vec<u8> {
+    let (now, subject, mut line) = (wall(), NO_SESSION, String::new());
     match format {
         LogFormat::Off => {}
-        LogFormat::Json | LogFormat::JsonWarnings => write_json(&mut line, now, &subject, &event),
-        LogFormat::Text | LogFormat::Warnings => write_text(&mut line, now, &subject, &event),
+        LogFormat::Json | LogFormat::JsonWarnings => write_json(&mut line, now, &subject, event),
+        LogFormat::Text | LogFormat::Warnings => write_text(&mut line, now, &subject, event),
     }
     line.into_bytes()
 }

@@ -13,14 +13,15 @@ pub use millrace_acme::{Acme, Challenge, ChallengeError, Clock, LETS_ENCRYPT, No
 pub use millrace_gateway::settings::ProgramSettings as Programs;
 pub use millrace_gateway::upstream::{Peer, ProxyRoute, Upstream};
 pub use millrace_http_server::Resumable;
-pub use millrace_net::tls::{Authorities, Clients, KeyPair, LoadError, Plan, self_signed};
+pub use millrace_net::tls::{Authorities, Clients, KeyPair, LoadError, Plan, Trust, self_signed};
 pub use millrace_process::ProgramLimits;
 
 use crate::auth::{Authenticator, Password};
 pub use crate::auth::{CertificateLogin, CertificateLoginError, Resumption, ResumptionError};
 use crate::hooks::Hooks;
 use crate::limits::{BanRules, Limit, LoginRates, Network, NetworkBits, Quotas, ServerLimits};
-pub use crate::log::LogFormat;
+pub use crate::log::audit::AuditSettings;
+pub use crate::log::{LogFormat, SyslogError, SyslogSettings};
 pub use crate::tls::{CloseNotify, Tls};
 use crate::web::Web;
 
@@ -138,6 +139,10 @@ pub struct Config {
     /// A log of HTTP's requests, in the Combined format, or JSON where events are; with the events where it is
     /// `None`.
     pub access_log: Option<PathBuf>,
+    /// A log of who changed what, each record of which carries the SHA-256 of the one before it.
+    pub audit: Option<AuditSettings>,
+    /// Where the records of that log are sent, and events where it says so (syslog over TLS).
+    pub syslog: Option<SyslogSettings>,
     /// The log on standard error.
     pub log: LogFormat,
 }
@@ -206,6 +211,8 @@ impl Config {
             xferlog: None,
             xferlog_times: false,
             access_log: None,
+            audit: None,
+            syslog: None,
             log: LogFormat::Text,
         }
     }

@@ -29,6 +29,8 @@ pub use millrace_http_server::web;
 mod worker;
 
 // By the names that the modules here know them by.
+/// Who tells a server something, and where its audit log is.
+pub use log::{Actor, Position};
 pub use millrace_accounts as auth;
 use millrace_blocking as blocking;
 pub use millrace_hooks as hooks;

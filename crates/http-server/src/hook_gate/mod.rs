@@ -107,6 +107,9 @@ impl HookGate<'_> {
     /// Something was changed, or a file has come: the client hears of it when hooks have.
     pub(crate) fn conclude(&mut self, record: Record, tag: Option<String>, event: Option<(Event, u64)>) {
         let fields = tag.map(|tag| ("ETag", tag)).into_iter().collect();
+        if let Some((event, _)) = event {
+            Notices::of(self.connection).audit_change(self.core, event, &record);
+        }
         if let (Some(hooks), Some((event, bytes))) = (self.core.server.hooks(), event)
             && hooks.concerns(event, &record.method)
         {
@@ -265,6 +268,10 @@ impl Exchange<'_> {
     /// A `LOCK` may have made a file: hooks hear of it before the client. Answers the answer where there are none.
     pub(crate) fn tell_of_file(&mut self, answer: DavAnswer) -> Option<DavAnswer> {
         let head = self.head;
+        if answer.has_made_file {
+            let record = self.record();
+            Notices::of(self.connection).audit_change(self.core, Event::MakeFile, &record);
+        }
         let concerned = |hooks: &Arc<dyn Hooks>| hooks.concerns(Event::MakeFile, head.method_text());
         let Some(hooks) = self.core.server.hooks().filter(|hooks| answer.has_made_file && concerned(hooks))
         else {

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use millrace_hooks::Event;
 use millrace_http::change;
 use millrace_http::dav::multistatus;
 use millrace_http::target::Target;
@@ -68,8 +69,11 @@ pub(crate) fn change_files(
             );
         }
         Some(Ok(Found::Changed(Changed::Partly(failures, event)))) => {
+            let record = exchange.record();
+            // Of a folder that could not be removed as a whole, hooks do not hear.
+            let audited = event.unwrap_or(Event::RemoveDirectory);
+            Notices::of(exchange.connection).audit_change(exchange.core, audited, &record);
             if let Some(event) = event {
-                let record = exchange.record();
                 Notices::of(exchange.connection).note_change(exchange.core, event, &record);
             }
             let body = failures.to_xml();

@@ -89,6 +89,28 @@ impl Notices<'_> {
         }
     }
 
+    /// Files were changed: the audit log hears of it, in the words that it has for changes by FTP.
+    pub(crate) fn audit_change(&self, core: &mut Core, event: Event, record: &Record) {
+        let verb = match event {
+            Event::Delete => "remove",
+            Event::RemoveDirectory => "remove-tree",
+            Event::MakeDirectory => "make-directory",
+            Event::MakeFile => "make-file",
+            Event::Rename => "rename-to",
+            Event::Copy => "copy-to",
+            // An upload is a transfer.
+            _ => return,
+        };
+        let moment = self.moment_of(core, event, record, 0, None);
+        let (path, from) = match (moment.to, moment.path) {
+            (Some(to), from) => (to, from),
+            (None, Some(path)) => (path, None),
+            (None, None) => return,
+        };
+        let changed = log::Event::Changed { verb, path: &path, from: from.as_ref() };
+        core.audit(&self.connection.subject(), &changed);
+    }
+
     /// Something was changed, if not all of it: hooks hear of that, and are not waited for.
     pub(crate) fn note_change(&self, core: &mut Core, event: Event, record: &Record) {
         let context = self.moment_of(core, event, record, 0, None);

@@ -9,6 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use millrace_http::Method;
 use millrace_http::link::{self, BadLink, Link};
 use millrace_vfs::VirtualPath;
+use millrace_vfs::hex::Hex;
 use ring::hmac;
 
 /// Characters of a key at least: as many as 128 bits have in hexadecimal digits.
@@ -27,14 +28,31 @@ pub enum LinkKeysError {
 
 /// The keys of links: the first one signs, all of them are good. Clones are the same keys.
 #[derive(Clone, Default)]
-pub struct LinkKeys(Arc<RwLock<Vec<hmac::Key>>>);
+pub struct LinkKeys(Arc<RwLock<Vec<LinkKey>>>);
+
+/// A key, and its name in the audit log.
+#[derive(Clone)]
+struct LinkKey {
+    key: hmac::Key,
+    name: String,
+}
+
+impl LinkKey {
+    /// The name is made of the key, which it does not tell.
+    fn new(secret: &[u8]) -> Self {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
+        let mac = hmac::sign(&key, b"millrace link key name");
+        let name = Hex(&mac.as_ref()[..4]).to_string();
+        Self { key, name }
+    }
+}
 
 impl LinkKeys {
     /// The keys of a file: one a line, the newest first.
     pub fn parse(text: &str) -> Result<Self, LinkKeysError> {
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
         let key = |line: &str| match line.len() >= LEAST {
-            true => Ok(hmac::Key::new(hmac::HMAC_SHA256, line.as_bytes())),
+            true => Ok(LinkKey::new(line.as_bytes())),
             false => Err(LinkKeysError::Short(line.len())),
         };
         let keys = lines.map(key).collect::<Result<Vec<_>, _>>()?;
@@ -53,7 +71,7 @@ impl LinkKeys {
     /// The path and query of a link; `None` where there is no key.
     pub fn sign(&self, link: &Link) -> Option<String> {
         let keys = self.keys();
-        let mac = hmac::sign(keys.first()?, &link.signed());
+        let mac = hmac::sign(&keys.first()?.key, &link.signed());
         Some(link.target(mac.as_ref()))
     }
 
@@ -70,7 +88,12 @@ impl LinkKeys {
         }
     }
 
-    fn keys(&self) -> RwLockReadGuard<'_, Vec<hmac::Key>> {
+    /// The names of the keys, for the audit log: of the one that signs, then of the others.
+    pub fn names(&self) -> Vec<String> {
+        self.keys().iter().map(|key| key.name.clone()).collect()
+    }
+
+    fn keys(&self) -> RwLockReadGuard<'_, Vec<LinkKey>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -85,7 +108,7 @@ impl LinkKeys {
         self.is_link(query).then(|| {
             link::verify(path, query, method, now, |signed, mac| {
                 // In constant time for each key.
-                self.keys().iter().any(|key| hmac::verify(key, signed, mac).is_ok())
+                self.keys().iter().any(|LinkKey { key, .. }| hmac::verify(key, signed, mac).is_ok())
             })
         })
     }

@@ -138,6 +138,11 @@ impl Core {
         self.services.log.record(&mut self.lines, self.now.wall, subject, event);
     }
 
+    /// Writes an event to the audit log alone, where that records it.
+    pub fn audit(&mut self, subject: &Subject<'_>, event: &log::Event<'_>) {
+        self.services.log.audit(&mut self.lines, self.now.wall, subject, event);
+    }
+
     /// Writes a request of HTTP to the log.
     pub fn log_request(&mut self, subject: &Subject<'_>, request: &log::Request<'_>) {
         self.services.log.request(&mut self.lines, self.now.wall, subject, request);

@@ -1,5 +1,7 @@
 //! What an administrator asks of a server that runs, and tells it: sessions, limits, bans, quotas, a slow end.
 
+use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -14,7 +16,7 @@ use crate::hooks::Backlog;
 use crate::limits::BanReport;
 use crate::limits::Network;
 use crate::limits::{Limits, Scope, ScopeReport};
-use crate::log;
+use crate::log::{self, Actor, Position};
 use crate::worker::Client;
 use crate::worker::{AS_LONG_AS_IT_TAKES, Core, Errand, WorkerMessage};
 
@@ -115,8 +117,18 @@ impl Running {
     }
 
     /// Writes to the log what an administrator has told the server, and why it failed if it did.
-    pub fn note_administered(&self, what: &str, failed: Option<&str>) {
-        self.state.log.note(log::Event::Administered { what, failed });
+    pub fn note_administered(&self, what: &str, failed: Option<&str>, by: Option<Actor>) {
+        self.state.log.note(log::Event::Administered { what, failed, by });
+    }
+
+    /// Writes to the log which keys a reload has changed.
+    pub fn note_reloaded(&self, changed: &[&'static str], next_start: &[&'static str]) {
+        self.state.log.note(log::Event::Reloaded { changed, next_start });
+    }
+
+    /// The file of the audit log and its last record, where there is such a log.
+    pub fn audit_position(&self) -> Option<io::Result<(PathBuf, Position)>> {
+        self.state.log.audit_position()
     }
 
     /// Stops accepting, and waits for running transfers however long they take; idle sessions are told 421.

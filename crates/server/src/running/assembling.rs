@@ -24,7 +24,7 @@ use crate::kept_bans::BanFile;
 use crate::limits::Bans;
 use crate::limits::Load;
 use crate::limits::{ConnectionLimit, Limit, Logins, NetworkBits, Timed, Tree};
-use crate::log::Log;
+use crate::log::{Log, LogSettings};
 use crate::passive::{self, PassivePool};
 use crate::state::ServerState;
 use crate::tls::Security;
@@ -42,9 +42,15 @@ pub(super) fn state(
 ) -> Result<ServerState, StartError> {
     let proxies = Arc::new(Proxies::new(config.proxy_from.clone()));
     place_limits(&mut config, bound);
-    let log = Log::open(config.log, config.xferlog.as_deref(), config.access_log.as_deref())
-        .map_err(|(path, source)| StartError::Log { path, source })?
-        .with_transfer_times(config.xferlog_times);
+    let log = Log::open(&LogSettings {
+        format: config.log,
+        xferlog: config.xferlog.as_deref(),
+        transfers_have_times: config.xferlog_times,
+        access: config.access_log.as_deref(),
+        audit: config.audit.as_ref(),
+        syslog: config.syslog.as_ref(),
+    })
+    .map_err(|(path, source)| StartError::Log { path, source })?;
     if let Some(acme) = &config.acme {
         let folder = acme.folder.clone();
         let warning = acme.prepare().map_err(|source| StartError::Acme { folder, source })?;

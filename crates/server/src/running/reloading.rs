@@ -14,6 +14,7 @@ use crate::certificates;
 use crate::config::{Config, Tls};
 use crate::hooks::HookError;
 use crate::limits::ServerLimits;
+use crate::log;
 use crate::tls::Security;
 use crate::web::Web;
 use crate::worker::{Errand, Worker, WorkerMessage};
@@ -105,7 +106,13 @@ impl Running {
 
     /// What HTTP adds to files is this from now on; answers under way are as they were begun.
     fn replace_web(&self, web: Web) {
-        let web = self.state.shared.http.replace_web(web);
+        let http = &self.state.shared.http;
+        let keys = http.link_key_names();
+        let web = http.replace_web(web);
+        let left = http.link_key_names();
+        for key in keys.iter().filter(|key| !left.contains(key)) {
+            self.log.note(log::Event::LinkKeyRemoved { key });
+        }
         self.state.tell_workers(|| {
             let web = Arc::clone(&web);
             move |worker: &mut Worker| worker.doors().http.replace_web(web)
