@@ -10,6 +10,7 @@ use crate::config::{Period, Reference, Said, Written};
 use crate::confine::SPAWNER;
 use crate::ctl::Ctl;
 use crate::explain::Explain;
+use crate::log::LogCommand;
 use crate::poller_bench::PollerBench;
 use crate::race::Race;
 use crate::user::Users;
@@ -59,6 +60,9 @@ pub(crate) enum Command {
     /// its user. It is signed with the first key of http-link-keys; removing that key from the file, and a reload,
     /// revoke all links that were signed with it.
     Link(MakeLink),
+    /// Look for changes in audit logs
+    #[command(subcommand)]
+    Log(LogCommand),
     /// Keep accounts in a database: add, change, list, import
     User(Users),
     /// A part of a load: `bench` starts it where its users need more than one process

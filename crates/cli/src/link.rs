@@ -6,12 +6,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
+use millrace_log::{Event, IssuedLink};
 use millrace_server::web::{Gives, Link};
 use millrace_server::{Attempt, Protocol};
 use millrace_vfs::VirtualPath;
 
 use crate::announce::web_url;
 use crate::args::MakeLink;
+use crate::audit::Audit;
 use crate::config::{self, Site, Written};
 use crate::failure::Failure;
 
@@ -24,8 +26,10 @@ pub(crate) fn run(arguments: &MakeLink) -> Result<(), Failure> {
     let gives = gives(&site, arguments, &user, &path)?;
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let expires = (now + arguments.valid.value.0).as_secs();
-    let link = Link { path, gives, user: user.into_bytes(), expires };
-    let target = site.config.web.links.sign(&link).ok_or_else(|| {
+    let permits = if gives == Gives::Upload { "put" } else { "get" };
+    let link = Link { path, gives, user: user.clone().into_bytes(), expires };
+    let links = &site.config.web.links;
+    let target = links.sign(&link).ok_or_else(|| {
         wrong(
             "there is no key to sign links with: write http-link-keys = \"FILE\" in the configuration file"
                 .to_owned(),
@@ -38,6 +42,10 @@ pub(crate) fn run(arguments: &MakeLink) -> Result<(), Failure> {
                 .to_owned(),
         )
     })?;
+    let mut audit = Audit::open(site.config.audit.as_ref().map(|audit| &*audit.path))?;
+    let (key, by) = (links.names().into_iter().next().unwrap_or_default(), audit.by());
+    let issued = IssuedLink { path: &link.path, user: &user, permits, expires, key: &key };
+    audit.record([Event::LinkIssued { link: &issued, by }])?;
     println!("{}{target}", url.trim_end_matches('/'));
     Ok(())
 }

@@ -6,6 +6,7 @@
 
 mod announce;
 mod args;
+mod audit;
 mod bench;
 mod check;
 mod config;
@@ -16,6 +17,7 @@ mod failure;
 mod hash_password;
 mod limits;
 mod link;
+mod log;
 mod notify;
 mod period;
 mod poller_bench;
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         Command::Check(arguments) => done(check::run(&arguments)),
         Command::Config(what) => done(config::show(what)),
         Command::Explain(arguments) => done(explain::run(&arguments)),
+        Command::Log(command) => done(log::run(&command)),
         Command::Link(arguments) => done(link::run(&arguments)),
         Command::User(arguments) => done(user::run(arguments)),
         Command::HashPassword => done(hash_password::run()),

@@ -98,6 +98,9 @@ fn serve(arguments: Serve, mut before: Option<Predecessor>) -> Result<(), Failur
     held.drop_privileges()?;
     let running = Arc::new(prepared.begin(before.as_mut()).map_err(failed)?);
     moved.iter().for_each(|warning| warn(&running, warning));
+    if let Err(error) = site.name_audit_log() {
+        warn(&running, &format!("\"millrace user\" does not learn of the audit log: {error}"));
+    }
     for trouble in troubles {
         warn(&running, &format!("{trouble}; its users are refused until it can"));
     }
@@ -192,6 +195,7 @@ impl Again {
         let next_start = self.begun.changed(&snapshot, true);
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = std::mem::replace(&mut *last, snapshot.clone()).changed(&snapshot, false);
+        self.running.upgrade().iter().for_each(|running| running.note_reloaded(&changed, &next_start));
         Ok(Reloaded { changed, next_start })
     }
 
@@ -203,19 +207,19 @@ impl Again {
         }
         loaded.resolve(self.quotas.clone())
     }
+}
 
-    /// The same, in a sentence for the log.
-    fn told(&self) -> String {
-        match self.reload() {
-            Err(why) => why,
-            Ok(Reloaded { changed, next_start }) => {
-                let list = |what: &str, keys: &[&str]| match keys {
-                    [] => String::new(),
-                    keys => format!("; {what}: {}", keys.join(", ")),
-                };
-                let (changed, later) = (list("changed", &changed), list("these need a restart", &next_start));
-                format!("configuration reloaded{changed}{later}")
-            }
+/// What came of a reload, in a sentence for the log.
+fn told(reloaded: Result<Reloaded, String>) -> String {
+    match reloaded {
+        Err(why) => why,
+        Ok(Reloaded { changed, next_start }) => {
+            let list = |what: &str, keys: &[&str]| match keys {
+                [] => String::new(),
+                keys => format!("; {what}: {}", keys.join(", ")),
+            };
+            let (changed, later) = (list("changed", &changed), list("these need a restart", &next_start));
+            format!("configuration reloaded{changed}{later}")
         }
     }
 }
@@ -321,8 +325,10 @@ fn listen_to_signals(mut signals: Signals, running: Weak<Running>, again: Again)
         for signal in signals.forever() {
             match (signal, running.upgrade()) {
                 (SIGHUP, Some(running)) => {
-                    running.note_administered("SIGHUP", None);
-                    let told = again.told();
+                    let reloaded = again.reload();
+                    let failed = reloaded.as_ref().err().map(String::as_str);
+                    running.note_administered("SIGHUP", failed, None);
+                    let told = told(reloaded);
                     if !running.warn_in_json(&told) {
                         let _ = writeln!(io::stderr(), "millrace: {told}");
                     }
@@ -332,7 +338,7 @@ fn listen_to_signals(mut signals: Signals, running: Weak<Running>, again: Again)
                 (signal, running) => {
                     is_ending = true;
                     let what = if signal == SIGINT { "SIGINT" } else { "SIGTERM" };
-                    running.iter().for_each(|running| running.note_administered(what, None));
+                    running.iter().for_each(|running| running.note_administered(what, None, None));
                     running.iter().for_each(|running| running.note_why_it_ends(what));
                     running.iter().for_each(|running| running.request_shutdown());
                 }

@@ -166,10 +166,14 @@ impl Loaded {
             Ok(found) if !found.is_file() => vec![Grant::new(path, Access::Device)],
             _ => Grant::file(&path, Access::Append),
         }));
+        let audit = written.audit_log.iter();
+        grants.extend(audit.map(|said| Grant::folder_of(&absolute(said), Access::Extend)));
         let control = written.control.iter();
         grants.extend(control.map(|said| Grant::folder_of(&absolute(said), Access::Socket)));
 
-        let files = [&written.tls_client_ca, &written.acme_ca, &written.http_link_keys].into_iter().flatten();
+        let syslog = [&written.syslog_ca, &written.syslog_cert, &written.syslog_key];
+        let files = [&written.tls_client_ca, &written.acme_ca, &written.http_link_keys];
+        let files = files.into_iter().chain(syslog).flatten();
         let certificates = written.tls_cert.iter().chain(&written.tls_key).chain(&written.tls_client_crl);
         let of_folders = written
             .folder

@@ -5,6 +5,7 @@
 //! error points there (`report.rs`).
 
 mod acme;
+mod audit;
 mod confinement;
 mod database;
 mod doors;

@@ -32,6 +32,7 @@ pub(super) fn places_to_write(
         look(written.hooks_queue.as_ref(), "hooks-queue", database);
     }
     look(written.access_log.as_ref(), "--access-log", file);
+    look(written.audit_log.as_ref(), "--audit-log", file);
     for table in &written.folder {
         look(table.database.as_ref(), "database", database);
     }

@@ -39,6 +39,8 @@ pub(super) fn files(written: &Written, places: &Places<'_>) -> Vec<Own> {
         ("quotas", &written.quotas),
         ("xferlog", &written.xferlog),
         ("access-log", &written.access_log),
+        ("audit-log", &written.audit_log),
+        ("syslog-key", &written.syslog_key),
     ] {
         add(what, said.as_ref());
     }
@@ -128,8 +130,8 @@ pub(super) fn warnings(files: &[Own], served: &[PathBuf]) -> Vec<String> {
 }
 
 /// Files that hold a key or a password; `tls-cert` is one where the key is in it.
-const SECRETS: [&str; 6] =
-    ["tls-key", "tls-cert", "http-link-keys", "key-file", "password-file", "secret-file"];
+const SECRETS: [&str; 7] =
+    ["tls-key", "tls-cert", "syslog-key", "http-link-keys", "key-file", "password-file", "secret-file"];
 
 /// The warnings about keys and passwords that other local users can read: a sentence for each.
 pub(super) fn unguarded(files: &[Own]) -> Vec<String> {

@@ -5,7 +5,7 @@ use std::mem::take;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use millrace_server::auth::{Chain, Homes, Mounts, Password, VirtualHost};
+use millrace_server::auth::{Chain, Database, DatabaseError, Homes, Mounts, Password, VirtualHost};
 use millrace_server::limits::Quotas;
 use millrace_server::{Authenticator, Config, config};
 use millrace_storage::{Ledger, LocalOptions, LocalStorage};
@@ -45,6 +45,8 @@ pub(crate) struct Site {
     hosts: Vec<Arc<Homes>>,
     /// Virtual folders.
     pub(crate) mounts: Arc<Mounts>,
+    /// The database of users.
+    database: Option<PathBuf>,
     /// Where `millrace ctl` finds the server.
     pub(crate) control: Option<PathBuf>,
     /// A certificate that has to be there before the server starts.
@@ -88,6 +90,13 @@ impl Site {
         homes.flat_map(|homes| homes.writable()).chain(self.mounts.writable()).collect()
     }
 
+    /// Tells `millrace user`, in the database of users, in which audit log it has to record changes.
+    pub(crate) fn name_audit_log(&self) -> Result<(), DatabaseError> {
+        let Some(database) = &self.database else { return Ok(()) };
+        let path = self.config.audit.as_ref().map(|audit| &*audit.path);
+        Database::open(database)?.set_audit_log(path)
+    }
+
     /// Opens what `millrace check` does not, so that a mistake is reported before the first login. Returns messages
     /// about unreachable sources, which may be temporary.
     pub(crate) fn open(&self) -> Result<Vec<String>, Failure> {
@@ -119,6 +128,8 @@ pub(crate) fn resolve(
     let trees = trees(&written, &places)?;
     let dav = kept(&written, "webdav", &places);
     let ban_file = kept(&written, "bans", &places);
+    let audit = super::audit::audit_log(&written, &places)?;
+    let syslog = super::audit::syslog(&written, &places)?;
     web.hosts = trees.hosts.iter().flat_map(|host| host.names.clone()).collect();
     let users = users(&mut written, &places)?;
     let groups = written.group.iter().map(|group| group.name.value.clone()).collect();
@@ -130,7 +141,7 @@ pub(crate) fn resolve(
         super::proxy_routes::proxy_routes(take(&mut written.proxy), &trees.directory, &places)?;
     let mounts = Arc::new(mounts.quotas(Arc::clone(&quotas)).withholding(programs.withheld(&proxy_routes)));
     let by_certificate = tls.as_ref().is_some_and(|tls| tls.asks_for_certificates());
-    let People { accounts, logins, sources } =
+    let People { accounts, logins, sources, database } =
         people(&mut written, users, &trees, &mounts, &groups, by_certificate, &places)?;
     let anybody_writes = !sources.is_empty() || logins.iter().any(|login| login.access == Access::ReadWrite);
     if is_on(written.http_sandbox.clone(), anybody_writes) {
@@ -175,6 +186,8 @@ pub(crate) fn resolve(
         xferlog: xferlog(written.xferlog, &places)?,
         xferlog_times: is_on(written.xferlog_times, default.xferlog_times),
         access_log: written.access_log.map(|said| places.path(&said)),
+        audit,
+        syslog,
         log: log(written.quiet, written.log_format),
         ..default
     };
@@ -202,6 +215,7 @@ pub(crate) fn resolve(
         homes,
         hosts: of_hosts,
         mounts,
+        database,
         control,
         self_signed,
         config,
@@ -245,6 +259,7 @@ struct People {
     accounts: Chain,
     logins: Vec<Login>,
     sources: Vec<String>,
+    database: Option<PathBuf>,
 }
 
 /// The users, with all that is known of accounts besides; `groups` are the names that there are.
@@ -264,14 +279,14 @@ fn people(
     let anonymous = anonymous(written.anonymous.take(), has_users, places)?;
     logins::check_names(&users, anonymous.is_some(), places)?;
     let (accounts, logins) = assembly.all(anonymous, users, by_certificate)?;
-    let (accounts, mut sources) = match database {
-        Some((users, path)) => (accounts.source(users), vec![format!("of {}", path.display())]),
-        None => (accounts, Vec::new()),
+    let (accounts, mut sources, database) = match database {
+        Some((users, path)) => (accounts.source(users), vec![format!("of {}", path.display())], Some(path)),
+        None => (accounts, Vec::new(), None),
     };
     let tables = take(&mut written.source);
     let (accounts, more) = sources::add(tables, accounts, &trees.directory, groups, places)?;
     sources.extend(more);
-    Ok(People { accounts, logins, sources })
+    Ok(People { accounts, logins, sources, database })
 }
 
 fn directory(said: Option<&Said<PathBuf>>, places: &Places<'_>) -> Result<PathBuf, Failure> {

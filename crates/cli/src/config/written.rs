@@ -434,6 +434,24 @@ settings! {
                 unset("none").flag("FILE").restart().aliases(&["transfer-log", "xferlog-file"]);
             /// Whether each of its lines ends with the times when the transfer started and ended, in microseconds since 1970
             xferlog_times: One<Switch> = default("false").restart();
+            /// Write a record of who changed what to this file: administrators, accounts, bans, reloads, links
+            ///
+            /// Each record carries the SHA-256 of the one before it; `millrace log verify` finds those that were
+            /// changed. The folder has to exist. See [audit.md](audit.md).
+            audit_log: One<PathBuf> = unset("none").flag("FILE").restart();
+            /// Whether the audit log also has uploads and other changes of files
+            audit_files: One<Switch> = default("false").restart();
+            /// Send records of the audit log to this collector, `"HOST"` or `"HOST:PORT"`, by syslog over TLS (RFC
+            /// 5425). The port is 6514 where none is named.
+            syslog: One<String> = unset("none").restart();
+            /// Certificates, in PEM, of which one has to have signed the collector's
+            syslog_ca: One<PathBuf> = unset("what browsers trust").restart();
+            /// This server's certificate for the collector, in PEM
+            syslog_cert: One<PathBuf> = unset("none").restart();
+            /// Its private key, in PEM
+            syslog_key: One<PathBuf> = unset("in the same file").restart();
+            /// Whether events of the log are sent to the collector as well
+            syslog_events: One<Switch> = default("false").restart();
         }
     }
 }

@@ -116,6 +116,8 @@ enum Action {
     /// old one accepts no more clients: its sessions may continue for the grace time, its transfers to their end. If
     /// the new one fails to start, the old one continues, and the error says why.
     Upgrade,
+    /// Show the last record of the audit log, to be noted where it cannot be changed together with the log
+    Audit,
     /// Stop accepting clients, wait for running transfers however long they take, then end
     Drain,
     /// Stop accepting clients, wait for running transfers for the configured grace time at most, then end
@@ -203,6 +205,7 @@ fn request(action: &Action) -> Value {
         Action::Events { action: Some(action), .. } => events(action),
         Action::Reload => json!({ "do": "reload" }),
         Action::Upgrade => json!({ "do": "upgrade" }),
+        Action::Audit => json!({ "do": "audit" }),
         Action::Drain => json!({ "do": "drain" }),
         Action::Stop => json!({ "do": "stop" }),
     }

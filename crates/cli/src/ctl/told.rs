@@ -50,6 +50,10 @@ pub(super) fn told(action: &Action, answer: &Value) -> String {
             if answer["sessions"] == 1 { "continues" } else { "continue" },
             if answer["sessions"] == 1 { "its" } else { "their" },
         ),
+        Action::Audit => {
+            let (file, sha256) = (word(&answer["file"]), word(&answer["sha256"]));
+            format!("{file}: the last record is {}, SHA-256 {sha256}.\n", answer["seq"])
+        }
         Action::Drain => {
             format!(
                 "No more clients are accepted; the server ends when its transfers have ended.{}\n",

@@ -9,9 +9,11 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use millrace_log::Event;
 use millrace_server::Attempt;
 use millrace_server::auth::{self, Database, DatabaseError, Password, Stored};
 
+use crate::audit::Audit;
 use crate::config::{self, Written};
 use crate::explain;
 use crate::failure::Failure;
@@ -117,17 +119,60 @@ pub(crate) fn run(arguments: Users) -> Result<(), Failure> {
     })?;
     let makes = matches!(action, Action::Add { .. } | Action::Import(_));
     let database = open(&path, makes)?;
+    let audited = action.audited();
+    let is_import = matches!(action, Action::Import(_));
+    let log = if audited.is_some() || is_import { database.audit_log().map_err(failed)? } else { None };
+    let mut audit = Audit::open(log.as_deref())?;
+    perform(action, &database, &path, &mut audit)?;
+    let by = audit.by();
+    audit.record(audited.iter().map(|Audited { action, account, settings }| Event::AccountChanged {
+        action,
+        account,
+        settings: settings.as_deref(),
+        by,
+    }))
+}
+
+/// What the audit log says of an action.
+struct Audited {
+    action: &'static str,
+    account: String,
+    settings: Option<String>,
+}
+
+impl Action {
+    /// Returns what is to be recorded once it is done; `None` of a question, and of an import, which is recorded user by
+    /// user.
+    fn audited(&self) -> Option<Audited> {
+        let (action, account, settings) = match self {
+            Self::Add { name, settings, .. } => ("add", name, Some(settings)),
+            Self::Passwd { name, .. } => ("password", name, None),
+            Self::Set { name, settings } => ("set", name, Some(settings)),
+            Self::Totp { name } => ("totp", name, None),
+            Self::Disable { name } => ("disable", name, None),
+            Self::Enable { name } => ("enable", name, None),
+            Self::Remove { name } => ("remove", name, None),
+            Self::List { .. } | Self::Show { .. } | Self::Import(_) => return None,
+        };
+        let settings = settings.filter(|settings| !settings.is_empty());
+        let settings =
+            settings.map(|settings| settings.iter().map(Setting::for_audit).collect::<Vec<_>>().join(" "));
+        Some(Audited { action, account: account.clone(), settings })
+    }
+}
+
+fn perform(action: Action, database: &Database, path: &Path, audit: &mut Audit) -> Result<(), Failure> {
     match action {
-        Action::Add { name, settings, hash } => add(&database, &path, name, &settings, hash),
+        Action::Add { name, settings, hash } => add(database, path, name, &settings, hash),
         Action::Passwd { name, hash } => {
-            look_up(&database, &name)?;
+            look_up(database, &name)?;
             let hash = password(hash)?;
-            change(&database, &name, |stored| {
+            change(database, &name, |stored| {
                 stored.hash = Some(hash);
                 Ok(())
             })
         }
-        Action::Set { name, settings } => change(&database, &name, |stored| {
+        Action::Set { name, settings } => change(database, &name, |stored| {
             let before = stored.user.groups.clone();
             settings::apply(&settings, &mut stored.user)?;
             if stored.user.groups != before {
@@ -135,16 +180,16 @@ pub(crate) fn run(arguments: Users) -> Result<(), Failure> {
             }
             Ok(())
         }),
-        Action::Totp { name } => totp(&database, &name),
-        Action::List { json } => list(&database, json),
-        Action::Show { name, config } => show(&look_up(&database, &name)?, config.as_deref()),
-        Action::Disable { name } => set_disabled(&database, &name, true),
-        Action::Enable { name } => set_disabled(&database, &name, false),
+        Action::Totp { name } => totp(database, &name),
+        Action::List { json } => list(database, json),
+        Action::Show { name, config } => show(&look_up(database, &name)?, config.as_deref()),
+        Action::Disable { name } => set_disabled(database, &name, true),
+        Action::Enable { name } => set_disabled(database, &name, false),
         Action::Remove { name } => match database.remove(&name).map_err(failed)? {
             true => Ok(()),
             false => Err(failed(DatabaseError::Missing(name))),
         },
-        Action::Import(import) => bring_in(&database, &import),
+        Action::Import(import) => bring_in(database, &import, audit),
     }
 }
 
@@ -333,7 +378,7 @@ fn kind(hash: &str) -> &str {
     }
 }
 
-fn bring_in(database: &Database, import: &Import) -> Result<(), Failure> {
+fn bring_in(database: &Database, import: &Import, audit: &mut Audit) -> Result<(), Failure> {
     let brought = import::read(import)?;
     let (mut added, mut kept) = (0, 0);
     for batch in brought.users.chunks(BATCH) {
@@ -346,6 +391,13 @@ fn bring_in(database: &Database, import: &Import) -> Result<(), Failure> {
             }
         }
         database.put(&new).map_err(failed)?;
+        let by = audit.by();
+        audit.record(new.iter().map(|stored| Event::AccountChanged {
+            action: "import",
+            account: &stored.user.name,
+            settings: None,
+            by,
+        }))?;
         added += new.len();
     }
     remind_of_groups(brought.users.iter().map(|stored| &stored.user));

@@ -16,6 +16,17 @@ pub(crate) struct Setting {
     value: Option<String>,
 }
 
+impl Setting {
+    /// As it was written, less what logs in.
+    pub(crate) fn for_audit(&self) -> String {
+        let Self { key, value } = self;
+        match (key.as_str(), value) {
+            ("totp", Some(_)) => "totp=(secret)".to_owned(),
+            (_, value) => format!("{key}={}", value.as_deref().unwrap_or_default()),
+        }
+    }
+}
+
 /// A text that is no setting.
 #[derive(Debug, thiserror::Error)]
 #[error("write KEY=VALUE, such as access=ro")]

@@ -73,7 +73,7 @@ const EVERY_FLAG: &str = "photos --ftp 127.0.0.1:1 --http 127.0.0.1:2 --cgi prog
     --public-ip 203.0.113.7 --workers 3 --grace 5m --control socket --run-as nobody --sandbox off --coalesce off --tls-cert a.pem --tls-key a.key \
     --tls-self-signed --acme a.example --acme-agree --tls-required data --ftps 127.0.0.1:3 --https 127.0.0.1:4 --state kept \
     --user a:pw --users accounts --anonymous ro --uploads in-place --durability full --list-sort 10k --quiet --log-format json \
-    --xferlog x.log --access-log a.log";
+    --xferlog x.log --access-log a.log --audit-log u.log";
 
 #[test]
 fn every_flag_is_kept_over_a_file() {
