@@ -33,6 +33,29 @@ fn a_record_that_a_crash_has_torn_is_named_and_gone_on_behind() {
     assert!(site.events().contains(&warned), "{}", site.events());
 }
 
+/// A program that appends may be stopped, or its disk be stuck.
+#[test]
+fn a_process_that_holds_the_log_stops_no_session() {
+    let site = Site::new("held");
+    site.configure("audit-files = true\n");
+    let serving = site.serve();
+    site.records_up_to(is("started"));
+    let head = OpenOptions::new().write(true).open(site.folder.join("audit/audit.jsonl.head")).unwrap();
+    head.lock().unwrap();
+    let mut client = serving.log_in();
+    for number in 0..20 {
+        client.store(&format!("f{number}"), b"content");
+        site.ctl(&["ban", &format!("198.51.100.{number}")]);
+    }
+    assert!(serving.request("GET /f1", "", "").ends_with("content"));
+    assert_eq!(site.records().len(), 1);
+    head.unlock().unwrap();
+    site.records_up_to(|record| record["path"] == "/f19");
+    serving.stop();
+    assert_eq!(site.records().iter().filter(|record| !is("upload")(record)).count(), 23);
+    site.is_whole(&["audit/audit.jsonl"]);
+}
+
 /// Files may not grow beyond a limit, as on a full disk, until the limit is raised.
 #[test]
 fn a_server_without_room_for_records_serves_and_records_the_gap() {

@@ -78,6 +78,20 @@ fn processes_append_in_turn_and_follow_a_file_that_was_moved_away() {
 }
 
 #[test]
+fn appends_at_the_same_time_are_one_chain() {
+    let folder = Folder::new("parallel");
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut file = ChainedFile::open(&folder.log()).unwrap();
+                (0..50).for_each(|number| _ = append(&mut file, number..number + 1));
+            });
+        }
+    });
+    assert_eq!(verify(&[folder.log()], None).unwrap().records, 200);
+}
+
+#[test]
 fn a_record_that_is_torn_stays_and_is_told_of_by_the_next() {
     let folder = Folder::new("torn");
     append(&mut ChainedFile::open(&folder.log()).unwrap(), 0..2);
