@@ -102,6 +102,12 @@ fn errors_in_a_file_show_where() {
       |            ^^^^^^"#,
         ),
         (
+            "tls-cert = \"none/password.pem\"",
+            r#"HERE/m.toml:1:12: HERE/none/password.pem: there is no such file.
+    1 | tls-cert = "none/password.pem"
+      |            ^^^^^^^^^^^^^^^^^^^"#,
+        ),
+        (
             "tls-ccc = true",
             r#"HERE/m.toml:1:11: There is no certificate, and so no TLS that this could be about; name one with tls-cert, or leave it out.
     1 | tls-ccc = true
