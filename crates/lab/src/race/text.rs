@@ -106,14 +106,18 @@ fn in_words(comparison: &Comparison, color: bool) -> String {
 /// `1.22-1.40`; `None` where the interval is too wide.
 fn ends(comparison: &Comparison) -> Option<String> {
     let ratio = comparison.ratio?;
-    let end = |value: f64| match value {
+    Some(format!("{}-{}", end(ratio.low), end(ratio.high)))
+}
+
+/// An end of an interval: two samples can give one that says nothing, and has sixteen digits.
+pub(crate) fn end(value: f64) -> String {
+    match value {
         value if value >= 100.0 => ">100".to_owned(),
         value if value >= 10.0 => format!("{value:.0}"),
         // An end that is not 1 is not to look like it: it is what the outcome hangs on.
         value if value != 1.0 && (value - 1.0).abs() < 0.005 => format!("{value:.3}"),
         value => format!("{value:.2}"),
-    };
-    Some(format!("{}-{}", end(ratio.low), end(ratio.high)))
+    }
 }
 
 /// The width on a terminal, without color codes.
