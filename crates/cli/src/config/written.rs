@@ -66,8 +66,9 @@ settings! {
         "Network" {
             /// Where to serve FTP, or `"off"`
             ///
-            /// An address with a port. The default is reachable from this computer only. To open it to the network: `"0.0.0.0:2121"`,
-            /// and `"[::]:2121"` for IPv6. There may be more than one. Port 0 takes a free port; the one it got
+            /// An address with a port, or a name that the system resolves at the start: `"localhost:2121"`. The
+            /// default is reachable from this computer only. To open it to the network: `"0.0.0.0:2121"`, and
+            /// `"[::]:2121"` for IPv6. There may be more than one. Port 0 takes a free port; the one it got
             /// is printed.
             ftp: Many<Listen> =
                 default("127.0.0.1:2121").flag("ADDR:PORT").restart().aliases(&["port", "listen", "listen-port", "bind", "address"]);
