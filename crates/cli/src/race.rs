@@ -119,16 +119,17 @@ pub(crate) struct Race {
     #[arg(long, value_name = "FILE", help_heading = "Reports")]
     csv: Option<PathBuf>,
 
-    /// Print a table for a page rather than for a terminal
-    #[arg(long, help_heading = "Reports")]
-    markdown: bool,
+    /// Write a table for a page, in Markdown; "-" is standard output
+    #[arg(long, value_name = "FILE", help_heading = "Reports")]
+    markdown: Option<PathBuf>,
 }
 
 pub(crate) fn run(arguments: &Race) -> Result<ExitCode, Failure> {
     if arguments.list {
         return list();
     }
-    let [json, page, csv] = Sink::open_all([&arguments.json, &arguments.html, &arguments.csv])?;
+    let Race { json, html: page, csv, markdown, .. } = arguments;
+    let [json, page, csv, markdown] = Sink::open_all([json, page, csv, markdown])?;
     if let (Some(path), Some((name, _))) = (&arguments.read, arguments.flags.pairs().next()) {
         return Err(Failure::Configuration(format!(
             "--read {}: it was measured already, and --{name} comes too late.",
@@ -142,15 +143,13 @@ pub(crate) fn run(arguments: &Race) -> Result<ExitCode, Failure> {
             None => return Ok(ExitCode::from(INCONCLUSIVE)),
         },
     };
-    if ![&json, &page, &csv].into_iter().flatten().any(Sink::is_stdout) {
-        print(&match arguments.markdown {
-            true => text::markdown(&report),
-            false => text::render(&report, has_color(&stdout())),
-        })?;
+    if ![&json, &page, &csv, &markdown].into_iter().flatten().any(Sink::is_stdout) {
+        print(&text::render(&report, has_color(&stdout())))?;
     }
     write(json, || report.json())?;
     write(page, || html::race(&report))?;
     write(csv, || text::csv(&report))?;
+    write(markdown, || text::markdown(&report))?;
     Ok(ExitCode::from(status(&report)))
 }
 

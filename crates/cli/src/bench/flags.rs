@@ -122,9 +122,9 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "PROGRAM", value_parser = PossibleValuesParser::new(["zb"]), help_heading = "Reports")]
     pub(crate) compat: Option<String>,
 
-    /// Print a table for a page rather than for a terminal
-    #[arg(long, help_heading = "Reports")]
-    pub(crate) markdown: bool,
+    /// Write a table for a page, in Markdown; "-" is standard output
+    #[arg(long, value_name = "FILE", help_heading = "Reports")]
+    pub(crate) markdown: Option<PathBuf>,
 }
 
 impl Bench {

@@ -199,7 +199,7 @@ fn find(plan: &Plan, arguments: &Bench, progress: &dyn Progress) -> Result<ExitC
             "a search has no figures for --fail-if and --baseline.".to_owned(),
         ));
     }
-    if arguments.markdown || arguments.compat.is_some() {
+    if arguments.markdown.is_some() || arguments.compat.is_some() {
         return Err(Failure::Configuration(
             "a search has no table for --markdown and --compat; it has --json, --html and --csv.".to_owned(),
         ));
