@@ -133,7 +133,8 @@ impl Capacity {
     pub fn is_of_this_client(&self) -> bool {
         let failed = self.trials.iter().filter(|trial| trial.objection.is_some() && trial.users > self.users);
         let nearest = failed.min_by_key(|trial| trial.users);
-        nearest.is_some_and(|trial| [Bound::Client, Bound::Others].map(Bound::name).contains(&trial.bound))
+        let elsewhere = [Bound::Client, Bound::Others, Bound::Unknown].map(Bound::name);
+        nearest.is_some_and(|trial| elsewhere.contains(&trial.bound))
     }
 
     /// As JSON, in lines for people.

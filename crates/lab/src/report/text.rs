@@ -270,7 +270,7 @@ fn painted(bound: Bound, color: bool) -> String {
     let code = match bound {
         Bound::Server => "32",
         Bound::Unsaturated => "36",
-        Bound::Client | Bound::Others => "31",
+        Bound::Client | Bound::Others | Bound::Unknown => "31",
         Bound::Network | Bound::Disk | Bound::Waiting => "33",
     };
     let name = bound.name().trim_end_matches("-bound");
