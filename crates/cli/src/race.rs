@@ -9,6 +9,7 @@ use clap::Args;
 use millrace_lab::html;
 use millrace_lab::peers::{PEERS, PeerError, end_all};
 use millrace_lab::race::{self, Entrant, RaceError, RaceReport, Settings, Turn, Watcher, text};
+use millrace_lab::report::command::of_this_process;
 use millrace_load::fixture::FixtureStep;
 use millrace_load::plan::Form;
 use millrace_load::run::Ending;
@@ -177,7 +178,8 @@ impl Race {
                 eprintln!("millrace: {error}.");
                 Ok(None)
             }
-            report => report.map(Some).map_err(advise),
+            Ok(report) => Ok(Some(RaceReport { command: of_this_process(), ..report })),
+            Err(error) => Err(advise(error)),
         }
     }
 

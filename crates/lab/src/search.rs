@@ -95,6 +95,8 @@ pub struct Trial {
 pub struct Capacity {
     /// The server, without its password.
     pub target: String,
+    /// The command that repeats the search, without passwords; empty where it is not known.
+    pub command: String,
     /// Of what: `retr 1k pasv, stor 1k pasv`.
     pub what: String,
     /// How each load was put on: settings by their flags' names.
@@ -209,6 +211,7 @@ pub fn search(
     let (quick, plan) = (plan.quick.clone(), titled(&plan.name, plan.as_published, &plan.quick));
     Ok(Capacity {
         target,
+        command: String::new(), // the program knows it
         what,
         settings,
         began,

@@ -14,10 +14,11 @@ use std::time::{Duration, Instant};
 
 use millrace_lab::from_log::LogRates;
 use millrace_lab::gate::GateOutcome;
-use millrace_lab::report::Report;
+use millrace_lab::report::{Report, command};
 use millrace_lab::run::run as measure;
 use millrace_lab::search::{Capacity, Criterion, search};
 use millrace_load::figure::CellReport;
+use millrace_load::host::server_at;
 use millrace_load::plan::{BUILT_IN, Form, Op, Plan, PlanError, Preset};
 use millrace_load::progress::Progress;
 use millrace_load::run::Ending;
@@ -90,6 +91,7 @@ fn figures(plan: &Plan, arguments: &Bench) -> Result<ExitCode, Failure> {
         None => measure(plan, &Line::new(plan.cells().len())),
     };
     let Some(report) = unless_interrupted(report)? else { return Ok(ExitCode::from(INCONCLUSIVE)) };
+    let report = Report { command: command::of_this_process(), ..report };
     let judgement = gate.judge(&report);
     output.write(&report, &judgement.text)?;
     Ok(ExitCode::from(status(&report, judgement.outcome, &|cell| gate.allows_failures(cell))))
@@ -218,7 +220,8 @@ fn find(plan: &Plan, arguments: &Bench, progress: &dyn Progress) -> Result<ExitC
     let most = arguments.most_users(plan);
     let found = unless_interrupted(search(plan, most, Criterion::default(), progress))?;
     let Some(found) = found else { return Ok(ExitCode::from(INCONCLUSIVE)) };
-    let capacity = Capacity { ceiling: arguments.ceiling(), ..found };
+    let (ceiling, command) = (arguments.ceiling(), command::of_this_process());
+    let capacity = Capacity { ceiling, command, ..found };
     output.write_capacity(&capacity)?;
     Ok(match capacity.ending {
         Ending::Complete if capacity.is_of_this_client() => ExitCode::from(INCONCLUSIVE),

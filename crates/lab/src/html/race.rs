@@ -42,7 +42,7 @@ pub fn render(report: &RaceReport) -> String {
         ("took", format!("{:.0} s", report.seconds)),
         ("measured by", format!("millrace {}", report.version)),
     ];
-    body += &machine(&report.machine, &settings);
+    body += &machine(&report.machine, &settings, &report.command);
     page("Millrace race", &title, &about, &body)
 }
 

@@ -53,6 +53,9 @@ pub struct RaceReport {
     pub plan: String,
     /// A description of the race.
     pub summary: String,
+    /// The command that repeats the race, without passwords; empty where it is not known.
+    #[serde(default)]
+    pub command: String,
     /// The settings that the quick form of the preset shortened, in words; empty in the full form.
     #[serde(default)]
     pub quick: Vec<String>,
@@ -172,6 +175,7 @@ impl RaceReport {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             plan: plan.name.clone(),
             summary: plan.summary.clone(),
+            command: String::new(), // the program knows it
             as_published: plan.as_published,
             quick: plan.quick.clone(),
             began: began.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),

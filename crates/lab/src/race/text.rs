@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use super::{Comparison, Outcome, RaceReport, Scenario, Standing};
-use crate::report::form;
-use crate::report::text::ms;
+use crate::report::text::{ms, repeat};
+use crate::report::{form, markdown};
 use crate::terminal::cut;
 use millrace_load::stats::Interval;
 use millrace_load::units::rate;
@@ -50,7 +50,7 @@ pub fn render(report: &RaceReport, color: bool) -> String {
     for warning in &report.warnings {
         let _ = writeln!(out, "{}", cut(&format!("! {warning}")));
     }
-    out
+    out + &repeat(&report.command)
 }
 
 /// Columns of a load's name, and of a server's.
@@ -173,7 +173,7 @@ pub fn markdown(report: &RaceReport) -> String {
     for warning in &report.warnings {
         let _ = writeln!(out, "\n- {warning}");
     }
-    out
+    out + &markdown::repeat(&report.command)
 }
 
 fn row(scenario: &Scenario, standing: &Standing) -> String {

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::command::folded;
 use super::text::ms;
 use super::{CellReport, Report, summary};
 use millrace_load::series::titled;
@@ -29,7 +30,12 @@ pub fn render(report: &Report) -> String {
             let _ = writeln!(out, "\n- {}, {}: {remark}", titled(cell), users(cell.measured.users));
         }
     }
-    out
+    out + &repeat(&report.command)
+}
+
+/// The command that repeats a run.
+pub(crate) fn repeat(command: &str) -> String {
+    if command.is_empty() { String::new() } else { format!("\n```\n{}\n```\n", folded(command)) }
 }
 
 fn row(cell: &CellReport) -> String {

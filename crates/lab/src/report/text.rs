@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::command::folded;
 use super::summary::{self, UNSEEN};
 use super::users::render as render_users;
 use super::zb::{self, Spelling};
@@ -53,7 +54,12 @@ pub fn render(report: &Report, color: bool) -> String {
     for sentence in summary::sentences(report) {
         let _ = writeln!(out, "{}", cut(&sentence));
     }
-    out
+    out + &repeat(&report.command)
+}
+
+/// The command that repeats a run, below its report.
+pub(crate) fn repeat(command: &str) -> String {
+    if command.is_empty() { String::new() } else { format!("\nThe same again:\n{}\n", folded(command)) }
 }
 
 const HEAD: &str =
