@@ -40,6 +40,9 @@ pub(crate) const FAILED: u8 = 1;
 /// Exit status: the figures tell nothing of the server.
 pub(crate) const INCONCLUSIVE: u8 = 3;
 
+/// The setting that names the server's process.
+const SERVER_PID: &str = "server-pid";
+
 /// Two signals within this time are one.
 const ECHO: Duration = Duration::from_millis(500);
 
@@ -55,13 +58,18 @@ pub(crate) fn run(arguments: &Bench) -> Result<ExitCode, Failure> {
     }
     let Some(target) = &arguments.target else { return list() };
     let form = Form { as_published: arguments.as_published, quick: arguments.quick };
-    let settings = arguments.settings();
+    let mut settings = arguments.settings();
     let preset = match &arguments.preset {
         Some(name) => Some(preset(name, form)?),
         None if form == Form::default() => None,
         None => Plan::usual(target, &settings, form).map_err(advise_plan)?,
     };
     let mut plan = Plan::new(target, preset.as_ref(), &settings).map_err(advise_plan)?;
+    let pid = server_of(&plan).map(|pid| pid.to_string());
+    if let Some(pid) = &pid {
+        settings.push((SERVER_PID, pid.as_str()));
+        plan = Plan::new(target, preset.as_ref(), &settings).map_err(advise_plan)?;
+    }
     plan.helper = std::env::current_exe().ok();
     report_on_signals(&STOP, say_what_is_left)?;
     if let Some(caution) = caution(&plan) {
@@ -72,6 +80,13 @@ pub(crate) fn run(arguments: &Bench) -> Result<ExitCode, Failure> {
         Some(_) => find(&plan, arguments, &Line::new(plan.cells().len())),
         None => figures(&plan, arguments),
     }
+}
+
+/// The process of a server on this machine, where the plan names none: the one that listens there.
+fn server_of(plan: &Plan) -> Option<i32> {
+    let is_named = plan.steps.iter().chain([&plan.base]).any(|step| step.server_pid.is_some());
+    let address = plan.target.address().ok().filter(|address| address.ip().is_loopback() && !is_named)?;
+    server_at(address)
 }
 
 /// Runs a part of another process's load, by that process's order.

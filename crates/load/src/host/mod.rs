@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+pub use self::listener::server_at;
 pub(crate) use self::listener::stranger;
 use self::machine::{Counters, reach};
 use self::process::{Places, ThreadTime, Tree, Usage};
