@@ -142,6 +142,10 @@ pub(crate) struct MakeLink {
     #[arg(long)]
     pub(crate) put: bool,
 
+    /// Make it though there is no such user or file, as far as the configuration tells
+    #[arg(long)]
+    pub(crate) force: bool,
+
     /// The beginning of the link, before the path [default: the address of HTTPS in the configuration, or else of HTTP]
     #[arg(long, value_name = "URL")]
     pub(crate) url: Option<String>,
