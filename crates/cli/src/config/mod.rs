@@ -93,6 +93,12 @@ fn open_with(
     Ok(Loaded { written, source })
 }
 
+/// Returns the names of the groups in a file.
+pub(crate) fn groups(file: &Path) -> Result<Vec<String>, Failure> {
+    let loaded = open_with(Written::default(), &environment::Variables::default(), Some(file))?;
+    Ok(loaded.written.group.into_iter().map(|group| group.name.value).collect())
+}
+
 impl Loaded {
     /// Returns what it means; to a server that runs already, and has counted this for quotas.
     pub(crate) fn resolve(self, quotas: Option<Arc<Quotas>>) -> Result<Site, Failure> {
