@@ -50,8 +50,8 @@ settings! {
             /// Sort listings of up to this many entries
             ///
             /// Larger folders come in the order of the file system, so that memory stays flat and the first
-            /// line comes at once. This holds for `LIST`, `NLST` and `STAT`, which sort by name, and for [pages
-            /// of HTTP](http.md#pages-of-folders); `MLSD` is never sorted. 0 sorts nothing.
+            /// line comes at once. This holds for `LIST`, `NLST` and `STAT`, which sort by name; `MLSD` is never
+            /// sorted. [Pages of HTTP](http.md#pages-of-folders) have so many entries each. 0 sorts nothing.
             list_sort: One<Count> = default("2048").flag("N").restart() => sort_entries;
             /// Other places that users see in the tree, each a `[[folder]]` table as below
             folder: Vec<FolderTable> = unset("no others");

@@ -62,7 +62,7 @@ fn a_link_begins_with_where_the_server_is_and_knows_a_folder() {
         ("", &["/none"], "/none cannot be linked to: no such file or directory"),
         ("", &["/none/"], "/none cannot be linked to: no such file"),
         ("", &["/none/f", "--put"], "/none cannot be linked to: no such file"),
-        ("", &["/f", "--user", "typo"], "there is no user typo"),
+        ("", &["/f", "--user", "typo"], "there is no user named typo"),
         (&named, &["/f"], "anonymous is off: name a user with --user"),
     ] {
         let (code, said) = link(keys, arguments);

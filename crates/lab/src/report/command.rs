@@ -77,7 +77,8 @@ pub(crate) fn folded(command: &str) -> String {
     let mut lines = vec![String::new()];
     let mut is_quoted = false;
     for word in command.split(' ') {
-        let is_within = std::mem::replace(&mut is_quoted, is_quoted ^ (word.matches('\'').count() % 2 == 1));
+        let is_within = is_quoted;
+        is_quoted ^= word.matches('\'').count() % 2 == 1;
         match lines.last_mut() {
             Some(line) if is_within || line.len() + word.len() + " ".len() < WIDTH - " \\".len() => {
                 *line += if line.is_empty() { "" } else { " " };
