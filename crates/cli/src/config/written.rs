@@ -314,6 +314,11 @@ settings! {
             /// password is right.
             anonymous: One<Anonymous> =
                 unset("`\"ro\"` without any user, else `\"off\"`").flag("ro|rw|off").aliases(&["anonymous-enable", "anon"]);
+            /// Whether the anonymous user sees files and folders whose names begin with a dot
+            ///
+            /// Where it does not, they cannot be read or written by their path, either. `.well-known` is shown to
+            /// all. Users with a name see all files, unless their `deny-names` say otherwise.
+            anonymous_dotfiles: One<Switch> = default("false");
             /// An account; there may be more than one
             ///
             /// In a file each is a `[[user]]` table as below. A flag is NAME:PASSWORD, which may read and write

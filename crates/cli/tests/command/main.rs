@@ -3,6 +3,7 @@
 mod announcing;
 mod certificates;
 mod checking;
+mod dotfiles;
 mod ending;
 mod links;
 mod passwords;
