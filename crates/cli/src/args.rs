@@ -51,6 +51,12 @@ pub(crate) enum Command {
     /// Print what a configuration file may have: an example, or a JSON Schema
     #[command(subcommand)]
     Config(Reference),
+    /// Write a configuration file to begin with: every key, commented out, with its default
+    Init {
+        /// The file, which must not be there yet
+        #[arg(value_name = "FILE", default_value = "millrace.toml")]
+        file: PathBuf,
+    },
     /// Say what holds for a user, where it comes from, and whether a login would be let in
     Explain(Explain),
     /// Make a link to a file that expires, for those who have no account

@@ -43,6 +43,7 @@ fn main() -> ExitCode {
         Command::PollerBench(arguments) => poller_bench::run(&arguments),
         Command::Check(arguments) => done(check::run(&arguments)),
         Command::Config(what) => done(config::show(what)),
+        Command::Init { file } => done(config::init(&file)),
         Command::Explain(arguments) => done(explain::run(&arguments)),
         Command::Link(arguments) => done(link::run(&arguments)),
         Command::User(arguments) => done(user::run(arguments)),
