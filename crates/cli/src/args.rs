@@ -82,7 +82,8 @@ pub(crate) enum Command {
 const EXAMPLES: &str = "\
 Examples:
   millrace serve                                         this folder, to read, on this computer only
-  millrace serve /srv/files --ftp 0.0.0.0:2121           to read, for everyone on the network
+  millrace serve /srv/files --ftp 0.0.0.0:2121 --http 0.0.0.0:8080
+                                                         to read, for everyone on the network
   millrace serve /srv/drop --user cam:s3cret --ftp 0.0.0.0:2121
                                                          to read and write, for a camera
   millrace serve --config /etc/millrace.toml             as the file says; flags go before it

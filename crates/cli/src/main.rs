@@ -19,6 +19,7 @@ mod link;
 mod notify;
 mod period;
 mod poller_bench;
+mod qr_code;
 mod race;
 mod ready;
 mod serve;

@@ -3,7 +3,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -19,8 +19,9 @@ use millrace_storage::{LocalStorage, SweepReport};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::announce::{self, Bound};
+use crate::announce::{self, Bound, Terminal};
 use crate::args::Serve;
+use crate::bench::output::has_color;
 use crate::config::{self, Confined, Site, Snapshot, Written};
 use crate::confine::Held;
 use crate::failure::Failure;
@@ -305,7 +306,10 @@ fn announce(site: &Site, running: &Running, in_json: bool, ready_file: Option<&P
     announce::warnings(site, bound).iter().for_each(|warning| warn(running, warning));
     let text = match in_json {
         true => ready::line(bound),
-        false => announce::announcement(site, bound, &running.fingerprints()),
+        false => {
+            let terminal = io::stdout().is_terminal().then(|| Terminal { color: has_color(&io::stdout()) });
+            announce::announcement(site, bound, &running.fingerprints(), terminal)
+        }
     };
     ready_file.map_or(Ok(()), |path| ready::write(path, bound))?;
     let mut out = io::stdout().lock();
