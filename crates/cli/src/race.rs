@@ -15,6 +15,7 @@ use millrace_load::plan::Form;
 use millrace_load::run::Ending;
 use millrace_load::run::RunError;
 use millrace_load::stop::Stop;
+use millrace_load::units::users;
 
 use crate::bench::output::{Sink, has_color, print, write};
 use crate::bench::progress::Between;
@@ -267,11 +268,11 @@ impl Watcher for Line {
         let (block, blocks) = turn.block;
         if self.is_terminal {
             let line = format!(
-                "block {}/{blocks}, figure {}/{figures}: {} by {} users at {}",
+                "block {}/{blocks}, figure {}/{figures}: {} by {} at {}",
                 block + 1,
                 figure + 1,
                 turn.cell.op,
-                turn.cell.users,
+                users(turn.cell.users),
                 turn.entrant
             );
             let _ = write!(stderr(), "\r{}\x1b[K", line.chars().take(99).collect::<String>());

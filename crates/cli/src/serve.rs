@@ -13,6 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use millrace_admin::{Control, Orders, Reloaded};
+use millrace_load::units::counted;
 use millrace_server::limits::Quotas;
 use millrace_server::{Config, Predecessor, Prepared, Running, Server, StartError};
 use millrace_storage::{LocalStorage, SweepReport};
@@ -356,12 +357,13 @@ const SWEEP: Duration = Duration::from_secs(3600);
 /// The warning about a sweep. Unreadable folders are not reported where nothing was left behind.
 fn swept(report: SweepReport) -> Option<String> {
     let SweepReport { removed, failed, unseen, .. } = report;
-    let about = |count: u64, what: &str| if count > 0 { format!("; {count} {what}") } else { String::new() };
+    let about = |count: u64, what: String| if count > 0 { format!("; {what}") } else { String::new() };
     (removed > 0 || failed > 0).then(|| {
         format!(
-            "removed {removed} uploads that a killed server left unfinished{}{}",
-            about(failed, "could not be removed"),
-            about(unseen, "folders could not be looked through")
+            "removed {} that a killed server left unfinished{}{}",
+            counted(removed, "upload"),
+            about(failed, format!("{failed} could not be removed")),
+            about(unseen, format!("{} could not be looked through", counted(unseen, "folder")))
         )
     })
 }
@@ -426,6 +428,7 @@ mod tests {
         assert_eq!(told(0, 0, 3), None);
         let whole = "removed 2 uploads that a killed server left unfinished";
         assert_eq!(told(2, 0, 0).unwrap(), whole);
+        assert!(told(1, 0, 1).unwrap().starts_with("removed 1 upload that"));
         let rest = "; 1 could not be removed; 3 folders could not be looked through";
         assert_eq!(told(2, 1, 3).unwrap(), format!("{whole}{rest}"));
     }

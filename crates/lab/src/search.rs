@@ -17,6 +17,7 @@ use millrace_load::plan::{Plan, Settings};
 use millrace_load::progress::Progress;
 use millrace_load::run::Ending;
 use millrace_load::run::{RunError, run};
+use millrace_load::units::counted;
 use millrace_load::verdict::Bound;
 
 /// How often an answer must stand up.
@@ -264,7 +265,7 @@ impl Criterion {
         if faults > 0 {
             let first = cell.login_faults.kinds().chain(cell.faults.kinds()).next();
             let words = first.and_then(|kind| kind.first.first()).map_or("", |text| text);
-            return Some(format!("{faults} failures; {words}"));
+            return Some(format!("{}; {words}", counted(faults, "failure")));
         }
         let pace = pace(cell, planned);
         if let Some(alone) = alone.filter(|alone| pace < self.pace * alone) {
@@ -279,7 +280,10 @@ impl Criterion {
             ));
         }
         let starved = cell.fairness.starved;
-        (starved as f64 > self.starved * f64::from(users)).then(|| format!("{starved} users starve"))
+        (starved as f64 > self.starved * f64::from(users)).then(|| match starved {
+            1 => "1 user starves".to_owned(),
+            some => format!("{some} users starve"),
+        })
     }
 }
 

@@ -163,7 +163,7 @@ pub(crate) fn judge(audit: &Audit, load: LoadSummary) -> Verdict {
 fn no_limit(load: LoadSummary) -> String {
     match load.failed {
         0 => "nothing was at its limit: more users or a higher rate may get more".to_owned(),
-        failed => format!("no limit of this machine was seen, and {failed} operations failed"),
+        failed => format!("no limit of this machine was seen, and {} failed", counted(failed, "operation")),
     }
 }
 
@@ -174,7 +174,8 @@ pub(crate) fn is_too_short(audit: &Audit) -> bool {
 
 fn client_cannot(_: &Audit, load: LoadSummary) -> Option<String> {
     let share = load.client_faults as f64 / (load.ops + load.client_faults).max(1) as f64;
-    (share > 0.01).then(|| format!("this machine could not begin {} operations", load.client_faults))
+    (share > 0.01)
+        .then(|| format!("this machine could not begin {}", counted(load.client_faults, "operation")))
 }
 
 fn client_thread_full(audit: &Audit, _: LoadSummary) -> Option<String> {

@@ -7,7 +7,7 @@ use crate::report::text::{ms, repeat};
 use crate::report::{form, markdown};
 use crate::terminal::cut;
 use millrace_load::stats::Interval;
-use millrace_load::units::rate;
+use millrace_load::units::{counted, rate};
 
 /// The race; `color` only where a person looks at it (`NO_COLOR`, a pipe).
 pub fn render(report: &RaceReport, color: bool) -> String {
@@ -146,8 +146,12 @@ pub fn markdown(report: &RaceReport) -> String {
     let _ = writeln!(out, "**{}**: {}  ", report.titled(), report.summary);
     let _ = writeln!(
         out,
-        "{} blocks, seed {}; {} cores, {}, {}\n",
-        report.blocks, report.seed, machine.cores, machine.processor, machine.kernel
+        "{} blocks, seed {}; {}, {}, {}\n",
+        report.blocks,
+        report.seed,
+        counted(machine.cores as u64, "core"),
+        machine.processor,
+        machine.kernel
     );
     for conclusion in &report.conclusions {
         let _ = writeln!(out, "- {conclusion}");

@@ -153,12 +153,15 @@ fn failures(report: &Report) -> String {
     let held: u64 = report.cells.iter().filter_map(CellReport::held).sum();
     match faults {
         0 if ops == 0 => "Nothing failed.".to_owned(),
+        0 if ops == 1 => "The operation ended well.".to_owned(),
         0 => format!("All {ops} operations ended well."),
         _ if report.has_wrong_data() => format!(
-            "WRONG DATA was delivered: the notes on the figures say how. {faults} failures beside {ops} good operations."
+            "WRONG DATA was delivered: the notes on the figures say how. {} beside {}.",
+            counted(faults, "failure"),
+            counted(ops, "good operation")
         ),
         _ if ops == 0 && held > 0 => {
-            format!("{faults} logins or sessions failed, beside {held} sessions that were held.")
+            format!("{faults} logins or sessions failed, beside {} held.", counted(held, "session"))
         }
         _ => format!("{faults} operations or logins failed, beside {ops} that ended well."),
     }

@@ -14,7 +14,7 @@ use millrace_load::figure::{Commands, TlsFigures};
 use millrace_load::histogram::Percentiles;
 use millrace_load::ramp_up::RampOutcome;
 use millrace_load::series::titled;
-use millrace_load::units::{rate, users};
+use millrace_load::units::{counted, rate, users};
 use millrace_load::verdict::Bound;
 
 /// The report; `color` only where a person looks at it (`NO_COLOR`, a pipe).
@@ -166,8 +166,9 @@ fn notes(cell: &CellReport) -> String {
         let fairness = &cell.fairness;
         let jain = fairness.jain.map_or_else(String::new, |jain| format!("; Jain {jain:.3}"));
         lines.push(format!(
-            "! {} users got less than half of the median: {:?}{jain}",
-            fairness.starved, fairness.starved_users
+            "! {} got less than half of the median: {:?}{jain}",
+            counted(fairness.starved as u64, "user"),
+            fairness.starved_users
         ));
     }
     let name = titled(cell);
@@ -179,7 +180,7 @@ fn notes(cell: &CellReport) -> String {
 
 /// The users that were left, in dkftpbench's form.
 fn standing_line(cell: &CellReport, standing: &RampOutcome) -> String {
-    let mut line = format!("{} users left standing of {} that began", standing.left, standing.started);
+    let mut line = format!("{} left standing of {} that began", users(standing.left), standing.started);
     match &standing.first_death {
         Some(death) => {
             let _ =
@@ -191,8 +192,8 @@ fn standing_line(cell: &CellReport, standing: &RampOutcome) -> String {
         let speed = |ms: f64| rate(size as f64 / ms.max(1e-3) * 1e3);
         let _ = write!(
             line,
-            "; {} downloads done, at B/s from the first byte: p1 {} p50 {}; with PASV and RETR: p1 {} p50 {}",
-            cell.ops,
+            "; {} done, at B/s from the first byte: p1 {} p50 {}; with PASV and RETR: p1 {} p50 {}",
+            counted(cell.ops, "download"),
             speed(flow.p99_ms),
             speed(flow.p50_ms),
             speed(cell.latency.p99_ms),

@@ -215,7 +215,7 @@ fn contradicting_flags_are_refused() {
         ("--tls-key k.pem", "--tls-key: a key alone is of no use; name its certificate with --tls-cert."),
         (
             "--tls-cert c.pem --tls-cert d.pem --tls-key k.pem",
-            "--tls-key: expected a key for each certificate, in the same order: there are 1 keys and 2 certificates.",
+            "--tls-key: expected a key for each certificate, in the same order: there are 1 key and 2 certificates.",
         ),
         ("--tls-cert missing.pem", "--tls-cert: missing.pem: there is no such file."),
         (
