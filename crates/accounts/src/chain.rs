@@ -11,7 +11,7 @@ mod granting;
 mod proving;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use millrace_ftp::session::Permissions;
 use millrace_storage::Ledger;
@@ -49,6 +49,9 @@ pub struct Chain {
     mounts: Arc<Mounts>,
     quotas: Arc<Quotas>,
     anonymous: Option<Account>,
+    hides_dotfiles: bool,
+    /// The accounts of the anonymous user, one for each tree: HTTP knows the files that it keeps open by their storage.
+    shared: Mutex<Vec<Account>>,
     hashing: Hashing,
     decoys: Decoys,
     codes: Used,
@@ -66,6 +69,8 @@ impl Chain {
             mounts: Arc::default(),
             quotas: Arc::new(Quotas::new(Ledger::new(None))),
             anonymous: None,
+            hides_dotfiles: false,
+            shared: Mutex::default(),
             hashing: Hashing::new(),
             decoys: Decoys::default(),
             codes: Used::default(),
@@ -111,6 +116,12 @@ impl Chain {
     /// Adds `anonymous`, also called `ftp`, which accepts any password, before any source is asked.
     pub fn anonymous(mut self, permissions: Permissions, storage: Arc<dyn Storage>) -> Self {
         self.anonymous = Some(Account::new(storage, permissions));
+        self
+    }
+
+    /// Hides names that begin with a dot from the anonymous user: they were seldom meant for everyone.
+    pub fn without_dotfiles(mut self) -> Self {
+        self.hides_dotfiles = true;
         self
     }
 
@@ -227,7 +238,13 @@ impl Chain {
         if group.profile.access.is_none() {
             user.profile.access = Some(Access(account.permissions));
         }
-        Some(self.effective(&user))
+        Some(self.effective_of_anonymous(&user))
+    }
+
+    fn effective_of_anonymous(&self, user: &User) -> Effective {
+        let mut effective = self.effective(user);
+        effective.hides_dotfiles = self.hides_dotfiles;
+        effective
     }
 
     /// The decision about the anonymous user; `None` where it would block but must not.

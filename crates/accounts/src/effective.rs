@@ -29,6 +29,8 @@ pub struct Effective {
     pub said: Profile,
     /// Keys of `said`, and who said them.
     origins: Vec<(String, Origin)>,
+    /// Whether names that begin with a dot are hidden, as they are from the anonymous user.
+    pub(super) hides_dotfiles: bool,
 }
 
 /// The origin of a setting.
@@ -99,7 +101,7 @@ pub fn resolve(user: &User, group: impl Fn(&str) -> Option<Group>) -> Effective 
         }
     }
     let said = serde_json::from_value(Value::Object(said)).expect("a profile is read as it was written");
-    Effective { user: user.name.clone(), groups, unknown_groups, said, origins }
+    Effective { user: user.name.clone(), groups, unknown_groups, said, origins, hides_dotfiles: false }
 }
 
 /// The keys of a profile.
@@ -169,7 +171,8 @@ impl Effective {
         let denied = said.deny_names.iter().flatten();
         let rules = denied.fold(rules, |rules, name| rules.deny_name(name.as_str().as_bytes()));
         let allowed = said.allow_names.iter().flatten();
-        allowed.fold(rules, |rules, name| rules.allow_name(name.as_str().as_bytes()))
+        let rules = allowed.fold(rules, |rules, name| rules.allow_name(name.as_str().as_bytes()));
+        if self.hides_dotfiles { rules.without_dotfiles() } else { rules }
     }
 
     /// The required protection of data connections, beyond the server's.

@@ -348,6 +348,21 @@ impl Directory for Filtered {
     }
 
     fn next_names(&mut self, visit: &mut dyn FnMut(&[u8]), most: usize) -> Result<usize, FileError> {
+        if self.rules.shows_by_name() {
+            loop {
+                let (mut shown, rules) = (0, &self.rules);
+                let mut visit_shown = |name: &[u8]| {
+                    if !rules.denies_component(name) {
+                        shown += 1;
+                        visit(name);
+                    }
+                };
+                let read = self.inner.next_names(&mut visit_shown, most)?;
+                if read == 0 || shown > 0 {
+                    return Ok(shown);
+                }
+            }
+        }
         let mut entries = Vec::new();
         self.next_batch(&mut entries, most)?;
         entries.iter().for_each(|entry| visit(&entry.name));

@@ -6,8 +6,11 @@ use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 
+use millrace_load::units::counted;
+
 use crate::config::{Access, Login, Site};
 use crate::period::time;
+use crate::qr_code;
 use crate::who::{self, Door};
 
 /// Logins shown for each address; more would scroll the URLs away.
@@ -47,8 +50,13 @@ impl<'a> Bound<'a> {
     }
 }
 
-/// The announcement, for standard output; `fingerprints` are those of the certificates.
-pub(crate) fn announcement(site: &Site, bound: Bound<'_>, fingerprints: &[String]) -> String {
+/// The announcement, for standard output; `fingerprints` are those of the certificates. A terminal gets a QR code, too.
+pub(crate) fn announcement(
+    site: &Site,
+    bound: Bound<'_>,
+    fingerprints: &[String],
+    terminal: Option<Terminal>,
+) -> String {
     let lines = Lines::of(site, bound);
     let width = lines.urls.iter().map(|(url, _)| url.chars().count()).max().unwrap_or(0);
 
@@ -57,7 +65,7 @@ pub(crate) fn announcement(site: &Site, bound: Bound<'_>, fingerprints: &[String
         let _ = writeln!(text, "  {url:width$}   {may}");
     }
     if lines.hidden > 0 {
-        let _ = writeln!(text, "  and {} more users", lines.hidden);
+        let _ = writeln!(text, "  and {}", counted(lines.hidden as u64, "more user"));
     }
     for (name, why) in &lines.shut_out {
         let _ = writeln!(text, "  {name} is not served: {why}");
@@ -65,18 +73,55 @@ pub(crate) fn announcement(site: &Site, bound: Bound<'_>, fingerprints: &[String
     for fingerprint in fingerprints {
         let _ = writeln!(text, "  The certificate's SHA-256 fingerprint:\n    {fingerprint}");
     }
-    if let ([address], false) = (bound.ftp, bound.is_open()) {
-        let _ = writeln!(
-            text,
-            "  Only this computer can connect; --ftp 0.0.0.0:{} opens it to the network.",
-            address.port()
-        );
+    text += &opening(site, bound);
+    if let (Some(Terminal { color }), Some(url)) = (terminal, url_for_phones(site, bound)) {
+        let lines = qr_code::lines(&url, color);
+        text.extend(lines.into_iter().map(|line| format!("  {line}\n")));
     }
     let _ = match site.config.grace.is_zero() {
         true => writeln!(text, "Ready. Ctrl-C stops at once."),
         false => writeln!(text, "Ready. Ctrl-C stops; running transfers get {}.", time(site.config.grace)),
     };
     text
+}
+
+/// How a server that only this computer can reach is opened to the network, and where it is then.
+fn opening(site: &Site, bound: Bound<'_>) -> String {
+    if bound.is_open() {
+        return String::new();
+    }
+    // From elsewhere HTTP takes no passwords.
+    let is_for_all = served(site, Door::Http).logins.iter().any(|index| site.logins[*index].name.is_none());
+    let doors = [(Door::Ftp, true), (Door::Http, is_for_all)];
+    let opened = doors.into_iter().filter(|(_, is_of_use)| *is_of_use);
+    let opened: Vec<(Door, u16)> =
+        opened.filter_map(|(door, _)| Some((door, bound.at(door).first()?.port()))).collect();
+    if opened.is_empty() {
+        return String::new();
+    }
+    let flags: Vec<String> =
+        opened.iter().map(|(door, port)| format!(" --{} 0.0.0.0:{port}", door.scheme())).collect();
+    // Scripts look for addresses of the server: that is none yet.
+    let place = site.config.public_ip.or_else(own_v4).map_or(String::new(), |ip| format!(", at {ip}"));
+    format!("  Only this computer can connect;{} opens it to the network{place}.\n", flags.concat())
+}
+
+/// Where a phone on the network finds pages that it may read.
+fn url_for_phones(site: &Site, bound: Bound<'_>) -> Option<String> {
+    let doors = [Door::Https, Door::Http].into_iter();
+    let mut at = doors.flat_map(|door| bound.at(door).iter().map(move |address| (door, *address)));
+    at.find_map(|(door, address)| {
+        let host = host(site.config.public_ip, address);
+        let served = served(site, door).at(door, host, site);
+        let is_of_use = !host.ip().is_loopback() && (served.sources || !served.logins.is_empty());
+        is_of_use.then(|| format!("{}://{host}/", door.scheme()))
+    })
+}
+
+/// A terminal that the announcement is printed to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terminal {
+    pub(crate) color: bool,
 }
 
 /// The users that each address admits.

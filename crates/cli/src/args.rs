@@ -52,6 +52,12 @@ pub(crate) enum Command {
     /// Print what a configuration file may have: an example, or a JSON Schema
     #[command(subcommand)]
     Config(Reference),
+    /// Write a configuration file to begin with: every key, commented out, with its default
+    Init {
+        /// The file, which must not be there yet
+        #[arg(value_name = "FILE", default_value = "millrace.toml")]
+        file: PathBuf,
+    },
     /// Say what holds for a user, where it comes from, and whether a login would be let in
     Explain(Explain),
     /// Make a link to a file that expires, for those who have no account
@@ -80,7 +86,8 @@ pub(crate) enum Command {
 const EXAMPLES: &str = "\
 Examples:
   millrace serve                                         this folder, to read, on this computer only
-  millrace serve /srv/files --ftp 0.0.0.0:2121           to read, for everyone on the network
+  millrace serve /srv/files --ftp 0.0.0.0:2121 --http 0.0.0.0:8080
+                                                         to read, for everyone on the network
   millrace serve /srv/drop --user cam:s3cret --ftp 0.0.0.0:2121
                                                          to read and write, for a camera
   millrace serve --config /etc/millrace.toml             as the file says; flags go before it
@@ -145,6 +152,10 @@ pub(crate) struct MakeLink {
     /// To send the file, in place of getting it
     #[arg(long)]
     pub(crate) put: bool,
+
+    /// Make it though there is no such user or file, as far as the configuration tells
+    #[arg(long)]
+    pub(crate) force: bool,
 
     /// The beginning of the link, before the path [default: the address of HTTPS in the configuration, or else of HTTP]
     #[arg(long, value_name = "URL")]

@@ -1,15 +1,13 @@
 //! `millrace link`: a link to a file or a folder that expires, for those who have no account.
 
-use std::ffi::OsStr;
 use std::net::{IpAddr, Ipv4Addr};
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
 use std::time::SystemTime;
 
 use millrace_log::{Event, IssuedLink};
+use millrace_server::auth::plain_host;
 use millrace_server::web::{Gives, Link};
-use millrace_server::{Attempt, Protocol};
-use millrace_vfs::VirtualPath;
+use millrace_server::{Account, Accounts, Attempt, Authenticator, Decision, Protocol};
+use millrace_vfs::{VirtualPath, Wait};
 
 use crate::announce::web_url;
 use crate::args::MakeLink;
@@ -23,7 +21,8 @@ pub(crate) fn run(arguments: &MakeLink) -> Result<(), Failure> {
     let path = path.map_err(|_| wrong(format!("{:?} cannot be a path", arguments.path)))?;
     may_be_linked(&site, &path)?;
     let user = arguments.user.clone().unwrap_or_else(|| "anonymous".to_owned());
-    let gives = gives(&site, arguments, &user, &path)?;
+    let account = account(&site, arguments, &user)?;
+    let gives = gives(account.as_ref(), arguments, &path)?;
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let expires = (now + arguments.valid.value.0).as_secs();
     let permits = if gives == Gives::Upload { "put" } else { "get" };
@@ -63,23 +62,14 @@ fn may_be_linked(site: &Site, path: &VirtualPath) -> Result<(), Failure> {
     Err(wrong(format!("{path} is answered by {answers}; a link is for files and folders")))
 }
 
-/// What the link permits; a path is a folder if it ends in a slash or is one on disk.
-fn gives(site: &Site, arguments: &MakeLink, user: &str, path: &VirtualPath) -> Result<Gives, Failure> {
-    let is_folder = arguments.path.ends_with('/')
-        || path.is_root()
-        || place(site, user, path).is_some_and(|place| place.is_dir());
-    match (is_folder, arguments.put) {
-        (true, true) => {
-            Err(wrong(format!("{path} is a folder, and a link to send something is for one file: name it")))
-        }
-        (true, false) => Ok(Gives::Folder),
-        (false, true) => Ok(Gives::Upload),
-        (false, false) => Ok(Gives::File),
-    }
-}
+/// What to do where `serve` is given more than the configuration file.
+const FORCE: &str = "where flags of \"serve\" name users or the folder, --force makes the link";
 
-/// Where a user's file lies in the served folder, as far as that can be told.
-fn place(site: &Site, user: &str, path: &VirtualPath) -> Option<PathBuf> {
+/// The account in whose name the link acts; `None`, and a warning, where only a login would tell.
+fn account(site: &Site, arguments: &MakeLink, user: &str) -> Result<Option<Account>, Failure> {
+    // By another name of the server there may be other files.
+    let url = arguments.url.as_deref().unwrap_or_default();
+    let host = url.split_once("://").map_or("", |(_, rest)| rest.split('/').next().unwrap_or_default());
     let attempt = Attempt {
         user: user.as_bytes(),
         password: b"",
@@ -87,18 +77,46 @@ fn place(site: &Site, user: &str, path: &VirtualPath) -> Option<PathBuf> {
         protocol: Protocol::Http,
         encrypted: true,
         certified: true,
-        host: "",
+        host: &plain_host(host.as_bytes()),
         now: SystemTime::now(),
     };
-    let home = match site.accounts.explain(&attempt).ok()? {
-        Some(explained) => explained.effective.directory().ok()?.unwrap_or_default(),
-        // Nothing more is known of this user.
-        None if site.config.anonymous && user == "anonymous" => String::new(),
-        None => return None,
+    let doubt = match site.accounts.current(&attempt) {
+        Some(Decision::Granted(account)) => return Ok(Some(account)),
+        Some(Decision::Denied) if arguments.force => format!("there is no user named {user}"),
+        Some(Decision::Denied) if Accounts::is_anonymous_name(user.as_bytes()) => {
+            return Err(wrong("anonymous is off: name a user with --user".to_owned()));
+        }
+        Some(Decision::Denied) => return Err(wrong(format!("there is no user named {user}; {FORCE}"))),
+        Some(Decision::Refused(why) | Decision::Unavailable(why)) => {
+            format!("{user} is not let in now: {why}")
+        }
+        _ => format!("whether there is a user named {user} is known at a login only"),
     };
-    let home = site.directory.join(home.trim_start_matches('/'));
-    let relative = path.as_bytes().strip_prefix(b"/").unwrap_or_default();
-    Some(home.join(OsStr::from_bytes(relative)))
+    eprintln!("warning: {doubt}.");
+    Ok(None)
+}
+
+/// What the link permits; a path is a folder if it ends in a slash or is one. Refuses a path at which the user has
+/// nothing to get, or no folder to put a file into.
+fn gives(account: Option<&Account>, arguments: &MakeLink, path: &VirtualPath) -> Result<Gives, Failure> {
+    let look = |path: &VirtualPath| account.map(|account| account.storage.metadata(path, Wait::Allowed));
+    let found = look(path);
+    let is_folder = arguments.path.ends_with('/')
+        || path.is_root()
+        || matches!(&found, Some(Ok(metadata)) if metadata.is_directory());
+    let (needed, needs) =
+        if arguments.put { (look(&path.parent()), path.parent()) } else { (found, path.clone()) };
+    match (is_folder, arguments.put, needed) {
+        (true, true, _) => {
+            Err(wrong(format!("{path} is a folder, and a link to send something is for one file: name it")))
+        }
+        (.., Some(Err(error))) if !arguments.force => {
+            Err(wrong(format!("{needs} cannot be linked to: {error}; {FORCE}")))
+        }
+        (true, false, _) => Ok(Gives::Folder),
+        (false, true, _) => Ok(Gives::Upload),
+        (false, false, _) => Ok(Gives::File),
+    }
 }
 
 fn wrong(message: String) -> Failure {

@@ -21,6 +21,7 @@ mod log;
 mod notify;
 mod period;
 mod poller_bench;
+mod qr_code;
 mod race;
 mod ready;
 mod serve;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         Command::PollerBench(arguments) => poller_bench::run(&arguments),
         Command::Check(arguments) => done(check::run(&arguments)),
         Command::Config(what) => done(config::show(what)),
+        Command::Init { file } => done(config::init(&file)),
         Command::Explain(arguments) => done(explain::run(&arguments)),
         Command::Log(command) => done(log::run(&command)),
         Command::Link(arguments) => done(link::run(&arguments)),

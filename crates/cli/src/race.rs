@@ -9,11 +9,13 @@ use clap::Args;
 use millrace_lab::html;
 use millrace_lab::peers::{PEERS, PeerError, end_all};
 use millrace_lab::race::{self, Entrant, RaceError, RaceReport, Settings, Turn, Watcher, text};
+use millrace_lab::report::command::of_this_process;
 use millrace_load::fixture::FixtureStep;
 use millrace_load::plan::Form;
 use millrace_load::run::Ending;
 use millrace_load::run::RunError;
 use millrace_load::stop::Stop;
+use millrace_load::units::users;
 
 use crate::bench::output::{Sink, has_color, print, write};
 use crate::bench::progress::Between;
@@ -119,16 +121,17 @@ pub(crate) struct Race {
     #[arg(long, value_name = "FILE", help_heading = "Reports")]
     csv: Option<PathBuf>,
 
-    /// Print a table for a page rather than for a terminal
-    #[arg(long, help_heading = "Reports")]
-    markdown: bool,
+    /// Write a table for a page, in Markdown; "-" is standard output
+    #[arg(long, value_name = "FILE", help_heading = "Reports")]
+    markdown: Option<PathBuf>,
 }
 
 pub(crate) fn run(arguments: &Race) -> Result<ExitCode, Failure> {
     if arguments.list {
         return list();
     }
-    let [json, page, csv] = Sink::open_all([&arguments.json, &arguments.html, &arguments.csv])?;
+    let Race { json, html: page, csv, markdown, .. } = arguments;
+    let [json, page, csv, markdown] = Sink::open_all([json, page, csv, markdown])?;
     if let (Some(path), Some((name, _))) = (&arguments.read, arguments.flags.pairs().next()) {
         return Err(Failure::Configuration(format!(
             "--read {}: it was measured already, and --{name} comes too late.",
@@ -142,15 +145,13 @@ pub(crate) fn run(arguments: &Race) -> Result<ExitCode, Failure> {
             None => return Ok(ExitCode::from(INCONCLUSIVE)),
         },
     };
-    if ![&json, &page, &csv].into_iter().flatten().any(Sink::is_stdout) {
-        print(&match arguments.markdown {
-            true => text::markdown(&report),
-            false => text::render(&report, has_color(&stdout())),
-        })?;
+    if ![&json, &page, &csv, &markdown].into_iter().flatten().any(Sink::is_stdout) {
+        print(&text::render(&report, has_color(&stdout())))?;
     }
     write(json, || report.json())?;
     write(page, || html::race(&report))?;
     write(csv, || text::csv(&report))?;
+    write(markdown, || text::markdown(&report))?;
     Ok(ExitCode::from(status(&report)))
 }
 
@@ -178,7 +179,8 @@ impl Race {
                 eprintln!("millrace: {error}.");
                 Ok(None)
             }
-            report => report.map(Some).map_err(advise),
+            Ok(report) => Ok(Some(RaceReport { command: of_this_process(), ..report })),
+            Err(error) => Err(advise(error)),
         }
     }
 
@@ -266,11 +268,11 @@ impl Watcher for Line {
         let (block, blocks) = turn.block;
         if self.is_terminal {
             let line = format!(
-                "block {}/{blocks}, figure {}/{figures}: {} by {} users at {}",
+                "block {}/{blocks}, figure {}/{figures}: {} by {} at {}",
                 block + 1,
                 figure + 1,
                 turn.cell.op,
-                turn.cell.users,
+                users(turn.cell.users),
                 turn.entrant
             );
             let _ = write!(stderr(), "\r{}\x1b[K", line.chars().take(99).collect::<String>());

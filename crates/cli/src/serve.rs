@@ -3,7 +3,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -13,14 +13,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use millrace_admin::{Control, Orders, Reloaded};
+use millrace_load::units::counted;
 use millrace_server::limits::Quotas;
 use millrace_server::{Config, Predecessor, Prepared, Running, Server, StartError};
 use millrace_storage::{LocalStorage, SweepReport};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::announce::{self, Bound};
+use crate::announce::{self, Bound, Terminal};
 use crate::args::Serve;
+use crate::bench::output::has_color;
 use crate::config::{self, Confined, Site, Snapshot, Written};
 use crate::confine::Held;
 use crate::failure::Failure;
@@ -309,7 +311,10 @@ fn announce(site: &Site, running: &Running, in_json: bool, ready_file: Option<&P
     announce::warnings(site, bound).iter().for_each(|warning| warn(running, warning));
     let text = match in_json {
         true => ready::line(bound),
-        false => announce::announcement(site, bound, &running.fingerprints()),
+        false => {
+            let terminal = io::stdout().is_terminal().then(|| Terminal { color: has_color(&io::stdout()) });
+            announce::announcement(site, bound, &running.fingerprints(), terminal)
+        }
     };
     ready_file.map_or(Ok(()), |path| ready::write(path, bound))?;
     let mut out = io::stdout().lock();
@@ -358,12 +363,13 @@ const SWEEP: Duration = Duration::from_secs(3600);
 /// The warning about a sweep. Unreadable folders are not reported where nothing was left behind.
 fn swept(report: SweepReport) -> Option<String> {
     let SweepReport { removed, failed, unseen, .. } = report;
-    let about = |count: u64, what: &str| if count > 0 { format!("; {count} {what}") } else { String::new() };
+    let about = |count: u64, what: String| if count > 0 { format!("; {what}") } else { String::new() };
     (removed > 0 || failed > 0).then(|| {
         format!(
-            "removed {removed} uploads that a killed server left unfinished{}{}",
-            about(failed, "could not be removed"),
-            about(unseen, "folders could not be looked through")
+            "removed {} that a killed server left unfinished{}{}",
+            counted(removed, "upload"),
+            about(failed, format!("{failed} could not be removed")),
+            about(unseen, format!("{} could not be looked through", counted(unseen, "folder")))
         )
     })
 }
@@ -428,6 +434,7 @@ mod tests {
         assert_eq!(told(0, 0, 3), None);
         let whole = "removed 2 uploads that a killed server left unfinished";
         assert_eq!(told(2, 0, 0).unwrap(), whole);
+        assert!(told(1, 0, 1).unwrap().starts_with("removed 1 upload that"));
         let rest = "; 1 could not be removed; 3 folders could not be looked through";
         assert_eq!(told(2, 1, 3).unwrap(), format!("{whole}{rest}"));
     }

@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 
+use millrace_load::units::counted;
 use millrace_server::auth::{Access, Effective, Origin, Profile};
 use millrace_server::config::CertificateLogin;
 use millrace_server::web::HttpsRedirect;
@@ -155,7 +156,7 @@ pub(crate) fn may(login: &Login) -> String {
         text += &format!("; at {}: {}", tree.path, at(tree.access));
     }
     if let Some(more @ 1..) = trees.len().checked_sub(TREES_SHOWN) {
-        text += &format!("; something else at {more} more places");
+        text += &format!("; something else at {}", counted(more as u64, "more place"));
     }
     for (what, names) in [("no names", &said.deny_names), ("only files named", &said.allow_names)] {
         if let Some(names) = names {

@@ -189,7 +189,12 @@ fn a_running_transfer_is_seen_freed_and_its_session_ended() {
     let _ = data.read_to_end(&mut all);
     client.expect("426");
     client.expect("421 Disconnected by the administrator.");
-    assert_eq!(site.tell(&["kick", "--session", "99"]), "0 sessions ended.\n");
+    for json in [&[][..], &["--json"]] {
+        let none = site.ctl(&[json, &["kick", "--user", "typo"]].concat());
+        assert_eq!(none.status.code(), Some(1));
+        assert_eq!(String::from_utf8_lossy(&none.stdout).contains("\"kicked\":0"), !json.is_empty());
+        assert!(String::from_utf8_lossy(&none.stderr).contains("no session matches"));
+    }
     let refused = site.ctl(&["limits", "mallory", "--download", "1k"]);
     assert_eq!(refused.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("is not server, listener"));
@@ -494,6 +499,7 @@ fn the_documented_examples_do_what_they_say() {
     for line in blocks("console").flat_map(str::lines).filter(|line| !line.ends_with(" stop")) {
         let words: Vec<&str> = line.split(' ').collect();
         assert_eq!(words[..3], ["millrace", "ctl", "--control"], "{line}");
+        let _meant = words.contains(&"kick").then(|| site.log_in("alice"));
         site.tell(&words[4..]);
     }
     assert_eq!(site.exit_code(), Some(0), "drain was the last");

@@ -264,8 +264,8 @@ const GERMAN: &[(&str, &str)] = &[
     ("{} created.", "{} angelegt."),
     ("{} is the current directory.", "{} ist das aktuelle Verzeichnis."),
     (
-        "The file has {} bytes: it cannot be restarted at {}.",
-        "Die Datei hat {} Bytes: Sie kann nicht bei {} fortgesetzt werden.",
+        "The file ends at byte {}: it cannot be restarted at {}.",
+        "Die Datei endet bei Byte {}: Sie kann nicht bei {} fortgesetzt werden.",
     ),
     ("Restarting at {}; send RETR, STOR or APPE.", "Es geht bei {} weiter; jetzt RETR, STOR oder APPE."),
     (
@@ -277,12 +277,12 @@ const GERMAN: &[(&str, &str)] = &[
     ("The mask is {} now.", "Die Maske ist jetzt {}."),
     ("The checksum is {}.", "Die Prüfsumme ist {}."),
     ("{} of {} bytes are free.", "{} von {} Bytes sind frei."),
-    ("Idle after {} seconds; up to {} can be had.", "Untätig nach {} Sekunden; bis zu {} sind möglich."),
-    ("Idle after {} seconds now.", "Untätig jetzt nach {} Sekunden."),
+    ("Idle after {} s; up to {} s can be had.", "Untätig nach {} s; bis zu {} s sind möglich."),
+    ("Idle after {} s now.", "Untätig jetzt nach {} s."),
     ("The time is from 1 to {} seconds.", "Die Zeit liegt zwischen 1 und {} Sekunden."),
-    ("Copied {} bytes.", "{} Bytes kopiert."),
-    ("Removed; {} entries in all.", "Entfernt; {} Einträge insgesamt."),
-    ("Combined; the file has {} bytes.", "Zusammengefügt; die Datei hat {} Bytes."),
+    ("Bytes copied: {}.", "Kopierte Bytes: {}."),
+    ("Removed; entries: {}.", "Entfernt; Einträge: {}."),
+    ("Combined; the file's size is {}.", "Zusammengefügt; die Größe der Datei ist {}."),
     ("One server has it all: go on with PASV.", "Ein Server hat alles: weiter mit PASV."),
     (
         "PRET takes a command that uses the data connection.",

@@ -1,6 +1,6 @@
-//! Pages of directories: sorted where that fits into memory, streamed where it does not.
+//! Pages of directories: sorted, for people one of several pages where they are too large, for programs streamed then.
 
-use millrace_http::index::{Format, Links, Order};
+use millrace_http::index::{Cursor, Format, Links, Order, Position, Selection};
 use millrace_vfs::{DirEntry, Directory, FileError, ReadStream, Storage, VirtualPath};
 
 /// The size of a write.
@@ -14,7 +14,9 @@ const BATCH: usize = 512;
 pub(crate) struct Shape {
     pub(crate) format: Format,
     pub(crate) order: Order,
-    /// More entries than this are not sorted.
+    /// Which page, where there are several.
+    pub(crate) cursor: Cursor,
+    /// More entries than this are not sorted, or are not on one page.
     pub(crate) sort_entries: usize,
     pub(crate) links: Links,
 }
@@ -29,6 +31,8 @@ pub struct Listing {
     entries: Vec<DirEntry>,
     /// How they are sorted; `None` where there are too many.
     order: Option<Order>,
+    /// Where the page stands, if there are several.
+    position: Option<Position>,
     links: Links,
     stage: Stage,
     /// The next bytes of the stream.
@@ -45,28 +49,33 @@ enum Stage {
 }
 
 impl Listing {
-    /// Opens a directory, and reads it where it is to be sorted.
+    /// Opens a directory, and reads it where it is to be sorted; all of it for a page of several.
     pub(crate) fn open(
         storage: &dyn Storage,
         path: &VirtualPath,
-        Shape { format, order, sort_entries, links }: Shape,
+        Shape { format, order, cursor, sort_entries, links }: Shape,
     ) -> Result<Self, FileError> {
         let mut directory = storage.open_directory(path)?;
         let mut entries = Vec::new();
-        let mut order = Some(order);
-        loop {
+        let mut is_whole = false;
+        while !is_whole && entries.len() <= sort_entries {
             let before = entries.len();
             directory.next_batch(&mut entries, BATCH)?;
-            if entries.len() == before {
-                break;
-            }
-            if entries.len() > sort_entries {
-                order = None;
-                break;
-            }
+            is_whole = entries.len() == before;
         }
-        if let Some(order) = order {
-            order.sort(&mut entries);
+        let (mut sorted, mut position) = (Some(order), None);
+        match format {
+            _ if is_whole => order.sort(&mut entries),
+            Format::Html if sort_entries > 0 => {
+                let mut selection = Selection::new(order, cursor, sort_entries);
+                while !entries.is_empty() {
+                    selection.take(&mut entries);
+                    directory.next_batch(&mut entries, BATCH)?;
+                }
+                let (selected, place) = selection.finish();
+                (entries, position) = (selected, Some(place));
+            }
+            Format::Html | Format::Json => sorted = None,
         }
         entries.reverse();
         Ok(Self {
@@ -74,7 +83,8 @@ impl Listing {
             format,
             path: path.clone(),
             entries,
-            order,
+            order: sorted,
+            position,
             links,
             stage: Stage::Begin,
             ready: Vec::new(),
@@ -95,7 +105,8 @@ impl Listing {
     pub(crate) fn fill(&mut self) -> Result<Vec<u8>, FileError> {
         let mut out = Vec::new();
         if self.stage == Stage::Begin {
-            self.format.begin(&self.path, self.order, &self.links, &mut out);
+            let position = self.position.as_ref();
+            self.format.begin(&self.path, self.order, position, &self.links, &mut out);
             self.stage = Stage::FirstRow;
         }
         while out.len() < FILL && self.stage != Stage::Drained {
@@ -109,7 +120,7 @@ impl Listing {
                     self.stage = Stage::Rows;
                 }
                 None => {
-                    self.format.end(&mut out);
+                    self.format.end(self.position.as_ref(), &self.links, &mut out);
                     self.stage = Stage::Drained;
                 }
             }

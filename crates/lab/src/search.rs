@@ -17,6 +17,7 @@ use millrace_load::plan::{Plan, Settings};
 use millrace_load::progress::Progress;
 use millrace_load::run::Ending;
 use millrace_load::run::{RunError, run};
+use millrace_load::units::counted;
 use millrace_load::verdict::Bound;
 
 /// How often an answer must stand up.
@@ -95,6 +96,8 @@ pub struct Trial {
 pub struct Capacity {
     /// The server, without its password.
     pub target: String,
+    /// The command that repeats the search, without passwords; empty where it is not known.
+    pub command: String,
     /// Of what: `retr 1k pasv, stor 1k pasv`.
     pub what: String,
     /// How each load was put on: settings by their flags' names.
@@ -133,7 +136,8 @@ impl Capacity {
     pub fn is_of_this_client(&self) -> bool {
         let failed = self.trials.iter().filter(|trial| trial.objection.is_some() && trial.users > self.users);
         let nearest = failed.min_by_key(|trial| trial.users);
-        nearest.is_some_and(|trial| [Bound::Client, Bound::Others].map(Bound::name).contains(&trial.bound))
+        let elsewhere = [Bound::Client, Bound::Others, Bound::Unknown].map(Bound::name);
+        nearest.is_some_and(|trial| elsewhere.contains(&trial.bound))
     }
 
     /// As JSON, in lines for people.
@@ -208,6 +212,7 @@ pub fn search(
     let (quick, plan) = (plan.quick.clone(), titled(&plan.name, plan.as_published, &plan.quick));
     Ok(Capacity {
         target,
+        command: String::new(), // the program knows it
         what,
         settings,
         began,
@@ -260,7 +265,7 @@ impl Criterion {
         if faults > 0 {
             let first = cell.login_faults.kinds().chain(cell.faults.kinds()).next();
             let words = first.and_then(|kind| kind.first.first()).map_or("", |text| text);
-            return Some(format!("{faults} failures; {words}"));
+            return Some(format!("{}; {words}", counted(faults, "failure")));
         }
         let pace = pace(cell, planned);
         if let Some(alone) = alone.filter(|alone| pace < self.pace * alone) {
@@ -275,7 +280,10 @@ impl Criterion {
             ));
         }
         let starved = cell.fairness.starved;
-        (starved as f64 > self.starved * f64::from(users)).then(|| format!("{starved} users starve"))
+        (starved as f64 > self.starved * f64::from(users)).then(|| match starved {
+            1 => "1 user starves".to_owned(),
+            some => format!("{some} users starve"),
+        })
     }
 }
 

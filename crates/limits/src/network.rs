@@ -17,8 +17,23 @@ pub struct Network {
 
 /// Why a text is no network.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{0:?} is not a network, such as 10.0.0.0/8, 2001:db8::/32 or 192.0.2.7")]
-pub struct NetworkError(String);
+pub enum NetworkError {
+    /// It has another form.
+    #[error("{0:?} is not a network, such as 10.0.0.0/8, 2001:db8::/32 or 192.0.2.7")]
+    Form(String),
+    /// The address has bits beyond those that count: the network is larger than it seems to be.
+    #[error(
+        "{text:?} names one address and a whole network; write {network} for the network, or {address} alone"
+    )]
+    HostBits {
+        /// The text.
+        text: String,
+        /// The network that the address is in.
+        network: Network,
+        /// The address.
+        address: IpAddr,
+    },
+}
 
 impl Network {
     /// The network of this address with so many bits.
@@ -56,16 +71,18 @@ impl FromStr for Network {
     type Err = NetworkError;
 
     fn from_str(text: &str) -> Result<Self, NetworkError> {
-        let wrong = || NetworkError(text.to_owned());
+        let wrong = || NetworkError::Form(text.to_owned());
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits.parse::<u8>().map_err(|_| wrong())?)),
             None => (text, None),
         };
         let address: IpAddr = address.parse().map_err(|_| wrong())?;
         let most = if address.is_ipv4() { 32 } else { 128 };
-        match bits.unwrap_or(most) {
-            bits if bits > most => Err(wrong()),
-            bits => Ok(Self::new(address, bits)),
+        let bits = bits.unwrap_or(most);
+        match Self::new(address, bits) {
+            _ if bits > most => Err(wrong()),
+            network if network.address == address.to_canonical() => Ok(network),
+            network => Err(NetworkError::HostBits { text: text.to_owned(), network, address }),
         }
     }
 }
@@ -101,7 +118,9 @@ mod tests {
             let network: Network = network.parse().unwrap();
             assert_eq!(network.contains(address.parse().unwrap()), expected, "{network} {address}");
         }
-        assert_eq!("10.1.2.3/8".parse::<Network>().unwrap().to_string(), "10.0.0.0/8");
+        let error = "10.1.2.3/8".parse::<Network>().unwrap_err().to_string();
+        assert!(error.ends_with("; write 10.0.0.0/8 for the network, or 10.1.2.3 alone"), "{error}");
+        assert!("2001:db8::1/32".parse::<Network>().is_err() && "::1/128".parse::<Network>().is_ok());
         for wrong in ["", "10.0.0.0/33", "10.0.0/8", "10.0.0.0/", "10.0.0.0/-1", "::/129", "example.com"] {
             assert!(wrong.parse::<Network>().is_err(), "{wrong}");
         }

@@ -12,16 +12,17 @@ pub fn size_in_words(bytes: u64) -> String {
     let short = short_size(bytes);
     let units = [('k', "KiB"), ('m', "MiB"), ('g', "GiB")];
     let found = units.iter().find_map(|(short_unit, unit)| Some((short.strip_suffix(*short_unit)?, unit)));
-    match (found, bytes) {
-        (Some((count, unit)), _) => format!("{count} {unit}"),
-        (None, 1) => "1 byte".to_owned(),
-        (None, _) => format!("{short} bytes"),
-    }
+    found.map_or_else(|| counted(bytes, "byte"), |(count, unit)| format!("{count} {unit}"))
 }
 
 /// Users as one counts them: `1 user`, `2 users`.
 pub fn users(count: u32) -> String {
-    if count == 1 { "1 user".to_owned() } else { format!("{count} users") }
+    counted(count.into(), "user")
+}
+
+/// A count with its noun: `1 load`, `2 loads`.
+pub fn counted(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Three significant digits, no unit.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::fault::is_behind;
 use crate::host::Audit;
 use crate::plan::Op;
+use crate::units::counted;
 
 /// The limit that a figure shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -19,6 +20,8 @@ pub enum Bound {
     Client,
     /// Other programs, or other virtual machines, had most of the processors: it says nothing about the server either.
     Others,
+    /// The machine could do no more, and which of its programs took it is not known.
+    Unknown,
     /// Packets were lost.
     Network,
     /// The disk could do no more.
@@ -36,6 +39,7 @@ impl Bound {
             Self::Server => "server-bound",
             Self::Client => "client-bound",
             Self::Others => "others",
+            Self::Unknown => "unknown",
             Self::Network => "network-bound",
             Self::Disk => "disk-bound",
             Self::Waiting => "waiting",
@@ -45,7 +49,7 @@ impl Bound {
 
     /// Returns true if the figure shows the limit of something else than the server, which may be faster.
     pub fn hides_the_server(self) -> bool {
-        matches!(self, Self::Client | Self::Others)
+        matches!(self, Self::Client | Self::Others | Self::Unknown)
     }
 }
 
@@ -126,8 +130,8 @@ const RULES: [(Bound, Rule); 14] = [
     (Bound::Others, others_take_the_machine),
     (Bound::Client, client_takes_the_machine),
     (Bound::Server, server_takes_the_machine),
+    (Bound::Unknown, an_unknown_process_takes_the_machine),
     (Bound::Client, client_never_idle),
-    (Bound::Client, an_unknown_process_takes_the_machine),
     (Bound::Client, client_held_back),
     (Bound::Server, server_turns_connections_away),
     (Bound::Network, packets_lost),
@@ -159,7 +163,7 @@ pub(crate) fn judge(audit: &Audit, load: LoadSummary) -> Verdict {
 fn no_limit(load: LoadSummary) -> String {
     match load.failed {
         0 => "nothing was at its limit: more users or a higher rate may get more".to_owned(),
-        failed => format!("no limit of this machine was seen, and {failed} operations failed"),
+        failed => format!("no limit of this machine was seen, and {} failed", counted(failed, "operation")),
     }
 }
 
@@ -170,7 +174,8 @@ pub(crate) fn is_too_short(audit: &Audit) -> bool {
 
 fn client_cannot(_: &Audit, load: LoadSummary) -> Option<String> {
     let share = load.client_faults as f64 / (load.ops + load.client_faults).max(1) as f64;
-    (share > 0.01).then(|| format!("this machine could not begin {} operations", load.client_faults))
+    (share > 0.01)
+        .then(|| format!("this machine could not begin {}", counted(load.client_faults, "operation")))
 }
 
 fn client_thread_full(audit: &Audit, _: LoadSummary) -> Option<String> {
@@ -226,7 +231,7 @@ fn other_machines_take_the_machine(audit: &Audit, _: LoadSummary) -> Option<Stri
             "other virtual machines took {:.2} of the {} that server and client may run on: another machine, or another \
              hour, tells more",
             had.machines,
-            processors(audit.cores)
+            counted(audit.cores as u64, "processor")
         )
     })
 }
@@ -243,13 +248,9 @@ fn others_take_the_machine(audit: &Audit, _: LoadSummary) -> Option<String> {
         format!(
             "other programs used {:.2} of the {} that server and client may run on{stolen}: stop what else runs here",
             had.programs,
-            processors(audit.cores)
+            counted(audit.cores as u64, "processor")
         )
     })
-}
-
-fn processors(count: usize) -> String {
-    format!("{count} processor{}", if count == 1 { "" } else { "s" })
 }
 
 fn client_takes_the_machine(audit: &Audit, _: LoadSummary) -> Option<String> {
@@ -402,7 +403,14 @@ mod tests {
         assert_eq!(bound(|audit| audit.client.lag_p99_ms = 50.0), Bound::Client);
         let unknown = |audit: &mut Audit| (audit.server, audit.client.keenest_thread) = (None, 0.99);
         assert_eq!(bound(unknown), Bound::Client);
-        assert_eq!(bound(|audit| (audit.server, audit.machine_busy) = (None, 0.98)), Bound::Client);
+        let full = |audit: &mut Audit| (audit.server, audit.machine_busy) = (None, 0.98);
+        assert_eq!(bound(full), Bound::Unknown);
+        let keen = |audit: &mut Audit| (full(audit), audit.client.keenest_thread = 0.99);
+        assert_eq!(
+            bound(|audit| _ = keen(audit)),
+            Bound::Unknown,
+            "it waits for the processor that another has"
+        );
         assert_eq!(bound(|audit| audit.server = None), Bound::Unsaturated);
         for busy in [0.5, 0.98] {
             let said = judge(&Audit { server: None, machine_busy: busy, ..calm() }, LOAD).evidence.join("; ");
@@ -467,7 +475,7 @@ mod tests {
             ((Some(0.1), 0.2, 1.7, 0.0), Bound::Others, "may run on: stop what else runs here"),
             ((Some(0.1), 0.2, 0.0, 1.7), Bound::Others, "another machine, or another hour, tells more"),
             // All CPU time besides the client's may be the server's, except time that other virtual machines took.
-            ((None, 0.3, 1.6, 0.0), Bound::Client, "whose doing that was cannot be told: give --server-pid"),
+            ((None, 0.3, 1.6, 0.0), Bound::Unknown, "whose doing that was cannot be told: give --server-pid"),
             ((None, 0.3, 0.5, 1.2), Bound::Others, "other virtual machines took 1.20 of the 2"),
         ];
         for ((server, client, others, stolen), expected, reason) in cases {

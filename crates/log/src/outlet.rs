@@ -54,17 +54,20 @@ pub(super) fn events(format: LogFormat) -> io::Result<Arc<Writer>> {
     // A descriptor of its own: the standard library's lock must not be held while a write is stuck.
     let stderr = File::from(io::stderr().as_fd().try_clone_to_owned()?);
     let notice = move |gap: Gap<'_>| match gap {
-        Gap::Dropped(lines) => warning(
-            format,
-            &format!("{lines} lines are missing from the log, because its reader is too slow"),
-        ),
+        Gap::Dropped(lines) => {
+            warning(format, &format!("{} from the log, because its reader is too slow", missing(lines)))
+        }
         // The log itself has failed, so there is nowhere to report it.
         Gap::Failing(_) => Vec::new(),
         Gap::Lost(lines) => {
-            warning(format, &format!("{lines} lines are missing from the log, which could not be written"))
+            warning(format, &format!("{} from the log, which could not be written", missing(lines)))
         }
     };
     Writer::start(stderr, Box::new(notice)).map(Arc::new)
+}
+
+fn missing(lines: u64) -> String {
+    if lines == 1 { "1 line is missing".to_owned() } else { format!("{lines} lines are missing") }
 }
 
 /// The thread that writes a log of another format, which has no line for missing entries.
@@ -73,12 +76,12 @@ pub(super) fn log_file(path: &Path, of: &'static str, events: Option<Events>) ->
     let notice = move |gap: Gap<'_>| {
         let text = match gap {
             Gap::Dropped(lines) => {
-                format!("{lines} lines are missing from {of}, whose disk does not keep up")
+                format!("{} from {of}, whose disk does not keep up", missing(lines))
             }
             Gap::Failing(error) => {
                 format!("{of} cannot be written: {error}; lines are missing until it can be")
             }
-            Gap::Lost(lines) => format!("{lines} lines are missing from {of}, which could not be written"),
+            Gap::Lost(lines) => format!("{} from {of}, which could not be written", missing(lines)),
         };
         events.iter().for_each(|events| events.tell(&Event::Warning { text: &text }));
         Vec::new()

@@ -100,6 +100,7 @@ impl fmt::Display for Confinement {
         }
         match self.other_threads {
             0 => Ok(()),
+            1 => f.write_str(", but not a thread that was there before"),
             count => write!(f, ", but not {count} threads that were there before"),
         }
     }

@@ -1,8 +1,8 @@
 //! Makes the account of an accepted user: the folder with its quota and virtual folders, the permissions, the limits.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
-use millrace_ftp::session::{Permission, Permissions};
+use millrace_ftp::session::{Permission, Permissions, Rules};
 use millrace_storage::{LocalStorage, Quota};
 use millrace_vfs::{QuotaScope, Storage};
 
@@ -50,10 +50,32 @@ impl Chain {
             data: effective.data_security(),
             certificate_suffices: effective.certificate_suffices(),
             follows_clock: effective.follows_the_clock(),
-            ..self
-                .mounts
-                .cover(Account::ruled(self.mounts.mount(effective, storage), rules), attempt.protocol)
+            ..self.mounts.cover(self.over(storage, effective, rules), attempt.protocol)
         }))
+    }
+
+    /// An account of these files and the virtual folders of the user. Of anonymous users without such folders there is one
+    /// for all, as long as they may do the same.
+    fn over(&self, base: Arc<dyn Storage>, effective: &Effective, rules: Rules) -> Account {
+        let storage = self.mounts.mount(effective, Arc::clone(&base));
+        if !effective.hides_dotfiles || !rules.shows_by_name() || !Arc::ptr_eq(&storage, &base) {
+            return Account::ruled(storage, rules);
+        }
+        let is_same = |one: &&Account| {
+            one.permissions == rules.anywhere()
+                && one.unruled.as_ref().is_some_and(|unruled| Arc::ptr_eq(unruled, &base))
+        };
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(account) = shared.iter().find(is_same) {
+            return account.clone();
+        }
+        let account = Account::ruled(storage, rules);
+        // A tree for each host, and the one of all others.
+        if shared.len() > self.hosts.len() {
+            shared.remove(0);
+        }
+        shared.push(account.clone());
+        account
     }
 
     /// Limits a user's folder to the quota. Users with the same folder share its count, even those without a quota.
@@ -81,7 +103,7 @@ impl Chain {
     pub(super) fn anonymous_account(&self, attempt: &Attempt<'_>, at_once: bool) -> Option<Account> {
         let account = self.anonymous.as_ref()?;
         let user = User { name: ANONYMOUS.to_owned(), ..User::default() };
-        let effective = self.effective(&user);
+        let effective = self.effective_of_anonymous(&user);
         if at_once && !self.mounts.are_ready(&effective) {
             return None;
         }
@@ -96,8 +118,9 @@ impl Chain {
                 }
             }
         };
-        let storage = self.mounts.mount(&effective, storage);
-        Some(self.mounts.cover(Account::new(storage, account.permissions), attempt.protocol))
+        let rules = Rules::new(account.permissions);
+        let rules = if self.hides_dotfiles { rules.without_dotfiles() } else { rules };
+        Some(self.mounts.cover(self.over(storage, &effective, rules), attempt.protocol))
     }
 
     /// An account, with which source has let the user in.

@@ -11,7 +11,7 @@ use millrace_load::plan::{KEYS, Plan};
 const EXAMPLES: &str = "\
 Examples:
   millrace bench ftp://me:secret@127.0.0.1:2121/       half a minute: logins, files, memory
-  millrace bench ftp://... --server-pid PID            the same, and whose limit each figure shows
+  millrace bench ftp://... --server-pid PID            of a server whose process is not found by its port
   millrace bench ftp://... --ops retr,stor --size 1k,1m --users 1..1000 --mode pasv,port
   millrace bench ftp://... --ops retr --rate 500 --users 50 --duration 30s
   millrace bench ftp://... --search users --think 100ms --duration 2s
@@ -122,9 +122,9 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "PROGRAM", value_parser = PossibleValuesParser::new(["zb"]), help_heading = "Reports")]
     pub(crate) compat: Option<String>,
 
-    /// Print a table for a page rather than for a terminal
-    #[arg(long, help_heading = "Reports")]
-    pub(crate) markdown: bool,
+    /// Write a table for a page, in Markdown; "-" is standard output
+    #[arg(long, value_name = "FILE", help_heading = "Reports")]
+    pub(crate) markdown: Option<PathBuf>,
 }
 
 impl Bench {

@@ -15,6 +15,7 @@ use millrace_load::fixture::FixtureStep;
 use millrace_load::plan::{Cell, Plan};
 use millrace_load::progress::{Progress, Snapshot};
 use millrace_load::stop::Stop;
+use millrace_load::units::{counted, users};
 use millrace_load::verdict::Bound;
 use rustix::termios::tcgetwinsize;
 
@@ -233,11 +234,13 @@ impl Now {
     fn numbers(&self) -> Row {
         let mean = self.mean_ms.map_or_else(|| "-".to_owned(), |mean| format!("{mean:.2}"));
         let numbers = format!(
-            "{:.0} ops/s   {:.1} MB/s   mean {mean} ms   {} users   ",
-            self.rate, self.megabytes, self.sessions
+            "{:.0} ops/s   {:.1} MB/s   mean {mean} ms   {}   ",
+            self.rate,
+            self.megabytes,
+            counted(self.sessions, "user")
         );
         let color = if self.faults > 0 { Color::Red } else { Color::Plain };
-        Row::plain(numbers).and(color, format!("{} errors", self.faults))
+        Row::plain(numbers).and(color, counted(self.faults, "error"))
     }
 }
 
@@ -255,7 +258,7 @@ impl Done {
 fn name(cell: &Cell) -> String {
     let mode = cell.mode.map_or_else(String::new, |mode| format!(" {mode}"));
     let size = cell.size.map_or_else(String::new, |size| format!(" {size} B"));
-    format!("{}{size}{mode}, {} users", cell.op, cell.users)
+    format!("{}{size}{mode}, {}", cell.op, users(cell.users))
 }
 
 #[cfg(test)]

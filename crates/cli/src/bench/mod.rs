@@ -14,10 +14,11 @@ use std::time::{Duration, Instant};
 
 use millrace_lab::from_log::LogRates;
 use millrace_lab::gate::GateOutcome;
-use millrace_lab::report::Report;
+use millrace_lab::report::{Report, command};
 use millrace_lab::run::run as measure;
 use millrace_lab::search::{Capacity, Criterion, search};
 use millrace_load::figure::CellReport;
+use millrace_load::host::server_at;
 use millrace_load::plan::{BUILT_IN, Form, Op, Plan, PlanError, Preset};
 use millrace_load::progress::Progress;
 use millrace_load::run::Ending;
@@ -39,6 +40,9 @@ pub(crate) const FAILED: u8 = 1;
 /// Exit status: the figures tell nothing of the server.
 pub(crate) const INCONCLUSIVE: u8 = 3;
 
+/// The setting that names the server's process.
+const SERVER_PID: &str = "server-pid";
+
 /// Two signals within this time are one.
 const ECHO: Duration = Duration::from_millis(500);
 
@@ -54,13 +58,18 @@ pub(crate) fn run(arguments: &Bench) -> Result<ExitCode, Failure> {
     }
     let Some(target) = &arguments.target else { return list() };
     let form = Form { as_published: arguments.as_published, quick: arguments.quick };
-    let settings = arguments.settings();
+    let mut settings = arguments.settings();
     let preset = match &arguments.preset {
         Some(name) => Some(preset(name, form)?),
         None if form == Form::default() => None,
         None => Plan::usual(target, &settings, form).map_err(advise_plan)?,
     };
     let mut plan = Plan::new(target, preset.as_ref(), &settings).map_err(advise_plan)?;
+    let pid = server_of(&plan).map(|pid| pid.to_string());
+    if let Some(pid) = &pid {
+        settings.push((SERVER_PID, pid.as_str()));
+        plan = Plan::new(target, preset.as_ref(), &settings).map_err(advise_plan)?;
+    }
     plan.helper = std::env::current_exe().ok();
     report_on_signals(&STOP, say_what_is_left)?;
     if let Some(caution) = caution(&plan) {
@@ -71,6 +80,13 @@ pub(crate) fn run(arguments: &Bench) -> Result<ExitCode, Failure> {
         Some(_) => find(&plan, arguments, &Line::new(plan.cells().len())),
         None => figures(&plan, arguments),
     }
+}
+
+/// The process of a server on this machine, where the plan names none: the one that listens there.
+fn server_of(plan: &Plan) -> Option<i32> {
+    let is_named = plan.steps.iter().chain([&plan.base]).any(|step| step.server_pid.is_some());
+    let address = plan.target.address().ok().filter(|address| address.ip().is_loopback() && !is_named)?;
+    server_at(address)
 }
 
 /// Runs a part of another process's load, by that process's order.
@@ -90,6 +106,7 @@ fn figures(plan: &Plan, arguments: &Bench) -> Result<ExitCode, Failure> {
         None => measure(plan, &Line::new(plan.cells().len())),
     };
     let Some(report) = unless_interrupted(report)? else { return Ok(ExitCode::from(INCONCLUSIVE)) };
+    let report = Report { command: command::of_this_process(), ..report };
     let judgement = gate.judge(&report);
     output.write(&report, &judgement.text)?;
     Ok(ExitCode::from(status(&report, judgement.outcome, &|cell| gate.allows_failures(cell))))
@@ -199,7 +216,7 @@ fn find(plan: &Plan, arguments: &Bench, progress: &dyn Progress) -> Result<ExitC
             "a search has no figures for --fail-if and --baseline.".to_owned(),
         ));
     }
-    if arguments.markdown || arguments.compat.is_some() {
+    if arguments.markdown.is_some() || arguments.compat.is_some() {
         return Err(Failure::Configuration(
             "a search has no table for --markdown and --compat; it has --json, --html and --csv.".to_owned(),
         ));
@@ -218,7 +235,8 @@ fn find(plan: &Plan, arguments: &Bench, progress: &dyn Progress) -> Result<ExitC
     let most = arguments.most_users(plan);
     let found = unless_interrupted(search(plan, most, Criterion::default(), progress))?;
     let Some(found) = found else { return Ok(ExitCode::from(INCONCLUSIVE)) };
-    let capacity = Capacity { ceiling: arguments.ceiling(), ..found };
+    let (ceiling, command) = (arguments.ceiling(), command::of_this_process());
+    let capacity = Capacity { ceiling, command, ..found };
     output.write_capacity(&capacity)?;
     Ok(match capacity.ending {
         Ending::Complete if capacity.is_of_this_client() => ExitCode::from(INCONCLUSIVE),

@@ -20,7 +20,7 @@ pub(super) struct Output {
     json: Option<Sink>,
     html: Option<Sink>,
     csv: Option<Sink>,
-    markdown: bool,
+    markdown: Option<Sink>,
     is_zb: bool,
 }
 
@@ -44,8 +44,8 @@ impl Output {
     /// Looks that all can be written.
     pub(super) fn open(arguments: &Bench) -> Result<Self, Failure> {
         let Bench { json, html, csv, markdown, .. } = arguments;
-        let [json, html, csv] = Sink::open_all([json, html, csv])?;
-        Ok(Self { json, html, csv, markdown: *markdown, is_zb: arguments.compat.is_some() })
+        let [json, html, csv, markdown] = Sink::open_all([json, html, csv, markdown])?;
+        Ok(Self { json, html, csv, markdown, is_zb: arguments.compat.is_some() })
     }
 
     /// Shows the figures, and what the gate says of them.
@@ -53,9 +53,8 @@ impl Output {
         if !self.shows_table() {
             eprint!("{judgement}");
         } else {
-            let text = match self.markdown {
-                _ if self.is_zb => zb::compat(report),
-                true => markdown::render(report),
+            let text = match self.is_zb {
+                true => zb::compat(report),
                 false => text::render(report, has_color(&stdout())),
             };
             print(&(text + judgement))?;
@@ -64,7 +63,8 @@ impl Output {
         let json = write(self.json, || report.json());
         let html = write(self.html, || html::run(report));
         let csv = write(self.csv, || csv::render(report));
-        json.and(html).and(csv)
+        let markdown = write(self.markdown, || markdown::render(report));
+        json.and(html).and(csv).and(markdown)
     }
 
     /// Shows the answer of a search.
@@ -84,7 +84,7 @@ impl Output {
     }
 
     fn sinks(&self) -> impl Iterator<Item = &Sink> {
-        [&self.json, &self.html, &self.csv].into_iter().flatten()
+        [&self.json, &self.html, &self.csv, &self.markdown].into_iter().flatten()
     }
 }
 
@@ -104,14 +104,14 @@ impl Sink {
         matches!(self.place, Place::StandardOutput)
     }
 
-    /// Those of `--json`, `--html` and `--csv`, no two of which may be one.
-    pub(crate) fn open_all(paths: [&Option<PathBuf>; 3]) -> Result<[Option<Self>; 3], Failure> {
-        let [json, html, csv] = paths.map(|path| path.as_deref().map(Self::open).transpose());
-        let sinks = [json?, html?, csv?];
+    /// Opens those of `--json`, `--html`, `--csv` and `--markdown`, no two of which may be one.
+    pub(crate) fn open_all(paths: [&Option<PathBuf>; 4]) -> Result<[Option<Self>; 4], Failure> {
+        let [json, html, csv, markdown] = paths.map(|path| path.as_deref().map(Self::open).transpose());
+        let sinks = [json?, html?, csv?, markdown?];
         let mut rest = sinks.iter().flatten();
         while let Some(sink) = rest.next() {
             let Some(other) = rest.clone().find(|other| sink.is_one_with(other)) else { continue };
-            let only_one = "only one of --json, --html and --csv can be";
+            let only_one = "only one of --json, --html, --csv and --markdown can be";
             return Err(Failure::Configuration(match sink.is_stdout() {
                 true => format!("{only_one} \"-\", standard output."),
                 false => format!("{only_one} {}.", other.path.display()),

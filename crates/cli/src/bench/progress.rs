@@ -8,7 +8,7 @@ use millrace_load::figure::CellReport;
 use millrace_load::fixture::FixtureStep;
 use millrace_load::progress::{Progress, Snapshot};
 use millrace_load::stop::Stop;
-use millrace_load::units::users;
+use millrace_load::units::{counted, users};
 
 /// A line that is written over, where a person looks at it; else a line a figure.
 pub(super) struct Line {
@@ -29,14 +29,14 @@ impl Progress for Line {
             return;
         }
         let line = format!(
-            "{}/{} {} {:.1} s, {} sessions, {} operations, {} errors",
+            "{}/{} {} {:.1} s, {}, {}, {}",
             snapshot.cell.0 + 1,
             self.cells,
             snapshot.what.op,
             snapshot.elapsed.as_secs_f64(),
-            snapshot.sessions,
-            snapshot.ops,
-            snapshot.faults
+            counted(snapshot.sessions, "session"),
+            counted(snapshot.ops, "operation"),
+            counted(snapshot.faults, "error")
         );
         let _ = write!(stderr(), "\r{line}\x1b[K");
     }
@@ -55,12 +55,14 @@ impl Progress for Line {
         } else {
             let measured = &cell.measured;
             let (ops, errors) = (cell.held().unwrap_or(cell.ops), cell.failures());
-            let what = if cell.held().is_some() { "sessions held" } else { "operations" };
+            let what = if cell.held().is_some() { "held session" } else { "operation" };
             let _ = writeln!(
                 stderr(),
-                "{}, {}: {ops} {what}, {errors} errors",
+                "{}, {}: {}, {}",
                 measured.op,
-                users(measured.users)
+                users(measured.users),
+                counted(ops, what),
+                counted(errors, "error")
             );
         }
     }

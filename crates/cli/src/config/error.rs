@@ -26,6 +26,13 @@ pub(crate) enum ValueError {
     Range(Outside),
     #[error("{0:?} is longer than a year")]
     Long(String),
+    #[error(
+        "{0} is a port without an address; write \"127.0.0.1:{0}\" for this computer only, \"0.0.0.0:{0}\" or \"[::]:{0}\" \
+         for the network"
+    )]
+    PortAlone(i64),
+    #[error("the name {name} cannot be resolved: {error}; write an address, such as 127.0.0.1")]
+    Unresolved { name: String, error: io::Error },
     #[error("port 0 cannot be part of the range; clients could not be told it")]
     PortZero,
     #[error("the range ends before it begins; write the smaller port first: {last}-{first}")]

@@ -268,6 +268,8 @@ pub(crate) struct Assembly<'a> {
     homes: Arc<Homes>,
     mounts: Arc<Mounts>,
     groups: Vec<Group>,
+    /// Whether the anonymous user sees names that begin with a dot.
+    pub(crate) shows_dotfiles: bool,
     places: &'a Places<'a>,
 }
 
@@ -290,7 +292,8 @@ impl<'a> Assembly<'a> {
             }
         }
         let group = |table: GroupTable| Group { name: table.name.value, profile: table.profile };
-        Ok(Self { root, homes, mounts, groups: groups.into_iter().map(group).collect(), places })
+        let groups = groups.into_iter().map(group).collect();
+        Ok(Self { root, homes, mounts, groups, shows_dotfiles: false, places })
     }
 
     /// A chain with the anonymous user, if enabled, and the users; and their descriptions.
@@ -314,7 +317,10 @@ impl<'a> Assembly<'a> {
         }
         let Some(said) = anonymous else { return Ok((chain, Vec::new())) };
         let tree = self.open("", said == Access::ReadOnly)?;
-        let chain = chain.anonymous(said.permissions(), tree);
+        let mut chain = chain.anonymous(said.permissions(), tree);
+        if !self.shows_dotfiles {
+            chain = chain.without_dotfiles();
+        }
         let login = match chain.anonymous_settings() {
             None => Login::new(None, of_everybody(said), None),
             Some(effective) => self.anonymous(&effective)?,

@@ -38,9 +38,9 @@ mod value;
 mod web;
 mod written;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fs, io};
 
 use millrace_server::limits::Quotas;
 
@@ -94,6 +94,12 @@ fn open_with(
     Ok(Loaded { written, source })
 }
 
+/// Returns the names of the groups in a file.
+pub(crate) fn groups(file: &Path) -> Result<Vec<String>, Failure> {
+    let loaded = open_with(Written::default(), &environment::Variables::default(), Some(file))?;
+    Ok(loaded.written.group.into_iter().map(|group| group.name.value).collect())
+}
+
 impl Loaded {
     /// Returns what it means; to a server that runs already, and has counted this for quotas.
     pub(crate) fn resolve(self, quotas: Option<Arc<Quotas>>) -> Result<Site, Failure> {
@@ -121,6 +127,23 @@ pub(crate) fn show(what: Reference) -> Result<(), Failure> {
         Reference::Example => reference::example(),
         Reference::Schema => format!("{:#}\n", schema::schema::<Written>()),
     })
+}
+
+/// Writes the example to a file that is not there yet, and says what to do with it.
+pub(crate) fn init(path: &Path) -> Result<(), Failure> {
+    let shown = path.display();
+    let written = fs::File::create_new(path)
+        .and_then(|mut file| io::Write::write_all(&mut file, reference::example().as_bytes()));
+    written.map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => Failure::Configuration(format!(
+            "{shown} is there already, and stays as it is; name another file."
+        )),
+        _ => Failure::Running(format!("{shown} cannot be written: {error}.")),
+    })?;
+    print(&format!(
+        "{shown} has every key as a comment. Remove the # before those that you set, then:\n  \
+         millrace check {shown}\n  millrace serve --config {shown}\n"
+    ))
 }
 
 fn read(path: &Path) -> Result<Source, Failure> {

@@ -91,8 +91,15 @@ const SECRET: [&str; 6] = ["password", "totp", "header", "user", "source", "shut
 fn is_secret(before: &str, line: &str, keys: &KnownKeys) -> bool {
     let key = line.split('=').next().unwrap_or_default().trim();
     let has_login = line.split_once("://").is_some_and(|(_, rest)| rest.contains('@'));
+    if has_login || SECRET.contains(&key) {
+        return true;
+    }
+    // Whatever the path or the name that such a key has for its value.
+    if is_harmless_key(before, key, keys) && line.matches('=').count() == 1 {
+        return false;
+    }
     let may_be_password = strsim::jaro_winkler(key, "password") > 0.8 && !key.starts_with("passive");
-    if line.contains("passw") || has_login || may_be_password || SECRET.contains(&key) {
+    if line.contains("passw") || may_be_password {
         return true;
     }
     if is_for_receivers(before, key, line) {
@@ -107,6 +114,15 @@ fn is_secret(before: &str, line: &str, keys: &KnownKeys) -> bool {
         false => is_alone && is_plain(key) && nearest(key, &keys.user).is_some_and(is_no_secret),
     };
     among_users && !line.starts_with('[') && !is_harmless()
+}
+
+/// Returns whether a key exists where it stands, and has a value that is no secret: at the top level, or of a user.
+fn is_harmless_key(before: &str, key: &str, keys: &KnownKeys) -> bool {
+    let mut lines = before.lines().map(str::trim_start);
+    match lines.rfind(|line| line.starts_with('[')) {
+        None => keys.file.contains(&key) && key != "hook",
+        Some(table) => table.starts_with("[[user]]") && keys.user.contains(&key),
+    }
 }
 
 /// Returns true if a line may contain credentials for receivers of webhooks.
@@ -207,6 +223,12 @@ mod tests {
         for (before, line, secret) in [
             ("", "user-download-limit = \"10 quick\"", false),
             ("", "users = \"/nonexistent/users.db\"", false),
+            ("", "tls-cert = \"nosuch/password.pem\"", false),
+            ("", "tls-key = \"/etc/secrets/key.pem\"", false),
+            ("", "acme-directory = \"https://me:s3cret@ca.example/\"", true),
+            ("", "passwrd = \"s3cret\"", true),
+            (user, "directory = \"passwords\"", false),
+            ("[[hook]]\n[hook.headers]\n", "state = \"s3cret password\"", true),
             ("", "user = [{ name = \"a\", key = \"s3cret\" }]", true),
             (user, "acess = \"ro\"", false),
             (user, "access = \"some\"", false),

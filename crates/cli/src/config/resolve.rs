@@ -273,7 +273,8 @@ fn people(
     places: &Places<'_>,
 ) -> Result<People, Failure> {
     let (homes, tables) = (Arc::clone(&trees.homes), take(&mut written.group));
-    let assembly = Assembly::new(&trees.directory, homes, Arc::clone(mounts), tables, places)?;
+    let mut assembly = Assembly::new(&trees.directory, homes, Arc::clone(mounts), tables, places)?;
+    assembly.shows_dotfiles = is_on(written.anonymous_dotfiles.clone(), false);
     let database = super::database::open(written.users.as_ref(), places)?;
     let has_users = !users.is_empty() || database.is_some() || !written.source.is_empty();
     let anonymous = anonymous(written.anonymous.take(), has_users, places)?;

@@ -5,6 +5,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use millrace_load::units::counted;
 use millrace_server::config::{
     Authorities, Clients, CloseNotify, KeyPair, LoadError, Plan, Resumption, Tls, self_signed,
 };
@@ -147,9 +148,9 @@ fn pairs(
         keys if keys.len() == certificates.len() => keys,
         keys => {
             let message = format!(
-                "expected a key for each certificate, in the same order: there are {} keys and {} certificates",
-                keys.len(),
-                certificates.len()
+                "expected a key for each certificate, in the same order: there are {} and {}",
+                counted(keys.len() as u64, "key"),
+                counted(certificates.len() as u64, "certificate")
             );
             return Err(places.error(&keys[0].place, "--tls-key", &message));
         }

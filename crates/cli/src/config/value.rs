@@ -4,7 +4,7 @@
 //! one would write it.
 
 use std::fmt::Debug;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -66,7 +66,7 @@ pub(crate) trait Value: Sized + Clone + Debug + Send + Sync + 'static {
             choices => json!({ "enum": choices.iter().map(|(name, _)| *name).collect::<Vec<_>>() }),
         };
         let mut forms = vec![text];
-        if Self::from_integer(1).is_some() {
+        if matches!(Self::from_integer(1), Some(Ok(_))) {
             let mut number = json!({ "type": "integer", "minimum": range.least });
             if range.most < u64::MAX {
                 number["maximum"] = range.most.into();
@@ -325,13 +325,32 @@ impl Value for Listen {
     fn from_text(text: &str) -> Result<Self, ValueError> {
         match text {
             "off" => Ok(Self::Off),
-            _ => text.parse().map(Self::On).map_err(|_| ValueError::Form {
-                text: text.to_owned(),
-                expected: "an address with a port; write 127.0.0.1:2121 for this computer only, 0.0.0.0:2121 or \
-                           [::]:2121 for the network, or off",
-            }),
+            _ => text.parse().or_else(|_| resolved(text)).map(Self::On),
         }
     }
+
+    fn from_integer(port: i64) -> Option<Result<Self, ValueError>> {
+        Some(Err(ValueError::PortAlone(port)))
+    }
+}
+
+/// The address of a name with a port, as the system resolves it: the first of IPv4, if there is one.
+fn resolved(text: &str) -> Result<SocketAddr, ValueError> {
+    let form = || ValueError::Form {
+        text: text.to_owned(),
+        expected: "an address with a port; write 127.0.0.1:2121 for this computer only, 0.0.0.0:2121 or \
+                   [::]:2121 for the network, or off",
+    };
+    let (name, port) = text.rsplit_once(':').ok_or_else(form)?;
+    // The system would take numbers for addresses of a form that is seldom meant.
+    if !name.starts_with(|char: char| char.is_ascii_alphabetic()) || name.contains([':', '/']) {
+        return Err(form());
+    }
+    let port: u16 = port.parse().map_err(|_| form())?;
+    let unresolved = |error| ValueError::Unresolved { name: name.to_owned(), error };
+    let addresses: Vec<SocketAddr> = (name, port).to_socket_addrs().map_err(unresolved)?.collect();
+    let of_ipv4 = addresses.iter().find(|address| address.is_ipv4());
+    of_ipv4.or(addresses.first()).copied().ok_or_else(form)
 }
 
 /// A range of ports, of which one is enough.

@@ -50,8 +50,8 @@ settings! {
             /// Sort listings of up to this many entries
             ///
             /// Larger folders come in the order of the file system, so that memory stays flat and the first
-            /// line comes at once. This holds for `LIST`, `NLST` and `STAT`, which sort by name, and for [pages
-            /// of HTTP](http.md#pages-of-folders); `MLSD` is never sorted. 0 sorts nothing.
+            /// line comes at once. This holds for `LIST`, `NLST` and `STAT`, which sort by name; `MLSD` is never
+            /// sorted. [Pages of HTTP](http.md#pages-of-folders) have so many entries each. 0 sorts nothing.
             list_sort: One<Count> = default("2048").flag("N").restart() => sort_entries;
             /// Other places that users see in the tree, each a `[[folder]]` table as below
             folder: Vec<FolderTable> = unset("no others");
@@ -66,8 +66,9 @@ settings! {
         "Network" {
             /// Where to serve FTP, or `"off"`
             ///
-            /// An address with a port. The default is reachable from this computer only. To open it to the network: `"0.0.0.0:2121"`,
-            /// and `"[::]:2121"` for IPv6. There may be more than one. Port 0 takes a free port; the one it got
+            /// An address with a port, or a name that the system resolves at the start: `"localhost:2121"`. The
+            /// default is reachable from this computer only. To open it to the network: `"0.0.0.0:2121"`, and
+            /// `"[::]:2121"` for IPv6. There may be more than one. Port 0 takes a free port; the one it got
             /// is printed.
             ftp: Many<Listen> =
                 default("127.0.0.1:2121").flag("ADDR:PORT").restart().aliases(&["port", "listen", "listen-port", "bind", "address"]);
@@ -313,6 +314,11 @@ settings! {
             /// password is right.
             anonymous: One<Anonymous> =
                 unset("`\"ro\"` without any user, else `\"off\"`").flag("ro|rw|off").aliases(&["anonymous-enable", "anon"]);
+            /// Whether the anonymous user sees files and folders whose names begin with a dot
+            ///
+            /// Where it does not, they cannot be read or written by their path, either. `.well-known` is shown to
+            /// all. Users with a name see all files, unless their `deny-names` say otherwise.
+            anonymous_dotfiles: One<Switch> = default("false");
             /// An account; there may be more than one
             ///
             /// In a file each is a `[[user]]` table as below. A flag is NAME:PASSWORD, which may read and write

@@ -174,9 +174,15 @@ pub(crate) fn run(arguments: Ctl) -> Result<(), Failure> {
     if parsed["ok"] != true {
         return Err(Failure::Running(format!("{}.", told_by_the_server(&parsed["error"]))));
     }
+    let is_none_kicked = parsed["kicked"] == 0;
     match arguments.json {
-        true => print(&answer),
-        false => print(&told::told(&arguments.action, &parsed)),
+        true => print(&answer)?,
+        false if is_none_kicked => {}
+        false => print(&told::told(&arguments.action, &parsed))?,
+    }
+    match is_none_kicked {
+        true => Err(Failure::Running("no session matches; \"millrace ctl sessions\" lists them.".to_owned())),
+        false => Ok(()),
     }
 }
 

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use millrace_load::units::counted;
 use millrace_server::auth::{self, Password, Profile, Stored, User};
 use serde_json::{Map, Value, json};
 
@@ -179,7 +180,10 @@ fn passwd(text: &str, skips_system: bool, notes: &mut Vec<String>) -> Vec<Parsed
         }));
     }
     if system > 0 {
-        notes.push(format!("left out: {system} accounts of the system itself, with a uid below {FIRST_UID}"));
+        notes.push(format!(
+            "left out: {} of the system itself, with a uid below {FIRST_UID}",
+            counted(system, "account")
+        ));
     }
     parsed
 }

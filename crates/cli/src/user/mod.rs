@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use millrace_load::units::counted;
 use millrace_log::Event;
 use millrace_server::Attempt;
 use millrace_server::auth::{self, Database, DatabaseError, Password, Stored};
@@ -29,6 +30,9 @@ pub(crate) struct Users {
     /// The database [default: the one that "millrace serve" uses where it is told no other]
     #[arg(long, value_name = "FILE", global = true)]
     users: Option<PathBuf>,
+    /// The configuration file of the server, in which groups are looked up, and the use of quotas
+    #[arg(long, value_name = "FILE", global = true)]
+    config: Option<PathBuf>,
     #[command(subcommand)]
     action: Action,
 }
@@ -80,9 +84,6 @@ enum Action {
     Show {
         /// The user
         name: String,
-        /// The configuration file of the server, to show the use of quotas as well
-        #[arg(long, value_name = "FILE")]
-        config: Option<PathBuf>,
     },
     /// End a user's sessions and let none begin, until it is enabled again
     Disable {
@@ -111,7 +112,9 @@ enum Action {
 }
 
 pub(crate) fn run(arguments: Users) -> Result<(), Failure> {
-    let Users { users, action } = arguments;
+    let Users { users, config, action } = arguments;
+    let config = config.or_else(config::named_by_environment);
+    let config = config.as_deref();
     let path = users.or_else(config::default_path).ok_or_else(|| {
         Failure::Configuration(
             "there is no home folder for a database; name a file: --users FILE.".to_owned(),
@@ -123,7 +126,7 @@ pub(crate) fn run(arguments: Users) -> Result<(), Failure> {
     let is_import = matches!(action, Action::Import(_));
     let log = if audited.is_some() || is_import { database.audit_log().map_err(failed)? } else { None };
     let mut audit = Audit::open(log.as_deref())?;
-    perform(action, &database, &path, &mut audit)?;
+    perform(action, &database, (&path, config), &mut audit)?;
     let by = audit.by();
     audit.record(audited.iter().map(|Audited { action, account, settings }| Event::AccountChanged {
         action,
@@ -161,9 +164,16 @@ impl Action {
     }
 }
 
-fn perform(action: Action, database: &Database, path: &Path, audit: &mut Audit) -> Result<(), Failure> {
+fn perform(
+    action: Action,
+    database: &Database,
+    (path, config): (&Path, Option<&Path>),
+    audit: &mut Audit,
+) -> Result<(), Failure> {
     match action {
-        Action::Add { name, settings, hash } => add(database, path, name, &settings, hash),
+        Action::Add { name, settings, hash } => {
+            add(database, path, new_user(name, &settings, config)?, hash)
+        }
         Action::Passwd { name, hash } => {
             look_up(database, &name)?;
             let hash = password(hash)?;
@@ -175,21 +185,21 @@ fn perform(action: Action, database: &Database, path: &Path, audit: &mut Audit) 
         Action::Set { name, settings } => change(database, &name, |stored| {
             let before = stored.user.groups.clone();
             settings::apply(&settings, &mut stored.user)?;
-            if stored.user.groups != before {
-                remind_of_groups([&stored.user]);
+            match stored.user.groups == before {
+                true => Ok(()),
+                false => check_groups(&stored.user.groups, config),
             }
-            Ok(())
         }),
         Action::Totp { name } => totp(database, &name),
         Action::List { json } => list(database, json),
-        Action::Show { name, config } => show(&look_up(database, &name)?, config.as_deref()),
+        Action::Show { name } => show(&look_up(database, &name)?, config),
         Action::Disable { name } => set_disabled(database, &name, true),
         Action::Enable { name } => set_disabled(database, &name, false),
         Action::Remove { name } => match database.remove(&name).map_err(failed)? {
             true => Ok(()),
             false => Err(failed(DatabaseError::Missing(name))),
         },
-        Action::Import(import) => bring_in(database, &import, audit),
+        Action::Import(import) => bring_in(database, &import, config, audit),
     }
 }
 
@@ -211,21 +221,19 @@ fn open(path: &Path, makes: bool) -> Result<Database, Failure> {
     Database::open_or_make(path).map_err(failed)
 }
 
-fn add(
-    database: &Database,
-    path: &Path,
-    name: String,
-    settings: &[Setting],
-    hash: Option<String>,
-) -> Result<(), Failure> {
+fn new_user(name: String, settings: &[Setting], config: Option<&Path>) -> Result<auth::User, Failure> {
     config::check_name(&name).map_err(|message| Failure::Configuration(format!("{message}.")))?;
-    if database.get(&name).map_err(failed)?.is_some() {
-        return Err(failed(DatabaseError::Taken(name)));
-    }
-    let is_first = database.list("", 1).map_err(failed)?.is_empty();
     let mut user = auth::User { name, ..auth::User::default() };
     settings::apply(settings, &mut user)?;
-    remind_of_groups([&user]);
+    check_groups(&user.groups, config)?;
+    Ok(user)
+}
+
+fn add(database: &Database, path: &Path, user: auth::User, hash: Option<String>) -> Result<(), Failure> {
+    if database.get(&user.name).map_err(failed)?.is_some() {
+        return Err(failed(DatabaseError::Taken(user.name)));
+    }
+    let is_first = database.list("", 1).map_err(failed)?.is_empty();
     database.add(&Stored { user, hash: Some(password(hash)?) }).map_err(failed)?;
     if is_first {
         eprintln!(
@@ -236,17 +244,29 @@ fn add(
     Ok(())
 }
 
-/// The groups' settings are in the configuration, which is unknown here.
-fn remind_of_groups<'a>(users: impl IntoIterator<Item = &'a auth::User>) {
-    let groups: BTreeSet<&str> =
-        users.into_iter().flat_map(|user| &user.groups).map(String::as_str).collect();
-    if !groups.is_empty() {
-        let names = Vec::from_iter(groups).join(", ");
-        eprintln!(
-            "Groups are [[group]] tables of the server's configuration; members of one that is not there are not let \
-             in: {names}."
-        );
+/// Refuses groups that are not in the server's configuration: a member of one is not let in.
+fn check_groups(groups: &[String], config: Option<&Path>) -> Result<(), Failure> {
+    let wrong = |message: String| Err(Failure::Configuration(message));
+    match (unknown_groups(groups.iter(), config)?, config) {
+        (unknown, _) if unknown.is_empty() => Ok(()),
+        (unknown, None) => wrong(format!(
+            "{unknown}: groups are [[group]] tables of the server's configuration, which --config FILE names."
+        )),
+        (unknown, Some(config)) => wrong(format!(
+            "{unknown}: there is no [[group]] table of that name in {}, and its members would not be let in.",
+            config.display()
+        )),
     }
+}
+
+/// The groups that have no table in a configuration, or all where that is not known.
+fn unknown_groups<'a>(
+    groups: impl Iterator<Item = &'a String>,
+    config: Option<&Path>,
+) -> Result<String, Failure> {
+    let known = config.map_or_else(|| Ok(Vec::new()), config::groups)?;
+    let unknown: BTreeSet<&str> = groups.filter(|group| !known.contains(group)).map(String::as_str).collect();
+    Ok(Vec::from_iter(unknown).join(", "))
 }
 
 /// The hash to store: the given one, or one of a typed password.
@@ -378,8 +398,14 @@ fn kind(hash: &str) -> &str {
     }
 }
 
-fn bring_in(database: &Database, import: &Import, audit: &mut Audit) -> Result<(), Failure> {
+fn bring_in(
+    database: &Database,
+    import: &Import,
+    config: Option<&Path>,
+    audit: &mut Audit,
+) -> Result<(), Failure> {
     let brought = import::read(import)?;
+    let unknown = unknown_groups(brought.users.iter().flat_map(|stored| &stored.user.groups), config)?;
     let (mut added, mut kept) = (0, 0);
     for batch in brought.users.chunks(BATCH) {
         let mut new = Vec::new();
@@ -400,15 +426,20 @@ fn bring_in(database: &Database, import: &Import, audit: &mut Audit) -> Result<(
         }))?;
         added += new.len();
     }
-    remind_of_groups(brought.users.iter().map(|stored| &stored.user));
+    if !unknown.is_empty() {
+        eprintln!(
+            "Members of these groups are let in once the configuration has [[group]] tables of them: {unknown}."
+        );
+    }
     for note in &brought.notes {
         eprintln!("{note}");
     }
     let kept = match kept {
         0 => String::new(),
+        1 => " 1 was there already and stays as it is; --replace replaces it.".to_owned(),
         kept => format!(" {kept} were there already and stay as they are; --replace replaces them."),
     };
-    println!("{added} users brought in.{kept}");
+    println!("{} brought in.{kept}", counted(added as u64, "user"));
     Ok(())
 }
 

@@ -122,6 +122,11 @@ fn a_server_pid_that_has_nothing_to_do_with_the_server_is_said() {
     let measured = |pid: u32| serving.bench(&[&noop[..], &[&pid.to_string()]].concat());
     let right = measured(serving.child.id());
     assert!(!text(&right.stdout).contains("listens at") && right.stderr.starts_with(b"noop"), "{right:?}");
+    // The process that listens there is found where none is named.
+    let found = text(&serving.bench(&[&SHORT[..], &["--ops", "noop"]].concat()).stdout);
+    assert!(found.contains("\nserver: ") && !found.contains("--server-pid"), "{found}");
+    let again = found.split_once("\nThe same again:\nmillrace bench ").expect("the command").1;
+    assert!(again.contains("--ops noop") && again.contains(":***@") && !again.contains("pw@"), "{found}");
     let wrong = measured(other.id());
     let said = format!("neither it nor a process that it has started listens at {}", serving.address());
     assert!(

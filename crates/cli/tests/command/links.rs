@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::{run, text_of_both};
+use crate::{CHEAP, run, text_of_both};
 
 /// What `millrace link` says of a configuration with these keys in it, with a folder `d` that is served.
 fn link(keys: &str, arguments: &[&str]) -> (Option<i32>, String) {
@@ -41,11 +41,14 @@ fn a_link_begins_with_where_the_server_is_and_knows_a_folder() {
         assert!(code == Some(0) && said.starts_with(url), "{keys}: {said}");
     }
     assert!(link("", &["/f", "--url", "https://a.example/"]).1.starts_with("https://a.example/f?"));
-    for path in ["/d", "d/", "/none/"] {
+    for path in ["/d", "d/"] {
         let (_, said) = link("", &[path]);
         assert!(said.contains("/?expires=") && said.contains("&beneath=1&"), "{path}: {said}");
     }
     assert!(!link("", &["/f"]).1.contains("beneath"));
+    let (code, said) = link("", &["/none", "--user", "typo", "--force"]);
+    assert!(code == Some(0) && said.contains("warning: there is no user named typo."), "{said}");
+    let named = format!("anonymous = \"off\"\n[[user]]\nname = \"a\"\npassword = \"{CHEAP}\"");
     for (keys, arguments, reason) in [
         ("http = \"off\"", &["/f"][..], "say it with --url"),
         ("http = \"127.0.0.1:0\"", &["/f"], "say it with --url"),
@@ -56,6 +59,11 @@ fn a_link_begins_with_where_the_server_is_and_knows_a_folder() {
             "answered by another server",
         ),
         ("", &["/d", "--put"], "is for one file"),
+        ("", &["/none"], "/none cannot be linked to: no such file or directory"),
+        ("", &["/none/"], "/none cannot be linked to: no such file"),
+        ("", &["/none/f", "--put"], "/none cannot be linked to: no such file"),
+        ("", &["/f", "--user", "typo"], "there is no user named typo"),
+        (&named, &["/f"], "anonymous is off: name a user with --user"),
     ] {
         let (code, said) = link(keys, arguments);
         assert!(code == Some(2) && said.contains(reason), "{keys}: {code:?} {said}");

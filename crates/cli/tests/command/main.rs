@@ -3,6 +3,7 @@
 mod announcing;
 mod certificates;
 mod checking;
+mod dotfiles;
 mod ending;
 mod links;
 mod passwords;
@@ -123,6 +124,22 @@ fn help_and_version_go_to_stdout() {
         assert!(text(&output.stdout).contains(expected), "{arguments:?} lacks {expected:?}");
         assert!(output.stderr.is_empty());
     }
+}
+
+#[test]
+fn init_writes_a_file_that_can_be_used_and_replaces_none() {
+    let folder = Scratch::new("init");
+    let path = folder.path("m.toml");
+    let made = run(&["init", path.to_str().unwrap()]);
+    assert!(made.status.success() && text(&made.stdout).contains("serve --config"), "{made:?}");
+    assert_eq!(fs::read(&path).unwrap(), run(&["config", "example"]).stdout);
+    let checked = run(&["check", path.to_str().unwrap()]);
+    assert!(checked.status.success(), "{checked:?}");
+    fs::write(&path, "mine").unwrap();
+    let refused = run(&["init", path.to_str().unwrap()]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("is there already"), "{refused:?}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
 }
 
 #[test]

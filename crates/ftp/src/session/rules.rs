@@ -18,7 +18,11 @@ pub struct Rules {
     denied_names: Vec<Glob>,
     /// Empty: every name.
     allowed_names: Vec<Glob>,
+    hides_dotfiles: bool,
 }
+
+/// Names that begin with a dot and are meant for all: of RFC 8615, and of the text that FTP shows for a directory.
+const SHOWN_DOTFILES: [&[u8]; 2] = [b".well-known", b".message"];
 
 #[derive(Debug, Clone)]
 struct Tree {
@@ -53,6 +57,12 @@ impl Rules {
         self
     }
 
+    /// Where no file or directory has a name that begins with a dot, but for those that are meant for all.
+    pub fn without_dotfiles(mut self) -> Self {
+        self.hides_dotfiles = true;
+        self
+    }
+
     /// The permissions at a path.
     pub fn at(&self, path: &VirtualPath) -> Permissions {
         let matching = self.trees.iter().filter(|tree| tree.covers(path));
@@ -71,7 +81,17 @@ impl Rules {
 
     /// Returns true if there is nothing to be looked at but the permissions of the account.
     pub fn is_plain(&self) -> bool {
-        self.is_uniform() && self.denied_names.is_empty() && self.allowed_names.is_empty()
+        self.is_uniform() && !self.denies_names() && self.allowed_names.is_empty()
+    }
+
+    /// Returns whether some names are denied.
+    fn denies_names(&self) -> bool {
+        self.hides_dotfiles || !self.denied_names.is_empty()
+    }
+
+    /// Returns whether an entry's name alone decides whether it is visible.
+    pub fn shows_by_name(&self) -> bool {
+        self.is_uniform() && self.allowed_names.is_empty()
     }
 
     /// Returns true if a tree with other permissions may lie beneath this path.
@@ -107,12 +127,13 @@ impl Rules {
 
     /// Returns true if a component of the path has a denied name.
     pub fn denies_name(&self, path: &VirtualPath) -> bool {
-        !self.denied_names.is_empty() && path.components().any(|name| self.denies_component(name))
+        self.denies_names() && path.components().any(|name| self.denies_component(name))
     }
 
     /// Returns true if a single component is a denied name.
     pub fn denies_component(&self, name: &[u8]) -> bool {
-        self.denied_names.iter().any(|pattern| pattern.matches(name))
+        let is_dotfile = || name.starts_with(b".") && !SHOWN_DOTFILES.contains(&name);
+        (self.hides_dotfiles && is_dotfile()) || self.denied_names.iter().any(|pattern| pattern.matches(name))
     }
 
     /// Returns true if a file, not a directory, may have this name.
@@ -221,6 +242,13 @@ mod tests {
             assert_eq!(rules.denies_name(&path(text)), denied, "{text}");
         }
         assert!(rules.allows_file(b"a.csv") && !rules.allows_file(b"a.txt"));
+        let rules = Rules::new(RO).without_dotfiles();
+        for (text, denied) in
+            [("/.git/config", true), ("/a/.env", true), ("/.well-known/x", false), ("/a.b", false)]
+        {
+            assert_eq!(rules.denies_name(&path(text)), denied, "{text}");
+        }
+        assert!(!rules.is_plain() && rules.is_uniform() && !rules.denies_component(b".message"));
         assert!(Rules::new(RW).allows_file(b"anything"));
     }
 }

@@ -65,9 +65,9 @@ fn trees_are_measured_combined_and_removed() {
     driver.tree.insert("/d/b b", "de");
     assert_eq!(driver.say("AVBL"), "213 1000\r\n");
     assert_eq!(driver.say("DSIZ d"), "213 5\r\n");
-    assert_eq!(driver.say("COMB d/c d/a \"d/b b\""), "250 Combined; the file has 5 bytes.\r\n");
+    assert_eq!(driver.say("COMB d/c d/a \"d/b b\""), "250 Combined; the file's size is 5.\r\n");
     assert_eq!(driver.tree.content("/d/c").unwrap(), b"abcde");
-    assert_eq!(driver.say("RMDA d"), "250 Removed; 2 entries in all.\r\n");
+    assert_eq!(driver.say("RMDA d"), "250 Removed; entries: 2.\r\n");
     assert_eq!(driver.code("RMDA /"), 550);
     assert_eq!(driver.say("ALLO 1000"), "200 There is room.\r\n");
     assert_eq!(driver.say("ALLO 1001 R 80"), "452 Only 1000 bytes are free.\r\n");
@@ -139,14 +139,14 @@ fn site_does_what_it_lists() {
     driver.tree.insert("/f", "abc");
     for (line, reply) in [
         ("SITE CHMOD 600 f", "200 Changed.\r\n"),
-        ("SITE COPY f \"g h\"", "250 Copied 3 bytes.\r\n"),
+        ("SITE COPY f \"g h\"", "250 Bytes copied: 3.\r\n"),
         ("SITE CPFR f", "350 Ready for SITE CPTO.\r\n"),
-        ("SITE CPTO i", "250 Copied 3 bytes.\r\n"),
+        ("SITE CPTO i", "250 Bytes copied: 3.\r\n"),
         ("SITE CPTO i", "503 Give SITE CPFR first.\r\n"),
         ("SITE COPY f f", "550 A file cannot be copied onto itself.\r\n"),
         ("SITE MKDIR p/q/r", "257 \"/p/q/r\" created.\r\n"),
         ("SITE MKDIR p/q/r", "550 /p/q/r: already exists.\r\n"),
-        ("SITE RMDIR p", "250 Removed; 3 entries in all.\r\n"),
+        ("SITE RMDIR p", "250 Removed; entries: 3.\r\n"),
         ("SITE SYMLINK f l", "200 Link made.\r\n"),
         ("SITE QUOTA", "200 1000 of 5000 bytes are free.\r\n"),
         ("SITE TIME", "200 20240101120000 UTC\r\n"),
@@ -170,7 +170,7 @@ fn an_administrator_sees_all_sessions() {
     driver.line("SITE WHO");
     assert!(matches!(driver.question, Some(Request::Who)));
     driver.answer_all();
-    assert!(driver.say("SITE STAT").contains(" 1 sessions are logged in\r\n"));
+    assert!(driver.say("SITE STAT").contains(" Sessions logged in: 1\r\n"));
     assert_eq!(driver.code("SITE CHOWN 5:6 f"), 200);
     assert_eq!(driver.code("SITE CHGRP 6 f"), 200);
 }

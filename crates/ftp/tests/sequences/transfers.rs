@@ -46,7 +46,7 @@ fn rest_past_the_end_gets_554() {
     assert_eq!(driver.run_transfer(b""), b"");
     driver.say("PASV");
     driver.say("REST 11");
-    assert_eq!(driver.say("RETR f"), "554 The file has 10 bytes: it cannot be restarted at 11.\r\n");
+    assert_eq!(driver.say("RETR f"), "554 The file ends at byte 10: it cannot be restarted at 11.\r\n");
 }
 
 #[test]

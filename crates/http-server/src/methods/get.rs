@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millrace_ftp::session::Permission;
 use millrace_http::conditional::{self, Verdict};
 use millrace_http::digest::{self, Algorithm};
-use millrace_http::index::{Format, Links, Order, POLICY};
+use millrace_http::index::{Cursor, Format, Links, Order, POLICY};
 use millrace_http::link;
 use millrace_http::negotiate::{self, Coding};
 use millrace_http::redirect;
@@ -155,6 +155,7 @@ fn list(exchange: &mut Exchange<'_>, target: &Target<'_>, who: &Who) {
     let shape = Shape {
         format: listing_format(head),
         order: Order::from_query(target.query),
+        cursor: Cursor::from_query(target.query),
         sort_entries: exchange.core.server.config.sort_entries,
         links: lead_on.map(|(query, is_top)| Links { query, is_top }).unwrap_or_default(),
     };

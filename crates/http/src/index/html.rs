@@ -6,7 +6,7 @@ use std::io::Write;
 
 use millrace_vfs::{DirEntry, FileKind, VirtualPath};
 
-use super::{Column, Links, Order, link, write_time};
+use super::{Column, Links, Order, Position, link, write_time};
 use crate::page::escape;
 
 /// How the page looks.
@@ -20,7 +20,13 @@ pub const POLICY: &str = "default-src 'none'; style-src 'sha256-if6B5ycoCZzIhc0c
 const UNSORTED: &str = "There are too many entries to sort them: they come in the order of the file system.";
 
 /// Writes the part before the rows.
-pub(super) fn begin(path: &VirtualPath, order: Option<Order>, links: &Links, out: &mut Vec<u8>) {
+pub(super) fn begin(
+    path: &VirtualPath,
+    order: Option<Order>,
+    position: Option<&Position>,
+    links: &Links,
+    out: &mut Vec<u8>,
+) {
     out.extend_from_slice(
         b"<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
           <meta name=\"viewport\" content=\"width=device-width\">\n<title>",
@@ -38,6 +44,7 @@ pub(super) fn begin(path: &VirtualPath, order: Option<Order>, links: &Links, out
     if order.is_none() {
         let _ = writeln!(out, "<p>{UNSORTED}</p>");
     }
+    other_pages(position, links, out);
     out.extend_from_slice(b"<table><tr>");
     let columns = [
         ("Name", "name", Column::Name),
@@ -56,6 +63,19 @@ pub(super) fn begin(path: &VirtualPath, order: Option<Order>, links: &Links, out
         links.write_html("", out);
         out.extend_from_slice(b"\">../</a><td><td>\n");
     }
+}
+
+/// Where the page stands among those of the folder, and the ways to the others.
+fn other_pages(position: Option<&Position>, links: &Links, out: &mut Vec<u8>) {
+    let Some(position) = position else { return };
+    let (text, queries) = position.parts();
+    let _ = write!(out, "<p>{text}");
+    for ((word, query), mark) in queries.zip([":", ",", ",", ","]) {
+        let _ = write!(out, "{mark} <a rel=\"{word}\" href=\"");
+        links.write_html(query, out);
+        let _ = write!(out, "\">{}</a>", if word == "prev" { "previous" } else { word });
+    }
+    out.extend_from_slice(b"</p>\n");
 }
 
 /// A heading that sorts, or turns the order that is there. It leads to the same names again: nothing for a robot.
@@ -127,8 +147,10 @@ fn size(bytes: u64, out: &mut Vec<u8>) {
 }
 
 /// Writes the part after the rows.
-pub(super) fn end(out: &mut Vec<u8>) {
-    out.extend_from_slice(b"</table></body></html>\n");
+pub(super) fn end(position: Option<&Position>, links: &Links, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"</table>");
+    other_pages(position, links, out);
+    out.extend_from_slice(b"</body></html>\n");
 }
 
 #[cfg(test)]

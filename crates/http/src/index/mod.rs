@@ -4,12 +4,15 @@
 //! U+FFFD (the `href` beside it is exact).
 
 mod html;
+mod paging;
 
+use std::cmp::Ordering;
 use std::io::Write;
 
 use millrace_vfs::{DirEntry, FileKind, VirtualPath};
 
 pub use self::html::POLICY;
+pub use self::paging::{Cursor, Position, Selection};
 use crate::date;
 use crate::page::escape;
 use crate::target::{encode, parameter};
@@ -52,20 +55,37 @@ impl Order {
         Self { column, descending: parameter(query, b"desc").is_some() }
     }
 
+    /// The query of a page in this order, the reverse of `from_query`.
+    fn query(self) -> String {
+        let column = match self.column {
+            Column::Name => "sort=name",
+            Column::Size => "sort=size",
+            Column::Modified => "sort=time",
+        };
+        if self.descending { format!("{column}&desc") } else { column.to_owned() }
+    }
+
     /// Sorts entries.
     pub fn sort(self, entries: &mut [DirEntry]) {
-        entries.sort_by(|left, right| {
-            let (kinds, by_name) = (
-                right.metadata.is_directory().cmp(&left.metadata.is_directory()),
-                left.name.cmp(&right.name),
-            );
-            let order = match self.column {
-                Column::Name => by_name,
-                Column::Size => left.metadata.size.cmp(&right.metadata.size).then(by_name),
-                Column::Modified => left.metadata.modified.cmp(&right.metadata.modified).then(by_name),
-            };
-            kinds.then(if self.descending { order.reverse() } else { order })
-        });
+        entries.sort_by(|left, right| self.compare(self.rank(left), self.rank(right)));
+    }
+
+    /// What an entry is sorted by: whether it is a directory, a number, and its name.
+    fn rank(self, entry: &DirEntry) -> (bool, i128, &[u8]) {
+        let (metadata, modified) = (&entry.metadata, entry.metadata.modified);
+        let value = match self.column {
+            Column::Name => 0,
+            Column::Size => i128::from(metadata.size),
+            Column::Modified => {
+                i128::from(modified.seconds) * 1_000_000_000 + i128::from(modified.nanoseconds)
+            }
+        };
+        (metadata.is_directory(), value, &entry.name)
+    }
+
+    fn compare(self, left: (bool, i128, &[u8]), right: (bool, i128, &[u8])) -> Ordering {
+        let order = (left.1, left.2).cmp(&(right.1, right.2));
+        right.0.cmp(&left.0).then(if self.descending { order.reverse() } else { order })
     }
 }
 
@@ -106,11 +126,19 @@ impl Format {
         }
     }
 
-    /// Writes the part before the rows. `order` is `None` where there are too many to sort.
-    pub fn begin(self, path: &VirtualPath, order: Option<Order>, links: &Links, out: &mut Vec<u8>) {
+    /// Writes the part before the rows. `order` is `None` where there are too many to sort; `position` is that of one page
+    /// of several.
+    pub fn begin(
+        self,
+        path: &VirtualPath,
+        order: Option<Order>,
+        position: Option<&Position>,
+        links: &Links,
+        out: &mut Vec<u8>,
+    ) {
         match self {
             Self::Json => out.extend_from_slice(b"["),
-            Self::Html => html::begin(path, order, links, out),
+            Self::Html => html::begin(path, order, position, links, out),
         }
     }
 
@@ -123,10 +151,10 @@ impl Format {
     }
 
     /// Writes the part after the rows.
-    pub fn end(self, out: &mut Vec<u8>) {
+    pub fn end(self, position: Option<&Position>, links: &Links, out: &mut Vec<u8>) {
         match self {
             Self::Json => out.extend_from_slice(b"\n]\n"),
-            Self::Html => html::end(out),
+            Self::Html => html::end(position, links, out),
         }
     }
 }
@@ -236,9 +264,9 @@ mod tests {
         let links = Links { query: "user=a%26b&beneath=1".to_owned(), is_top: false };
         let page = |format: Format, links: &Links| {
             let (path, mut out) = (VirtualPath::parse(b"/a/b").unwrap(), Vec::new());
-            format.begin(&path, Some(Order::from_query(None)), links, &mut out);
+            format.begin(&path, Some(Order::from_query(None)), None, links, &mut out);
             format.row(&entry(b"d", FileKind::Directory, 1, 0), true, links, &mut out);
-            format.end(&mut out);
+            format.end(None, links, &mut out);
             String::from_utf8(out).unwrap()
         };
         let html = page(Format::Html, &links);
@@ -255,10 +283,10 @@ mod tests {
     #[test]
     fn json_is_json_whatever_names_hold() {
         let mut out = Vec::new();
-        Format::Json.begin(&VirtualPath::root(), None, &Links::default(), &mut out);
+        Format::Json.begin(&VirtualPath::root(), None, None, &Links::default(), &mut out);
         Format::Json.row(&entry(b"a\"\\\n\xff", FileKind::File, 1, 0), true, &Links::default(), &mut out);
         Format::Json.row(&entry(b"d", FileKind::Directory, 1, 0), false, &Links::default(), &mut out);
-        Format::Json.end(&mut out);
+        Format::Json.end(None, &Links::default(), &mut out);
         assert_eq!(
             String::from_utf8(out).unwrap(),
             "[\n{\"name\":\"a\\\"\\\\\\u000a\u{fffd}\",\"href\":\"./a%22%5C%0A%FF\",\"type\":\"file\",\

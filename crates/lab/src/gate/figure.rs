@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use super::metric::{GateMetric, Nature};
 use millrace_load::figure::Measured;
 use millrace_load::stats::{Confidence, Interval, mean};
+use millrace_load::units::users;
 
 /// Samples that an interval needs; two values say next to nothing of how a third would be.
 pub(super) const SAMPLES: usize = 3;
@@ -54,7 +55,7 @@ impl<'a> Figure<'a> {
 
     /// `retr 1k pasv, 100 users`.
     pub(super) fn name(&self) -> String {
-        format!("{}, {} users", self.measured.name(), self.measured.users)
+        format!("{}, {}", self.measured.name(), users(self.measured.users))
     }
 
     /// How it was taken, where the report says that.

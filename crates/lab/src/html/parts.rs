@@ -147,14 +147,16 @@ fn measured(one: &Number) -> String {
     text
 }
 
-/// The machine, and what it allows.
-pub(super) fn machine(machine: &Machine, settings: &[(&str, String)]) -> String {
+/// The machine, what it allows, how it was loaded, and the command that does so again.
+pub(super) fn machine(machine: &Machine, settings: &[(&str, String)], command: &str) -> String {
     let own = [
         ("processors", format!("{} x {}", machine.cores, machine.processor)),
         ("memory", format!("{} MiB", machine.memory_mib)),
         ("kernel", machine.kernel.clone()),
     ];
-    let rows = own.iter().chain(settings).map(|(name, what)| ((*name).to_owned(), what.clone()));
+    let again = (!command.is_empty()).then(|| ("the same again", command.to_owned()));
+    let rows =
+        own.iter().chain(settings).chain(&again).map(|(name, what)| ((*name).to_owned(), what.clone()));
     let limits = machine
         .limits
         .iter()

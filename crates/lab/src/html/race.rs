@@ -8,6 +8,7 @@ use super::parts::{
 };
 use super::plot::{Axis, Scale, Series, interval, lines};
 use super::words::{date, escaped, number, of_count, of_ms, of_rate};
+use crate::race::text::end;
 use crate::race::{Comparison, Outcome, RaceReport, Scenario, Standing, in_a_row};
 use crate::report::text::factor;
 
@@ -41,7 +42,7 @@ pub fn render(report: &RaceReport) -> String {
         ("took", format!("{:.0} s", report.seconds)),
         ("measured by", format!("millrace {}", report.version)),
     ];
-    body += &machine(&report.machine, &settings);
+    body += &machine(&report.machine, &settings, &report.command);
     page("Millrace race", &title, &about, &body)
 }
 
@@ -218,11 +219,11 @@ fn main_cells(report: &RaceReport, at: usize, standing: &Standing) -> [String; 3
     let words = format!(
         "{} <small class=\"soft\">{} to {}</small>",
         number(ratio.middle, factor(ratio.middle)),
-        number(ratio.low, factor(ratio.low)),
-        number(ratio.high, factor(ratio.high))
+        number(ratio.low, escaped(&end(ratio.low))),
+        number(ratio.high, escaped(&end(ratio.high)))
     );
     let picture = interval(ratio.low, ratio.middle, ratio.high, report.margin, at);
-    [median, format!("{words} {picture}"), mark(main, outcome.name())]
+    [median, format!("{words}<br>{picture}"), mark(main, outcome.name())]
 }
 
 fn shown(comparison: &Comparison) -> String {

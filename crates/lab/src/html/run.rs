@@ -32,7 +32,7 @@ pub fn render(report: &Report) -> String {
         body += &section("To be known besides", &list("soft", remarks));
     }
     body += &documents(&report.tables, &report.notes);
-    body += &machine(&report.machine, &settings(report));
+    body += &machine(&report.machine, &settings(report), &report.command);
     page("Millrace bench", &title, &about, &body)
 }
 

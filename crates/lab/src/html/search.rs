@@ -28,7 +28,7 @@ pub fn render(capacity: &Capacity) -> String {
         ("it goes well", WELL.to_owned()),
         ("measured by", format!("millrace {}", env!("CARGO_PKG_VERSION"))),
     ];
-    body += &machine(&capacity.machine, &settings);
+    body += &machine(&capacity.machine, &settings, &capacity.command);
     page("Millrace bench", &title, &about, &body)
 }
 

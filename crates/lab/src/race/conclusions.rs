@@ -10,6 +10,7 @@ use crate::report::{quick_sentence, text};
 use millrace_load::figure::CellReport;
 use millrace_load::run::Ending;
 use millrace_load::stats::Stillness;
+use millrace_load::units::counted;
 
 /// How many loads are named; others are counted.
 const NAMED: usize = 2;
@@ -96,12 +97,14 @@ impl RaceReport {
         let all = self.blocks as usize * self.contestants.len() * self.scenarios.len();
         match &self.ending {
             Ending::Complete => None,
-            Ending::Interrupted => {
-                Some(format!("It was interrupted: {taken} of {all} figures are here, and are whole."))
-            }
-            Ending::Failed(error) => {
-                Some(format!("It did not end as it should, with {taken} of {all} figures: {error}."))
-            }
+            Ending::Interrupted => Some(format!(
+                "It was interrupted: {taken} of {} are here, and are whole.",
+                counted(all as u64, "figure")
+            )),
+            Ending::Failed(error) => Some(format!(
+                "It did not end as it should, with {taken} of {}: {error}.",
+                counted(all as u64, "figure")
+            )),
         }
     }
 

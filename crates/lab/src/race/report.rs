@@ -15,6 +15,7 @@ use millrace_load::figure::CellReport;
 use millrace_load::plan::Plan;
 use millrace_load::run::Ending;
 use millrace_load::stats::{Confidence, Drift};
+use millrace_load::units::counted;
 
 /// Changes when the meaning of a field does.
 const FORMAT: u32 = 1;
@@ -53,6 +54,9 @@ pub struct RaceReport {
     pub plan: String,
     /// A description of the race.
     pub summary: String,
+    /// The command that repeats the race, without passwords; empty where it is not known.
+    #[serde(default)]
+    pub command: String,
     /// The settings that the quick form of the preset shortened, in words; empty in the full form.
     #[serde(default)]
     pub quick: Vec<String>,
@@ -172,6 +176,7 @@ impl RaceReport {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             plan: plan.name.clone(),
             summary: plan.summary.clone(),
+            command: String::new(), // the program knows it
             as_published: plan.as_published,
             quick: plan.quick.clone(),
             began: began.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
@@ -266,10 +271,11 @@ impl RaceReport {
                 let gaps = (self.blocks as usize).saturating_sub(standing.cells.len());
                 let what = match gaps {
                     gaps if gaps > 0 && self.ending != Ending::Interrupted => {
-                        format!("{gaps} of {} figures could not be taken", self.blocks)
+                        format!("{gaps} of {} could not be taken", counted(self.blocks.into(), "figure"))
                     }
                     _ => {
-                        format!("{} of {} operations failed", standing.errors, standing.ops + standing.errors)
+                        let all = counted(standing.ops + standing.errors, "operation");
+                        format!("{} of {all} failed", standing.errors)
                     }
                 };
                 let (who, at, first) = (&standing.contestant, &scenario.title, &standing.failures[0]);
@@ -287,7 +293,9 @@ impl RaceReport {
         let of_one = |(at, one): (usize, &Contestant)| {
             let standings = self.scenarios.iter().map(|scenario| &scenario.standings[at]);
             let most = standings.filter(|standing| blocks(standing) * 2 > standing.cells.len()).count();
-            (most > 0).then(|| format!("{} in {most} of {} loads", one.label, self.scenarios.len()))
+            (most > 0).then(|| {
+                format!("{} in {most} of {}", one.label, counted(self.scenarios.len() as u64, "load"))
+            })
         };
         let told: Vec<String> = self.contestants.iter().enumerate().filter_map(of_one).collect();
         if !told.is_empty() {

@@ -3,11 +3,11 @@
 use std::fmt::Write;
 
 use super::{Comparison, Outcome, RaceReport, Scenario, Standing};
-use crate::report::form;
-use crate::report::text::ms;
+use crate::report::text::{ms, repeat};
+use crate::report::{form, markdown};
 use crate::terminal::cut;
 use millrace_load::stats::Interval;
-use millrace_load::units::rate;
+use millrace_load::units::{counted, rate};
 
 /// The race; `color` only where a person looks at it (`NO_COLOR`, a pipe).
 pub fn render(report: &RaceReport, color: bool) -> String {
@@ -50,7 +50,7 @@ pub fn render(report: &RaceReport, color: bool) -> String {
     for warning in &report.warnings {
         let _ = writeln!(out, "{}", cut(&format!("! {warning}")));
     }
-    out
+    out + &repeat(&report.command)
 }
 
 /// Columns of a load's name, and of a server's.
@@ -106,14 +106,18 @@ fn in_words(comparison: &Comparison, color: bool) -> String {
 /// `1.22-1.40`; `None` where the interval is too wide.
 fn ends(comparison: &Comparison) -> Option<String> {
     let ratio = comparison.ratio?;
-    let end = |value: f64| match value {
+    Some(format!("{}-{}", end(ratio.low), end(ratio.high)))
+}
+
+/// An end of an interval: two samples can give one that says nothing, and has sixteen digits.
+pub(crate) fn end(value: f64) -> String {
+    match value {
         value if value >= 100.0 => ">100".to_owned(),
         value if value >= 10.0 => format!("{value:.0}"),
         // An end that is not 1 is not to look like it: it is what the outcome hangs on.
         value if value != 1.0 && (value - 1.0).abs() < 0.005 => format!("{value:.3}"),
         value => format!("{value:.2}"),
-    };
-    Some(format!("{}-{}", end(ratio.low), end(ratio.high)))
+    }
 }
 
 /// The width on a terminal, without color codes.
@@ -142,8 +146,12 @@ pub fn markdown(report: &RaceReport) -> String {
     let _ = writeln!(out, "**{}**: {}  ", report.titled(), report.summary);
     let _ = writeln!(
         out,
-        "{} blocks, seed {}; {} cores, {}, {}\n",
-        report.blocks, report.seed, machine.cores, machine.processor, machine.kernel
+        "{} blocks, seed {}; {}, {}, {}\n",
+        report.blocks,
+        report.seed,
+        counted(machine.cores as u64, "core"),
+        machine.processor,
+        machine.kernel
     );
     for conclusion in &report.conclusions {
         let _ = writeln!(out, "- {conclusion}");
@@ -169,7 +177,7 @@ pub fn markdown(report: &RaceReport) -> String {
     for warning in &report.warnings {
         let _ = writeln!(out, "\n- {warning}");
     }
-    out
+    out + &markdown::repeat(&report.command)
 }
 
 fn row(scenario: &Scenario, standing: &Standing) -> String {

@@ -2,17 +2,19 @@
 
 use std::fmt::Write;
 
+use super::command::folded;
 use super::text::ms;
 use super::{CellReport, Report, summary};
 use millrace_load::series::titled;
-use millrace_load::units::{rate, users};
+use millrace_load::units::{counted, rate, users};
 
 /// The report.
 pub fn render(report: &Report) -> String {
     let mut out = String::new();
     let machine = &report.machine;
     let _ = writeln!(out, "**{}**: {}  ", report.titled(), report.summary);
-    let _ = writeln!(out, "{}, {} cores, {}\n", report.target, machine.cores, machine.kernel);
+    let _ =
+        writeln!(out, "{}, {}, {}\n", report.target, counted(machine.cores as u64, "core"), machine.kernel);
     for sentence in summary::sentences(report) {
         let _ = writeln!(out, "- {sentence}");
     }
@@ -29,7 +31,12 @@ pub fn render(report: &Report) -> String {
             let _ = writeln!(out, "\n- {}, {}: {remark}", titled(cell), users(cell.measured.users));
         }
     }
-    out
+    out + &repeat(&report.command)
+}
+
+/// The command that repeats a run.
+pub(crate) fn repeat(command: &str) -> String {
+    if command.is_empty() { String::new() } else { format!("\n```\n{}\n```\n", folded(command)) }
 }
 
 fn row(cell: &CellReport) -> String {

@@ -2,6 +2,7 @@
 //!
 //! A [`Report`] is data; [`text`], [`csv`], [`markdown`] and [`Report::json`] are renderings of the same numbers.
 
+pub mod command;
 pub mod csv;
 pub(crate) mod kind;
 pub(crate) mod lines;
@@ -19,7 +20,6 @@ use std::net::SocketAddr;
 use std::time::UNIX_EPOCH;
 
 use millrace_load::figure::CellReport;
-use millrace_load::host::command_line;
 use millrace_load::plan::Plan;
 use millrace_load::run::{Ending, Measurement};
 use millrace_load::series::{self, LoadSeries, loads};
@@ -51,6 +51,9 @@ pub struct Report {
     pub as_published: bool,
     /// The server, without its password.
     pub target: String,
+    /// The command that repeats the run, without passwords; empty where it is not known.
+    #[serde(default)]
+    pub command: String,
     /// Where it was found.
     pub address: SocketAddr,
     /// The command line of its process, where that is known.
@@ -91,8 +94,9 @@ impl Report {
             as_published: plan.as_published,
             quick: plan.quick.clone(),
             target: plan.target.to_string(),
+            command: String::new(), // the program knows it
             address,
-            server: plan.base.server_pid.and_then(command_line),
+            server: plan.base.server_pid.and_then(command::of_process),
             began: began.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             machine: Machine::this(),
             tables: table::Table::all(plan, &cells),

@@ -7,7 +7,7 @@ use super::text::ms;
 use super::{CellReport, Ending, Report, quick_sentence};
 use millrace_load::ramp_up::RampOutcome;
 use millrace_load::series::{LoadSeries, loads};
-use millrace_load::units::{rate, short_size, users};
+use millrace_load::units::{counted, rate, short_size, users};
 use millrace_load::verdict::Bound;
 
 /// With fewer operations a hundredth part is less than one operation.
@@ -69,9 +69,12 @@ pub(super) fn of_cell(cell: &CellReport) -> Option<String> {
             Some(kib) => {
                 Some(format!("A session that does nothing takes {kib:.1} KiB of the server's memory."))
             }
-            None => cell
-                .hides_its_memory()
-                .then(|| format!("What memory {} that do nothing take {UNSEEN}.", sessions(measured.users))),
+            None => cell.hides_its_memory().then(|| {
+                format!(
+                    "What memory {} that do nothing take {UNSEEN}.",
+                    counted(measured.users.into(), "session")
+                )
+            }),
         };
     }
     if let Some(standing) = &cell.standing {
@@ -119,6 +122,7 @@ fn stood(cell: &CellReport, standing: &RampOutcome) -> String {
         _ if first_death.is_none() && *started == asked => "",
         Bound::Client => " THAT IS THIS CLIENT'S LIMIT, and no answer on the server.",
         Bound::Others => " OTHER PROGRAMS HAD THE PROCESSORS, so that is no answer on the server.",
+        Bound::Unknown => " WHOSE LIMIT THAT IS CANNOT BE TOLD without --server-pid.",
         _ => "",
     };
     match first_death {
@@ -130,10 +134,6 @@ fn stood(cell: &CellReport, standing: &RampOutcome) -> String {
 
 /// Of memory that did not grow, though there were more sessions: it was there before.
 pub(super) const UNSEEN: &str = "cannot be seen: start the server afresh";
-
-fn sessions(count: u32) -> String {
-    if count == 1 { "1 session".to_owned() } else { format!("{count} sessions") }
-}
 
 /// The load's unusual settings: without them, two sentences might differ in their numbers only.
 fn how(cell: &CellReport) -> String {
@@ -153,12 +153,15 @@ fn failures(report: &Report) -> String {
     let held: u64 = report.cells.iter().filter_map(CellReport::held).sum();
     match faults {
         0 if ops == 0 => "Nothing failed.".to_owned(),
+        0 if ops == 1 => "The operation ended well.".to_owned(),
         0 => format!("All {ops} operations ended well."),
         _ if report.has_wrong_data() => format!(
-            "WRONG DATA was delivered: the notes on the figures say how. {faults} failures beside {ops} good operations."
+            "WRONG DATA was delivered: the notes on the figures say how. {} beside {}.",
+            counted(faults, "failure"),
+            counted(ops, "good operation")
         ),
         _ if ops == 0 && held > 0 => {
-            format!("{faults} logins or sessions failed, beside {held} sessions that were held.")
+            format!("{faults} logins or sessions failed, beside {} held.", counted(held, "session"))
         }
         _ => format!("{faults} operations or logins failed, beside {ops} that ended well."),
     }
@@ -166,11 +169,15 @@ fn failures(report: &Report) -> String {
 
 /// The limits that the figures show: those that invalidate every other finding come first.
 fn bounds(cells: &[CellReport]) -> Vec<String> {
-    const LIMITS: [(Bound, &str); 6] = [
+    const LIMITS: [(Bound, &str); 7] = [
         (Bound::Client, "the measuring side was at its limit, and the server may be faster"),
         (
             Bound::Others,
             "other programs or virtual machines had the processors, and the server may be faster",
+        ),
+        (
+            Bound::Unknown,
+            "this machine was at its limit, and whether by the server cannot be told: --server-pid names its process",
         ),
         (Bound::Server, "the server was at its limit"),
         (Bound::Network, "the network was at its limit: packets were lost"),

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::command::folded;
 use super::summary::{self, UNSEEN};
 use super::users::render as render_users;
 use super::zb::{self, Spelling};
@@ -13,7 +14,7 @@ use millrace_load::figure::{Commands, TlsFigures};
 use millrace_load::histogram::Percentiles;
 use millrace_load::ramp_up::RampOutcome;
 use millrace_load::series::titled;
-use millrace_load::units::{rate, users};
+use millrace_load::units::{counted, rate, users};
 use millrace_load::verdict::Bound;
 
 /// The report; `color` only where a person looks at it (`NO_COLOR`, a pipe).
@@ -53,7 +54,12 @@ pub fn render(report: &Report, color: bool) -> String {
     for sentence in summary::sentences(report) {
         let _ = writeln!(out, "{}", cut(&sentence));
     }
-    out
+    out + &repeat(&report.command)
+}
+
+/// The command that repeats a run, below its report.
+pub(crate) fn repeat(command: &str) -> String {
+    if command.is_empty() { String::new() } else { format!("\nThe same again:\n{}\n", folded(command)) }
 }
 
 const HEAD: &str =
@@ -160,8 +166,9 @@ fn notes(cell: &CellReport) -> String {
         let fairness = &cell.fairness;
         let jain = fairness.jain.map_or_else(String::new, |jain| format!("; Jain {jain:.3}"));
         lines.push(format!(
-            "! {} users got less than half of the median: {:?}{jain}",
-            fairness.starved, fairness.starved_users
+            "! {} got less than half of the median: {:?}{jain}",
+            counted(fairness.starved as u64, "user"),
+            fairness.starved_users
         ));
     }
     let name = titled(cell);
@@ -173,7 +180,7 @@ fn notes(cell: &CellReport) -> String {
 
 /// The users that were left, in dkftpbench's form.
 fn standing_line(cell: &CellReport, standing: &RampOutcome) -> String {
-    let mut line = format!("{} users left standing of {} that began", standing.left, standing.started);
+    let mut line = format!("{} left standing of {} that began", users(standing.left), standing.started);
     match &standing.first_death {
         Some(death) => {
             let _ =
@@ -185,8 +192,8 @@ fn standing_line(cell: &CellReport, standing: &RampOutcome) -> String {
         let speed = |ms: f64| rate(size as f64 / ms.max(1e-3) * 1e3);
         let _ = write!(
             line,
-            "; {} downloads done, at B/s from the first byte: p1 {} p50 {}; with PASV and RETR: p1 {} p50 {}",
-            cell.ops,
+            "; {} done, at B/s from the first byte: p1 {} p50 {}; with PASV and RETR: p1 {} p50 {}",
+            counted(cell.ops, "download"),
             speed(flow.p99_ms),
             speed(flow.p50_ms),
             speed(cell.latency.p99_ms),
@@ -270,7 +277,7 @@ fn painted(bound: Bound, color: bool) -> String {
     let code = match bound {
         Bound::Server => "32",
         Bound::Unsaturated => "36",
-        Bound::Client | Bound::Others => "31",
+        Bound::Client | Bound::Others | Bound::Unknown => "31",
         Bound::Network | Bound::Disk | Bound::Waiting => "33",
     };
     let name = bound.name().trim_end_matches("-bound");

@@ -7,6 +7,7 @@ use millrace_load::units::users;
 
 use super::Capacity;
 use crate::report::quick_sentence;
+use crate::report::text::repeat;
 use crate::terminal::cut;
 
 /// The answer of a search, and how it was found.
@@ -29,7 +30,7 @@ pub fn render(capacity: &Capacity) -> String {
     for sentence in search_sentences(capacity) {
         let _ = writeln!(out, "{}", cut(&sentence));
     }
-    out
+    out + &repeat(&capacity.command)
 }
 
 /// The answer, and what it is worth.

@@ -276,10 +276,8 @@ fn sessions_that_were_not_let_in_are_failures_and_the_others_are_held() {
         cell.login_faults
     );
     assert!(!cell.is_barren() && cell.has_failures());
-    let beside = format!(
-        "{turned_away} logins or sessions failed, beside {} sessions that were held.",
-        9 - turned_away
-    );
+    let beside =
+        format!("{turned_away} logins or sessions failed, beside {} sessions held.", 9 - turned_away);
     assert!(said.contains(&beside), "{said}");
     let row = said.lines().find(|line| line.starts_with("idle ")).unwrap();
     assert!(row.trim_end().ends_with(&format!(" {turned_away}")), "{row}");

@@ -2,6 +2,7 @@
 
 use super::{CellReport, Commands};
 use crate::chaos::ChaosReport;
+use crate::units::{counted, users};
 
 impl CellReport {
     /// The doubts in the order of the report, about a figure that was to take so many seconds.
@@ -23,16 +24,16 @@ impl CellReport {
 
     fn lost_logins(&self) -> Option<String> {
         let first = self.login_faults.kinds().next()?.first.join("; ");
-        let (count, users) = (self.login_faults.count(), self.measured.users);
-        Some(format!("{count} of {users} users could not log in at first: {first}"))
+        let count = self.login_faults.count();
+        Some(format!("{count} of {} could not log in at first: {first}", users(self.measured.users)))
     }
 
     fn failed_operations(&self) -> Option<String> {
         let failed = self.faults.count();
         match self.measured.op.as_str() {
             _ if failed == 0 => None,
-            "idle" => Some(format!("{failed} sessions were lost")),
-            _ => Some(format!("{failed} of {} operations failed", self.ops + failed)),
+            "idle" => Some(format!("lost: {}", counted(failed, "session"))),
+            _ => Some(format!("{failed} of {} failed", counted(self.ops + failed, "operation"))),
         }
     }
 
@@ -56,7 +57,7 @@ impl CellReport {
     fn cut_downloads(&self) -> Option<String> {
         let standing = self.standing.as_ref()?;
         (self.ops < u64::from(standing.started))
-            .then(|| format!("only {} downloads were complete when it was over", self.ops))
+            .then(|| format!("complete when it was over: only {}", counted(self.ops, "download")))
     }
 
     fn stragglers(&self, planned: f64) -> Option<String> {
@@ -95,6 +96,6 @@ impl CellReport {
     fn too_few_operations(&self) -> Option<String> {
         let is_counted = self.step.is_some() || self.measured.op == "quit";
         (self.has_operations() && self.ops < 100 && !is_counted)
-            .then(|| format!("only {} operations: percentiles mean little", self.ops))
+            .then(|| format!("only {}: percentiles mean little", counted(self.ops, "operation")))
     }
 }

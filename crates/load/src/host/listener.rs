@@ -23,13 +23,12 @@ pub(crate) fn stranger(root: i32, address: SocketAddr) -> Option<String> {
     if namespace("self")? != namespace(&root.to_string())? {
         return None;
     }
-    let sockets = listening(&[("tcp", 4), ("tcp6", 16)].map(table).concat(), address.ip(), address.port());
+    let sockets = sockets_at(address);
     let seen: Vec<Sight> = tree.iter().map(|&pid| Sight::of(pid, &sockets)).collect();
     if sockets.is_empty() || seen.contains(&Sight::Holds) {
         return None;
     }
-    let others = numbers("/proc").filter(|pid| !tree.contains(pid));
-    let other = others.into_iter().find(|&pid| Sight::of(pid, &sockets) == Sight::Holds);
+    let other = holders(&sockets).find(|pid| !tree.contains(pid));
     if other.is_none() && seen.contains(&Sight::Hidden) {
         return None;
     }
@@ -40,6 +39,26 @@ pub(crate) fn stranger(root: i32, address: SocketAddr) -> Option<String> {
          server's CPU and memory is theirs",
         other.unwrap_or_default()
     ))
+}
+
+/// Returns the process that listens there and that all others which do descend from; `None` where there is none, or
+/// where this client descends from it: what a service manager listens for, it passes on.
+pub fn server_at(address: SocketAddr) -> Option<i32> {
+    let (all, own) = (Vec::from_iter(holders(&sockets_at(address))), std::process::id() as i32);
+    let is_root = |pid: &&i32| {
+        let tree = Tree::of(**pid).map(Tree::pids).unwrap_or_default();
+        !tree.contains(&own) && all.iter().all(|holder| tree.contains(holder))
+    };
+    all.iter().find(is_root).copied()
+}
+
+fn sockets_at(address: SocketAddr) -> Vec<u64> {
+    listening(&[("tcp", 4), ("tcp6", 16)].map(table).concat(), address.ip(), address.port())
+}
+
+/// The processes that have one of some sockets.
+fn holders(sockets: &[u64]) -> impl Iterator<Item = i32> + '_ {
+    numbers("/proc").filter(|&pid| Sight::of(pid, sockets) == Sight::Holds)
 }
 
 /// How many descriptors of these processes are of sockets that listen.
@@ -158,6 +177,8 @@ mod tests {
             let said = stranger_at(address).unwrap();
             assert!(said.contains(&format!("listens at {address}, but {own} (")), "{said}");
         }
+        // This process is its own descendant.
+        assert_eq!(server_at(listener.local_addr().unwrap()), None);
         // Other tests of this process listen, too.
         assert!(listeners(&[own as i32]) >= 2);
         assert_eq!(listeners(&[other.id() as i32]), 0, "cat has a pipe");

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+pub use self::listener::server_at;
 pub(crate) use self::listener::stranger;
 use self::machine::{Counters, reach};
 use self::process::{Places, ThreadTime, Tree, Usage};
@@ -288,40 +289,6 @@ impl Watch {
     }
 }
 
-/// How a process was started: its program and arguments, without what may be a password.
-pub fn command_line(pid: i32) -> Option<String> {
-    let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-    let text = String::from_utf8_lossy(&bytes);
-    let words = text.split('\0').filter(|word| !word.is_empty());
-    let mut follows_password = false;
-    let mut told = Vec::new();
-    for word in words {
-        told.push(if follows_password { HIDDEN.to_owned() } else { without_password(word) });
-        follows_password = word.starts_with('-') && !word.contains('=') && names_password(word);
-    }
-    Some(told.join(" "))
-}
-
-const HIDDEN: &str = "***";
-
-/// `--password`, `--db-pass`, and not `--passive-ports`.
-fn names_password(flag: &str) -> bool {
-    flag.contains("passw") || flag.ends_with("pass")
-}
-
-/// `me:secret` and `--password=secret` without the secret; addresses stay.
-fn without_password(word: &str) -> String {
-    match (word.split_once('='), word.split_once(':')) {
-        (Some((flag, _)), _) if names_password(flag) => format!("{flag}={HIDDEN}"),
-        (_, Some((name, _))) if !name.is_empty() && name.parse::<std::net::IpAddr>().is_err() => {
-            let is_address =
-                word.parse::<std::net::SocketAddr>().is_ok() || word.parse::<std::net::IpAddr>().is_ok();
-            if is_address { word.to_owned() } else { format!("{name}:{HIDDEN}") }
-        }
-        _ => word.to_owned(),
-    }
-}
-
 /// The resources of a server at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)] // The names are the documentation.
@@ -351,19 +318,4 @@ pub fn descendants(pid: i32) -> Vec<i32> {
 fn memory(server: Option<i32>) -> [u64; 2] {
     [server, Some(std::process::id() as i32)]
         .map(|pid| pid.and_then(Tree::of).map_or(0, |tree| tree.usage(true).pss_kib))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_command_line_is_told_without_passwords() {
-        assert_eq!(without_password("me:secret"), "me:***");
-        assert_eq!(without_password("--password=secret"), "--password=***");
-        for kept in ["--passive-ports=1-2", "127.0.0.1:2121", "[::1]:21", "::1", "/srv/ftp", "--ftp"] {
-            assert_eq!(without_password(kept), kept);
-        }
-        assert!(!command_line(std::process::id() as i32).unwrap().is_empty());
-    }
 }

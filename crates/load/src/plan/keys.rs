@@ -159,7 +159,7 @@ pub const KEYS: [Key; 54] = [
     Key {
         name: "server-pid",
         value: "PID",
-        help: "the server's process: its CPU and memory are measured, with its descendants'",
+        help: "the server's process, where it is not the one that listens there: its CPU and memory are measured",
         set: |s, t| put(&mut s.server_pid, value::process(t).map(Some)),
     },
     Key {

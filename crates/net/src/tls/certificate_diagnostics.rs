@@ -61,14 +61,14 @@ impl CertificateDiagnostics {
                 () if info.from > now => Some(format!("TLS: the certificate in {file} is not good yet")),
                 () if info.until < now + SOON => {
                     let days = days(info.until.duration_since(now));
-                    Some(format!("TLS: the certificate in {file} expires in {days} days"))
+                    Some(format!("TLS: the certificate in {file} expires in {days}"))
                 }
                 () => None,
             }
         });
         let lists = self.lists.iter().filter(|(_, until)| *until <= now).map(|(file, until)| {
             format!(
-                "TLS: the revocation list in {} was to be replaced {} days ago (nextUpdate): it holds as it is, and \
+                "TLS: the revocation list in {} was to be replaced {} ago (nextUpdate): it holds as it is, and \
                  clients whose certificates were taken back since are let in; fetch the CA's new one",
                 file.display(),
                 days(now.duration_since(*until))
@@ -78,8 +78,11 @@ impl CertificateDiagnostics {
     }
 }
 
-fn days<E>(time: Result<Duration, E>) -> u64 {
-    time.map_or(0, |time| time.as_secs() / DAY)
+fn days<E>(time: Result<Duration, E>) -> String {
+    match time.map_or(0, |time| time.as_secs() / DAY) {
+        1 => "1 day".to_owned(),
+        days => format!("{days} days"),
+    }
 }
 
 /// Returns a warning if a certificate is not followed by its issuer, though the file has it (RFC 8446 section 4.4.2).

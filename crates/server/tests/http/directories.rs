@@ -59,19 +59,43 @@ fn a_page_is_sorted_as_asked_and_json_for_programs() {
 }
 
 #[test]
-fn a_page_that_is_not_sorted_says_so_and_offers_no_order() {
+fn an_answer_that_is_not_sorted_says_so_and_offers_no_order() {
     let scratch = Scratch::new();
     ["a", "b", "c"].iter().for_each(|name| scratch.write(name, b"1"));
-    for (sort_entries, is_sorted) in [(2, false), (3, true)] {
+    for (sort_entries, sorts_json, sorts_page) in [(0, false, false), (2, false, true), (3, true, true)] {
         let config = millrace_server::Config { sort_entries, ..http_config(scratch.storage()) };
         let served = serve_http_with(config);
-        for fields in ["", "Accept: application/json\r\n"] {
+        for (fields, is_sorted) in [("", sorts_page), ("Accept: application/json\r\n", sorts_json)] {
             let page = served.get("/?sort=size", fields);
-            assert_eq!(page.field("x-listing"), (!is_sorted).then_some("unsorted"));
+            assert_eq!(
+                page.field("x-listing"),
+                (!is_sorted).then_some("unsorted"),
+                "{sort_entries} {fields}"
+            );
         }
         let text = served.get("/", "").text();
-        assert_eq!((text.contains("sort="), text.contains("too many")), (is_sorted, !is_sorted), "{text}");
+        assert_eq!((text.contains("sort="), text.contains("too many")), (sorts_page, !sorts_page), "{text}");
     }
+}
+
+#[test]
+fn a_large_folder_has_sorted_pages_that_lead_to_one_another() {
+    let scratch = Scratch::new();
+    ["e", "b", "a", "d", "c"].iter().for_each(|name| scratch.write(name, b"1"));
+    let config = millrace_server::Config { sort_entries: 2, ..http_config(scratch.storage()) };
+    let served = serve_http_with(config);
+    let (mut seen, mut query) = (Vec::new(), Some("?desc".to_owned()));
+    while let Some(at) = query.take() {
+        let text = served.get(&format!("/{at}"), "").text();
+        let rows = text.split("<td><a href=\"./").skip(1);
+        seen.push(rows.map(|row| row.split('"').next().unwrap().to_owned()).collect::<Vec<_>>());
+        let next =
+            text.split_once("<a rel=\"next\" href=\"").map(|(_, rest)| rest.split('"').next().unwrap());
+        query = next.map(|next| next.replace("&amp;", "&"));
+        assert_eq!(text.matches("Entries ").count(), 2, "{text}");
+        assert!(text.contains("of 5") && text.contains("aria-sort=\"descending\""), "{text}");
+    }
+    assert_eq!(seen, [vec!["e", "d"], vec!["c", "b"], vec!["a"]]);
 }
 
 #[test]
@@ -80,17 +104,17 @@ fn a_large_directory_is_streamed_whole() {
     scratch.crowd("many", 5000, "a-rather-long-name-");
     let served =
         serve_http_with(millrace_server::Config { sort_entries: 100, ..http_config(scratch.storage()) });
-    let count = |text: &str| text.matches("href=\"./a-rather").count();
-    let mut client = served.connect();
+    let count = |text: &str| text.matches("\"./a-rather").count();
+    let json = "Accept: application/json\r\n";
     for _ in 0..2 {
-        let page = client.get("/many/");
+        let page = served.get("/many/", json);
         assert_eq!(page.field("transfer-encoding"), Some("chunked"));
         assert_eq!(count(&page.text()), 5000);
-        assert!(page.text().ends_with("</html>\n"));
+        assert!(page.text().ends_with("]\n"));
     }
-    let old = served.ask("GET /many/ HTTP/1.0\r\n\r\n");
+    let old = served.ask(format!("GET /many/ HTTP/1.0\r\n{json}\r\n"));
     assert_eq!((old.field("transfer-encoding"), count(&old.text())), (None, 5000));
-    let head = served.ask("HEAD /many/ HTTP/1.1\r\nHost: h\r\n\r\n");
+    let head = served.ask(format!("HEAD /many/ HTTP/1.1\r\nHost: h\r\n{json}\r\n"));
     assert_eq!(head.field("transfer-encoding"), Some("chunked"));
 }
 
@@ -113,14 +137,13 @@ fn a_large_directory_is_read_no_further_than_the_client_reads() {
     };
     // As many calls as read all of it: the rows are counted by the way.
     let whole = calls_of(&mut || {
-        let page = served.get("/many/", "");
-        assert_eq!(page.text().matches("href=\"./a-rather").count(), ENTRIES);
+        let page = served.get("/many/", "Accept: application/json\r\n");
+        assert_eq!(page.text().matches("\"./a-rather").count(), ENTRIES);
     });
     assert!(whole > 50, "it is read in batches: {whole}");
     for (method, version, fields) in [
-        ("GET", "1.1", ""),
         ("GET", "1.1", "Accept: application/json\r\n"),
-        ("GET", "1.0", ""),
+        ("GET", "1.0", "Accept: application/json\r\n"),
         ("PROPFIND", "1.1", "Depth: 1\r\n"),
     ] {
         faults.reset();

@@ -246,7 +246,7 @@ fn the_examples_of_accounts_can_be_used() {
     let last = [
         "partner may read; at /incoming: write, mkdir; at /projects/*/drafts: read and write; at /internal: nothing; no \
          names .*, *.exe",
-        "anonymous may read; at /incoming: write; no names .*",
+        "anonymous may read; at /incoming: write; no names *.bak",
     ];
     assert_eq!(said, [&[first][..], &vec![""; elsewhere], &last].concat());
 }

@@ -102,6 +102,24 @@ fn errors_in_a_file_show_where() {
       |            ^^^^^^"#,
         ),
         (
+            "tls-cert = \"none/password.pem\"",
+            r#"HERE/m.toml:1:12: HERE/none/password.pem: there is no such file.
+    1 | tls-cert = "none/password.pem"
+      |            ^^^^^^^^^^^^^^^^^^^"#,
+        ),
+        (
+            "deny = \"10.0.0.1/8\"",
+            r#"HERE/m.toml:1:8: "10.0.0.1/8" names one address and a whole network; write 10.0.0.0/8 for the network, or 10.0.0.1 alone.
+    1 | deny = "10.0.0.1/8"
+      |        ^^^^^^^^^^^^"#,
+        ),
+        (
+            "ftp = 2121",
+            r#"HERE/m.toml:1:7: 2121 is a port without an address; write "127.0.0.1:2121" for this computer only, "0.0.0.0:2121" or "[::]:2121" for the network.
+    1 | ftp = 2121
+      |       ^^^^"#,
+        ),
+        (
             "tls-ccc = true",
             r#"HERE/m.toml:1:11: There is no certificate, and so no TLS that this could be about; name one with tls-cert, or leave it out.
     1 | tls-ccc = true

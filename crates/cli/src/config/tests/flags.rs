@@ -111,6 +111,11 @@ fn impossible_flags_are_told_apart() {
             "\"2121\" is not an address with a port; write 127.0.0.1:2121 for this computer only, 0.0.0.0:2121 or \
              [::]:2121 for the network, or off",
         ),
+        (
+            "--http 1:80",
+            "\"1:80\" is not an address with a port; write 127.0.0.1:2121 for this computer only, 0.0.0.0:2121 or \
+             [::]:2121 for the network, or off",
+        ),
         ("--workers 5000", "expected at most 1024: threads, and one for each core is best"),
         ("--workers many", "\"many\" is not a number; write one such as 100, 10k or 64Ki"),
         (
@@ -130,6 +135,14 @@ fn impossible_flags_are_told_apart() {
         let (_, told) = first.split_once(">': ").unwrap_or_else(|| panic!("{first}"));
         assert_eq!(told, expected);
     }
+}
+
+#[test]
+fn a_name_is_resolved_to_one_address() {
+    let folder = Folder::new();
+    let site = folder.flags(&["--ftp", "localhost:5200", "--http", "off"]).unwrap();
+    assert!(site.config.ftp[0].ip().is_loopback() && site.config.ftp[0].port() == 5200);
+    assert_eq!(site.config.ftp.len(), 1);
 }
 
 #[test]
@@ -202,7 +215,7 @@ fn contradicting_flags_are_refused() {
         ("--tls-key k.pem", "--tls-key: a key alone is of no use; name its certificate with --tls-cert."),
         (
             "--tls-cert c.pem --tls-cert d.pem --tls-key k.pem",
-            "--tls-key: expected a key for each certificate, in the same order: there are 1 keys and 2 certificates.",
+            "--tls-key: expected a key for each certificate, in the same order: there are 1 key and 2 certificates.",
         ),
         ("--tls-cert missing.pem", "--tls-cert: missing.pem: there is no such file."),
         (

@@ -47,7 +47,7 @@ fn opened(session: &mut Session, answer: Answer) -> Step {
 /// The reply to a range that begins behind the end.
 pub(super) fn past_the_end(size: u64, start: u64) -> Reply {
     let values = [size.to_string(), start.to_string()];
-    Reply::filled(code::BAD_RESTART, "The file has {} bytes: it cannot be restarted at {}.", values)
+    Reply::filled(code::BAD_RESTART, "The file ends at byte {}: it cannot be restarted at {}.", values)
 }
 
 /// The reply to a transfer that ended well.

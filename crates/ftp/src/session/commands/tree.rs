@@ -96,8 +96,7 @@ pub(super) fn rmda(session: &mut Session, argument: &[u8]) -> Step {
         Ok(path) if path.is_root() => DENIED.into(),
         Ok(path) => session.ask_about(path, Request::RemoveTree, |_, answer| match answer {
             Answer::Count(entries) => {
-                Reply::filled(code::FILE_ACTION_OK, "Removed; {} entries in all.", [entries.to_string()])
-                    .into()
+                Reply::filled(code::FILE_ACTION_OK, "Removed; entries: {}.", [entries.to_string()]).into()
             }
             _ => Step::mismatch(),
         }),
@@ -117,7 +116,7 @@ fn comb(session: &mut Session, argument: &[u8]) -> Step {
         |target| Request::Combine(target, paths, bits),
         |_, answer| match answer {
             Answer::Count(bytes) => {
-                Reply::filled(code::FILE_ACTION_OK, "Combined; the file has {} bytes.", [bytes.to_string()])
+                Reply::filled(code::FILE_ACTION_OK, "Combined; the file's size is {}.", [bytes.to_string()])
                     .into()
             }
             _ => Step::mismatch(),

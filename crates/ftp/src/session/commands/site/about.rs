@@ -94,12 +94,12 @@ fn idle(session: &mut Session, argument: &[u8]) -> Step {
         let now = session.extras.as_ref().and_then(|extras| extras.idle).map(u64::from);
         let now = now.unwrap_or(session.settings.idle_timeout.as_secs());
         let values = [now.to_string(), most.to_string()];
-        return Reply::filled(code::OK, "Idle after {} seconds; up to {} can be had.", values).into();
+        return Reply::filled(code::OK, "Idle after {} s; up to {} s can be had.", values).into();
     }
     match crate::decimal::parse_decimal(argument).filter(|seconds| (1..=most).contains(seconds)) {
         Some(seconds) => {
             session.extras_mut().idle = Some(u32::try_from(seconds).unwrap_or(u32::MAX));
-            Reply::filled(code::OK, "Idle after {} seconds now.", [seconds.to_string()]).into()
+            Reply::filled(code::OK, "Idle after {} s now.", [seconds.to_string()]).into()
         }
         None => {
             let most = [most.to_string()];
@@ -134,7 +134,7 @@ fn stat(session: &mut Session, _: &[u8]) -> Step {
     session.ask(Request::Who, |session, answer| {
         let Answer::Lines(sessions) = answer else { return Step::mismatch() };
         let mut lines = status_lines(session);
-        lines.push(format!(" {} sessions are logged in", sessions.len()).into_bytes());
+        lines.push(format!(" Sessions logged in: {}", sessions.len()).into_bytes());
         Reply::lines(code::SYSTEM_STATUS, "Millrace status:", lines, "End of status.").into()
     })
 }

@@ -90,7 +90,7 @@ fn copy_to(session: &mut Session, from: VirtualPath, to: VirtualPath) -> Step {
             |from| Request::Copy(from, to),
             |_, answer| match answer {
                 Answer::Count(bytes) => {
-                    Reply::filled(code::FILE_ACTION_OK, "Copied {} bytes.", [bytes.to_string()]).into()
+                    Reply::filled(code::FILE_ACTION_OK, "Bytes copied: {}.", [bytes.to_string()]).into()
                 }
                 _ => Step::mismatch(),
             },
