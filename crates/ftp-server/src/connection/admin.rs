@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use millrace_accounts::Protocol;
+use millrace_ftp::escape;
 use millrace_ftp::session::{Answer, Input};
 use millrace_limits::{Limit, LimitHandle, Limits, Scope};
 use millrace_log as log;
@@ -11,6 +12,7 @@ use millrace_runtime::report::{SessionReport, TransferReport};
 use millrace_runtime::worker::{Core, Promise};
 
 use super::Connection;
+use super::door::Administration;
 use super::message::Message;
 use super::question::{Question, internal_error};
 use super::scene::Identity;
@@ -66,11 +68,40 @@ impl Connection {
             reply.keep(Message::Answer(serial, Answer::Count(u64::from(right))));
             if right {
                 // Behind the answer: this session still hears its 221.
-                ftp.shut_down("INTERNALSHUTDOWN");
+                ftp.administration().iter().for_each(|server| server.shut_down("INTERNALSHUTDOWN"));
             }
         });
         None
     }
+
+    /// `SITE WHO`: asks all workers, this one too, which must not wait for itself.
+    pub(super) fn ask_for_sessions(&mut self, core: &mut Core) -> Option<Answer> {
+        let ftp = Arc::clone(&self.door.ftp);
+        let question = Question::new(core);
+        let (key, post, serial) = (self.wire.key, self.door.post.clone(), question.serial);
+        self.question = Some(question);
+        core.services.pool.run(move || {
+            let reply = Promise::new(post, key, Message::Answer(serial, internal_error()));
+            let sessions = ftp.administration().map_or(Vec::new(), Administration::sessions);
+            let logged_in = sessions.iter().filter(|session| session.user.is_some()).count();
+            let lines = sessions.iter().map(session_line).collect();
+            reply.keep(Message::Answer(serial, Answer::Sessions(lines, logged_in)));
+        });
+        None
+    }
+}
+
+/// ` 17 eve from 192.0.2.7 by FTP: download /f`
+fn session_line(session: &SessionReport) -> Vec<u8> {
+    let mut line = format!(" {} ", session.number).into_bytes();
+    line.extend_from_slice(session.user.as_deref().unwrap_or(b"(not logged in)"));
+    let protocol = session.protocol.to_string().to_uppercase();
+    line.extend_from_slice(format!(" from {} by {protocol}", session.peer.ip()).as_bytes());
+    if let Some(transfer) = &session.transfer {
+        line.extend_from_slice(format!(": {} ", transfer.kind).as_bytes());
+        escape::quote_path(&transfer.path, &mut line);
+    }
+    line
 }
 
 impl Identity<'_> {

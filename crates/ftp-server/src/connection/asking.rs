@@ -49,10 +49,7 @@ impl Connection {
                     self.question.as_deref(),
                 )));
             }
-            Request::Who => {
-                let text = format!(" {} session(s) on this server.", core.services.sessions.count());
-                return Some(Answer::Lines(vec![text.into_bytes()]));
-            }
+            Request::Who => return self.ask_for_sessions(core),
             _ => {}
         }
         let Some(account) = &self.login.account else {

@@ -8,6 +8,7 @@ use millrace_accounts::{HostName, Password};
 use millrace_blocking::BlockingPool;
 use millrace_ftp::Settings;
 use millrace_runtime::passive::PassivePool;
+use millrace_runtime::report::SessionReport;
 use millrace_runtime::worker::Post;
 
 use super::message::Message;
@@ -50,21 +51,16 @@ pub struct Ftp {
     pub(super) promises: Promises,
     /// Hashes of files that were asked for.
     pub(super) digests: Arc<DigestCache>,
-    /// See [`Ftp::on_shutdown`].
-    shutdown: Shutdown,
+    /// See [`Ftp::set_administration`].
+    administration: OnceLock<Box<dyn Administration>>,
 }
 
-/// Ends the server, and is told why.
-type EndServer = dyn Fn(&str) + Send + Sync;
-
-/// Ends the server.
-#[derive(Default)]
-struct Shutdown(OnceLock<Box<EndServer>>);
-
-impl std::fmt::Debug for Shutdown {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Shutdown")
-    }
+/// What sessions ask of the whole server, and tell it.
+pub trait Administration: std::fmt::Debug + Send + Sync {
+    /// Returns the sessions of all workers, but of one that does not answer soon. May block.
+    fn sessions(&self) -> Vec<SessionReport>;
+    /// Ends the server, for this reason.
+    fn shut_down(&self, why: &str);
 }
 
 impl Ftp {
@@ -86,20 +82,18 @@ impl Ftp {
             listings,
             promises: Promises::default(),
             digests,
-            shutdown: Shutdown::default(),
+            administration: OnceLock::new(),
         }
     }
 
-    /// Has `INTERNALSHUTDOWN` end the server by this, which is told why. The first call counts.
-    pub fn on_shutdown(&self, end: impl Fn(&str) + Send + Sync + 'static) {
-        let _ = self.shutdown.0.set(Box::new(end));
+    /// Sets what `SITE WHO` and `INTERNALSHUTDOWN` use. The first call counts.
+    pub fn set_administration(&self, administration: impl Administration + 'static) {
+        let _ = self.administration.set(Box::new(administration));
     }
 
-    /// Ends the server, and says why.
-    pub(super) fn shut_down(&self, why: &str) {
-        if let Some(end) = self.shutdown.0.get() {
-            end(why);
-        }
+    /// Returns the server, as far as it can be administered.
+    pub(super) fn administration(&self) -> Option<&dyn Administration> {
+        self.administration.get().map(|administration| &**administration)
     }
 
     /// Returns what sessions are told of the configuration now.
