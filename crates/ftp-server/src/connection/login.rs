@@ -355,7 +355,7 @@ impl Login {
         let is_served = match (named, &scene.core.services.tls) {
             (Some(named), _) => named.eq_ignore_ascii_case(&name),
             (None, _) if hosts.iter().any(|host| host.covers(&plain_host(name.as_bytes()))) => true,
-            (None, Some(security)) => security.acceptor.serves(&name),
+            (None, Some(security)) => security.acceptor.serves(&name) || is_own_address(scene, &name),
             (None, None) => hosts.is_empty() || is_own_address(scene, &name),
         };
         if is_served {
