@@ -84,7 +84,7 @@ fn serve(arguments: Serve, mut before: Option<Predecessor>) -> Result<(), Failur
     let held = Held::confine(&confined, ready_file.as_deref(), successor())?;
     let site = loaded.resolve(None)?;
     site.check_obstacles()?;
-    let away = site.open()?;
+    let away = site.open(before.is_some())?;
     let troubles = site.accounts.begin();
     if let Some(certificate) = &site.self_signed {
         certificate.make()?;

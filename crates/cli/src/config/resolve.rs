@@ -89,9 +89,9 @@ impl Site {
     }
 
     /// Opens what `millrace check` does not, so that a mistake is reported before the first login. Returns messages
-    /// about unreachable sources, which may be temporary.
-    pub(crate) fn open(&self) -> Result<Vec<String>, Failure> {
-        self.mounts.open().map_err(|message| Failure::Configuration(format!("{message}.")))
+    /// about unreachable sources, which may be temporary. A server that replaces another shares databases with it.
+    pub(crate) fn open(&self, beside_predecessor: bool) -> Result<Vec<String>, Failure> {
+        self.mounts.open(beside_predecessor).map_err(|message| Failure::Configuration(format!("{message}.")))
     }
 }
 
