@@ -9,6 +9,7 @@ use millrace_runtime::worker::{Core, Promise};
 use millrace_vfs::FileError;
 
 use super::Connection;
+use super::admin::ask_for_sessions;
 use super::message::Message;
 use super::question::{Question, internal_error};
 use super::refusals::About;
@@ -49,7 +50,7 @@ impl Connection {
                     self.question.as_deref(),
                 )));
             }
-            Request::Who => return self.ask_for_sessions(core),
+            Request::Who => return ask_for_sessions(self, core),
             _ => {}
         }
         let Some(account) = &self.login.account else {
