@@ -2,6 +2,7 @@
 
 mod admin;
 mod assembling;
+pub(crate) mod connection;
 mod doors;
 mod reloading;
 pub(crate) mod upgrade;
