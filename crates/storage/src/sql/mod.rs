@@ -77,10 +77,18 @@ impl Shared {
 
 /// Why a database cannot be served.
 #[derive(Debug, Error)]
-#[error("the database {path} cannot be used: {error}")]
+#[error("the database {path} cannot be used: {}", reason(.error))]
 pub struct SqlError {
     path: String,
     error: FileError,
+}
+
+/// What the system or the database says, which is no error of input or output.
+fn reason(error: &FileError) -> &dyn std::fmt::Display {
+    match error {
+        FileError::Io(error) => error,
+        error => error,
+    }
 }
 
 impl SqlStorage {
