@@ -236,7 +236,9 @@ fn listed<T: std::fmt::Display>(values: &[T]) -> String {
 /// To follow `may`.
 fn doing(permissions: Permissions) -> String {
     let others = match permissions.without(Permission::Admin) {
-        Permissions::NONE if permissions.allows(Permission::Admin) => return "administer the server".to_owned(),
+        Permissions::NONE if permissions.allows(Permission::Admin) => {
+            return "administer the server".to_owned();
+        }
         Permissions::NONE => "do nothing".to_owned(),
         Permissions::READ_ONLY => "read".to_owned(),
         Permissions::READ_WRITE => "read and write".to_owned(),

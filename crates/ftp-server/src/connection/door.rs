@@ -1,15 +1,18 @@
 //! What connections of FTP share: on a server ([`Ftp`]), and on a worker ([`Door`]).
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use millrace_accounts::{HostName, Password};
 use millrace_blocking::BlockingPool;
 use millrace_ftp::Settings;
+use millrace_ftp::reply::{Reply, code};
+use millrace_limits::Class;
 use millrace_runtime::passive::PassivePool;
 use millrace_runtime::report::SessionReport;
 use millrace_runtime::worker::Post;
+use millrace_vfs::Timestamp;
 
 use super::message::Message;
 use crate::files::DigestCache;
@@ -42,6 +45,8 @@ pub struct Ftp {
     settings: RwLock<Arc<Settings>>,
     /// Names of hosts that the accounts tell apart.
     hosts: RwLock<Arc<[HostName]>>,
+    /// Classes of sessions.
+    classes: RwLock<Arc<[Class]>>,
     /// Ports for passive data connections.
     pub passive: PassivePool,
     /// Listings have threads of their own: of a disk that is slow or stuck there may be very many, and uploads have to
@@ -69,6 +74,7 @@ impl Ftp {
         config: FtpConfig,
         settings: Settings,
         hosts: &[HostName],
+        classes: &[Class],
         passive: PassivePool,
         listings: BlockingPool,
     ) -> Self {
@@ -78,6 +84,7 @@ impl Ftp {
             config,
             settings: RwLock::new(Arc::new(settings)),
             hosts: RwLock::new(hosts.into()),
+            classes: RwLock::new(classes.into()),
             passive,
             listings,
             promises: Promises::default(),
@@ -114,7 +121,17 @@ impl Ftp {
         Arc::clone(&self.hosts.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Replaces them.
+    /// Returns the classes of sessions.
+    pub(super) fn classes(&self) -> Arc<[Class]> {
+        Arc::clone(&self.classes.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces them: they hold from the next logins on.
+    pub fn replace_classes(&self, classes: &[Class]) {
+        *self.classes.write().unwrap_or_else(PoisonError::into_inner) = classes.into();
+    }
+
+    /// Replaces the names of hosts.
     pub fn replace_hosts(&self, hosts: &[HostName]) {
         *self.hosts.write().unwrap_or_else(PoisonError::into_inner) = hosts.into();
     }
@@ -130,6 +147,26 @@ pub struct Door {
 }
 
 impl Door {
+    /// Writes what a client is told that is not admitted. `is_full`: there are as many sessions as may be.
+    pub fn refuse(
+        &self,
+        peer: SocketAddr,
+        wall: Timestamp,
+        reason: &'static str,
+        is_full: bool,
+        out: &mut Vec<u8>,
+    ) {
+        let settings = self.ftp.settings();
+        let lines = match is_full {
+            true => {
+                let (peer, local) = (peer.ip().to_canonical(), IpAddr::from([0, 0, 0, 0]));
+                settings.cookies(peer, local, wall).fill_all(&settings.texts.limit)
+            }
+            false => Vec::new(),
+        };
+        Reply::owned(code::SERVICE_CLOSING, reason).behind(lines).write(out);
+    }
+
     /// For one worker, which is sent messages so.
     pub fn new(ftp: Arc<Ftp>, post: Post<Message>) -> Arc<Self> {
         Arc::new(Self { ftp, post })

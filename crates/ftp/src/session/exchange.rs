@@ -350,6 +350,8 @@ pub enum Verdict {
     NeedsPassword,
     /// Not now, with a reason that may be told (too many sessions, accounts out of reach): 421.
     Unavailable(String),
+    /// A limit on sessions is reached: the reason, and lines before it.
+    Limited(String, Arc<[Vec<u8>]>),
     /// The right password, and yet not: 530 at once, with a reason that may be told.
     Refused(String),
 }

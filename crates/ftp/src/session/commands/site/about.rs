@@ -118,9 +118,7 @@ fn clock(session: &mut Session, _: &[u8]) -> Step {
 fn who(session: &mut Session, _: &[u8]) -> Step {
     if session.permissions().allows(Permission::Admin) {
         return session.ask(Request::Who, |_, answer| match answer {
-            Answer::Sessions(lines, _) => {
-                Reply::lines(code::SYSTEM_STATUS, "Sessions:", lines, "End").into()
-            }
+            Answer::Sessions(lines, _) => Reply::lines(code::SYSTEM_STATUS, "Sessions:", lines, "End").into(),
             _ => Step::mismatch(),
         });
     }
