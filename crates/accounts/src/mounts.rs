@@ -165,12 +165,16 @@ impl MountedDatabase {
 
     /// Opens the database.
     fn open(&self) -> Result<SqlStorage, SqlError> {
+        self.open_by(SqlStorage::open)
+    }
+
+    fn open_by(&self, by: fn(&Path) -> Result<SqlStorage, SqlError>) -> Result<SqlStorage, SqlError> {
         match &self.0 {
             Rows::Postgres { storage, .. } => Ok(storage.clone()),
             Rows::Sqlite { path, open } => {
                 let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
                 if open.is_none() {
-                    *open = Some(SqlStorage::open(path)?);
+                    *open = Some(by(path)?);
                 }
                 Ok(open.clone().expect("it was opened just now"))
             }
@@ -186,7 +190,8 @@ impl MountedDatabase {
     }
 
     /// Checks that it is reachable. A temporary problem is returned as a message, not as an error.
-    fn check(&self) -> Result<Option<String>, SqlError> {
+    fn check(&self, beside_predecessor: bool) -> Result<Option<String>, SqlError> {
+        let by = if beside_predecessor { SqlStorage::open_beside_predecessor } else { SqlStorage::open };
         match &self.0 {
             Rows::Postgres { name, storage } => {
                 let why = storage.check().err().map(|error| match error {
@@ -195,7 +200,7 @@ impl MountedDatabase {
                 });
                 Ok(why.map(|why| format!("{name} cannot be asked: {why}")))
             }
-            Rows::Sqlite { .. } => self.open().map(|_| None),
+            Rows::Sqlite { .. } => self.open_by(by).map(|_| None),
         }
     }
 
@@ -323,15 +328,15 @@ impl Mounts {
     }
 
     /// Opens the folders that do not depend on the user, and returns messages about those that are temporarily
-    /// unreachable.
-    pub fn open(&self) -> Result<Vec<String>, MountError> {
+    /// unreachable. A process that replaces another shares databases with it.
+    pub fn open(&self, beside_predecessor: bool) -> Result<Vec<String>, MountError> {
         let mut away = Vec::new();
         for mount in &self.mounts {
             match &mount.files {
                 MountedFiles::Directory(directory) if !directory.is_template() => {
                     directory.homes.open("", false, false)?;
                 }
-                MountedFiles::Database(database) => away.extend(database.check()?),
+                MountedFiles::Database(database) => away.extend(database.check(beside_predecessor)?),
                 _ => {}
             }
         }

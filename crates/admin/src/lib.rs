@@ -131,6 +131,19 @@ impl Control {
         Self::at(path, listener, running, orders)
     }
 
+    /// Serves at a socket that a service manager has opened, and removes at the end.
+    pub fn inherited(
+        path: &Path,
+        listener: UnixListener,
+        running: &Arc<Running>,
+        orders: Orders,
+    ) -> io::Result<Self> {
+        let mut control = Self::at(path, listener, running, orders)?;
+        // Without the number of its file, the socket is not taken for this server's own.
+        control.number = None;
+        Ok(control)
+    }
+
     fn at(path: &Path, listener: UnixListener, running: &Arc<Running>, orders: Orders) -> io::Result<Self> {
         let number = number(path);
         let (answering, is_given) = (Arc::new(Answering::default()), Arc::new(AtomicBool::new(false)));

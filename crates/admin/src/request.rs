@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Served, events};
 use millrace_limits::{BanReport, Limit, Limits, Network, Scope, ScopeReport};
-use millrace_server::{Actor, Running, SessionReport};
+use millrace_server::{Actor, Running, SessionReport, TransferReport};
 
 /// Ten years: beyond that it is for the configuration.
 const LONGEST_BAN: u64 = 10 * 365 * 86_400;
@@ -331,17 +331,33 @@ fn session(session: &SessionReport) -> Value {
             "bytes": transfer.bytes,
             "total": transfer.total,
             "seconds": transfer.elapsed.as_secs_f64(),
+            "rate": mean_rate(transfer),
+            "done": transfer.total.filter(|total| *total > 0).map(|total| transfer.bytes as f64 / total as f64),
             "held-back": transfer.held_back,
         })
     });
+    let seconds = |time: Duration| (time.as_secs_f64() * 1000.0).round() / 1000.0;
     json!({
         "session": session.number,
         "protocol": session.protocol.to_string(),
         "peer": session.peer.to_string(),
         "local": session.local.to_string(),
         "user": session.user.as_deref().map(text),
+        "age": seconds(session.age),
+        "idle": seconds(session.idle),
+        "command": session.command,
+        "place": session.place.as_deref().map(text),
+        "waits-for": session.waits_for.text(),
         "transfer": transfer,
     })
+}
+
+/// Bytes a second since the transfer began.
+fn mean_rate(transfer: &TransferReport) -> u64 {
+    match transfer.elapsed.as_secs_f64() {
+        time if time > 0.0 => (transfer.bytes as f64 / time) as u64,
+        _ => 0,
+    }
 }
 
 /// With the user, where others are let in from there.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use millrace_load::worker_processes::COMMAND;
+use millrace_server::Door;
 
 use crate::bench::Bench;
 use crate::config::{Period, Reference, Said, Written};
@@ -112,12 +113,40 @@ pub(crate) struct Serve {
     #[arg(long)]
     pub(crate) ready_json: bool,
 
+    /// Serve one connection, which is standard input and output, and end with it
+    ///
+    /// For a super-server: inetd, xinetd, or systemd with Accept=yes. Nothing is listened on. Each session is a process,
+    /// and counts limits for itself. The guide has configurations.
+    #[arg(long, value_name = "PROTOCOL", num_args = 0..=1, default_missing_value = "ftp", require_equals = true)]
+    pub(crate) inetd: Option<Given>,
+
     /// Relieve the server that standard input leads to: "ctl upgrade" starts its successor so
     #[arg(long, hide = true)]
     pub(crate) take_over: bool,
 
     #[command(flatten)]
     pub(crate) written: Written,
+}
+
+/// The protocol of a connection that a super-server has accepted.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum Given {
+    Ftp,
+    /// FTP that begins with TLS
+    Ftps,
+    Http,
+    Https,
+}
+
+impl From<Given> for Door {
+    fn from(given: Given) -> Self {
+        match given {
+            Given::Ftp => Self::Ftp,
+            Given::Ftps => Self::Ftps,
+            Given::Http => Self::Http,
+            Given::Https => Self::Https,
+        }
+    }
 }
 
 #[derive(Debug, Args)]

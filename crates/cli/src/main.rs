@@ -4,6 +4,7 @@
 //! no sense (flags, configuration file), 3 when a measurement tells nothing, 130 or 143 when a second signal ended
 //! the server at once.
 
+mod activation;
 mod announce;
 mod args;
 mod audit;
@@ -15,6 +16,7 @@ mod ctl;
 mod explain;
 mod failure;
 mod hash_password;
+mod inetd;
 mod limits;
 mod link;
 mod log;

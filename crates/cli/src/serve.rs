@@ -4,8 +4,10 @@ use std::env;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -15,29 +17,47 @@ use std::time::{Duration, Instant};
 use millrace_admin::{Control, Orders, Reloaded};
 use millrace_load::units::counted;
 use millrace_server::limits::Quotas;
-use millrace_server::{Config, Predecessor, Prepared, Running, Server, StartError};
+use millrace_server::{Config, Door, Predecessor, Prepared, Running, Server, StartError};
 use millrace_storage::{LocalStorage, SweepReport};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::activation::Activated;
 use crate::announce::{self, Bound, Terminal};
 use crate::args::Serve;
 use crate::bench::output::has_color;
 use crate::config::{self, Confined, Site, Snapshot, Written};
 use crate::confine::Held;
 use crate::failure::Failure;
+use crate::inetd;
 use crate::notify;
 use crate::ready;
 
 /// Means that standard input is connected to the server to be replaced.
 const TAKE_OVER: &str = "--take-over";
 
+/// What a server begins with.
+enum Beginning {
+    /// Nothing but its configuration, and maybe sockets that a service manager has opened.
+    Fresh(Option<Activated>),
+    /// The server that it replaces.
+    Upgrade(Predecessor),
+    /// A connection, with which it ends.
+    Connection(Door, OwnedFd),
+}
+
 pub(crate) fn run(arguments: Serve) -> Result<(), Failure> {
+    if let Some(given) = arguments.inetd {
+        let socket = inetd::take_connection()?;
+        let (door, client) = (given.into(), socket.try_clone().ok());
+        return serve(arguments, Beginning::Connection(door, socket))
+            .inspect_err(|_| client.iter().for_each(|client| inetd::refuse(door, client)));
+    }
     match arguments.take_over {
-        false => serve(arguments, None),
+        false => serve(arguments, Beginning::Fresh(Activated::receive()?)),
         true => {
             let (before, socket) = meet()?;
-            serve(arguments, Some(before))
+            serve(arguments, Beginning::Upgrade(before))
                 .inspect_err(|failure| Predecessor::fail(&socket, failure.to_string().trim_end_matches('.')))
         }
     }
@@ -77,16 +97,30 @@ fn successor_command() -> Command {
     command
 }
 
-fn serve(arguments: Serve, mut before: Option<Predecessor>) -> Result<(), Failure> {
+fn serve(arguments: Serve, beginning: Beginning) -> Result<(), Failure> {
     let Serve { config: file, written, ready_file, ready_json, .. } = arguments;
     let file = file.or_else(config::named_by_environment);
-    let loaded = config::open(written.clone(), file.as_deref())?;
+    let (mut before, activated, connection) = match beginning {
+        Beginning::Fresh(activated) => (None, activated, None),
+        Beginning::Upgrade(before) => (Some(before), None, None),
+        Beginning::Connection(door, socket) => (None, None, Some((door, socket))),
+    };
+    let sockets = match &before {
+        Some(before) => Activated::of_predecessor(before),
+        None => activated.as_ref().map(Activated::addresses),
+    };
+    let Activated { listeners, control: inherited } = activated.unwrap_or_default();
+    let loaded = config::open(written.clone(), file.as_deref())?.listening_at(sockets.as_deref());
     // Before anything else is opened, and before there is a second thread.
     let confined = loaded.confined()?;
     let held = Held::confine(&confined, ready_file.as_deref(), successor())?;
-    let site = loaded.resolve(None)?;
+    let mut site = loaded.resolve(None)?;
+    site.config.inherited = listeners;
+    if connection.is_some() {
+        site.serve_one_connection();
+    }
     site.check_obstacles()?;
-    let away = site.open()?;
+    let away = site.open(before.is_some())?;
     let troubles = site.accounts.begin();
     if let Some(certificate) = &site.self_signed {
         certificate.make()?;
@@ -112,26 +146,30 @@ fn serve(arguments: Serve, mut before: Option<Predecessor>) -> Result<(), Failur
     let again = Again {
         written,
         file,
+        sockets,
         running: Arc::downgrade(&running),
         quotas: site.config.quotas.clone(),
         begun: site.snapshot.clone(),
         last: Arc::new(Mutex::new(site.snapshot.clone())),
         confined,
     };
-    let open = match before {
-        None => Control::open,
-        Some(_) => Control::replace,
-    };
-    let control =
-        site.control.as_deref().map(|path| open_control(open, path, &running, again.clone())).transpose()?;
+    let control = open_control(site.control.as_deref(), inherited, before.is_some(), &running, &again)?;
     let is_main = before.is_none();
     before.into_iter().for_each(|before| before.serving(&running));
-    announce(&site, &running, ready_json, ready_file.as_deref())?;
+    match connection {
+        Some((door, socket)) => running
+            .serve_connection(door, socket)
+            .map_err(|error| Failure::Running(format!("the connection cannot be served: {error}.")))?,
+        None => announce(&site, &running, ready_json, ready_file.as_deref())?,
+    }
     if is_main {
         notify::say("READY=1");
     }
     listen_to_signals(signals, Arc::downgrade(&running), again)?;
-    sweep(site.writable(), Arc::downgrade(&running));
+    // A process for each connection would each look through the whole tree.
+    if !site.serves_one_connection {
+        sweep(site.writable(), Arc::downgrade(&running));
+    }
     running.wait();
     drop(control);
     let lingering = Lingering::of(&running, &site);
@@ -172,6 +210,8 @@ impl Lingering {
 struct Again {
     written: Written,
     file: Option<PathBuf>,
+    /// Where sockets were handed to it.
+    sockets: Option<Vec<(Door, SocketAddr)>>,
     running: Weak<Running>,
     /// The counts of quotas: shared by the accounts before and after a reload.
     quotas: Option<Arc<Quotas>>,
@@ -203,7 +243,8 @@ impl Again {
 
     /// Reads the configuration, unless it needs what the sandbox leaves out of reach.
     fn load(&self) -> Result<Site, Failure> {
-        let loaded = config::open(self.written.clone(), self.file.as_deref())?;
+        let loaded =
+            config::open(self.written.clone(), self.file.as_deref())?.listening_at(self.sockets.as_deref());
         if self.confined.wants_sandbox() {
             self.confined.check_reload(&loaded.confined()?)?;
         }
@@ -226,20 +267,32 @@ fn told(reloaded: Result<Reloaded, String>) -> String {
     }
 }
 
+/// Opens the control socket: at its path, in the place of a predecessor's, or as a service manager has opened it.
 fn open_control(
-    open: fn(&Path, &Arc<Running>, Orders) -> io::Result<Control>,
-    path: &Path,
+    path: Option<&Path>,
+    inherited: Option<(PathBuf, UnixListener)>,
+    replaces: bool,
     running: &Arc<Running>,
-    again: Again,
-) -> Result<Control, Failure> {
+    again: &Again,
+) -> Result<Option<Control>, Failure> {
+    let again = again.clone();
     let orders = Orders {
         reload: Box::new(move || again.reload()),
         successor: Box::new(successor_command),
         relieved: Box::new(|pid| notify::say(&format!("MAINPID={pid}\nREADY=1"))),
     };
-    open(path, running, orders).map_err(|error| {
+    let (path, opened) = match (inherited, path) {
+        (Some((path, listener)), _) => {
+            let opened = Control::inherited(&path, listener, running, orders);
+            (path, opened)
+        }
+        (None, Some(path)) if replaces => (path.to_owned(), Control::replace(path, running, orders)),
+        (None, Some(path)) => (path.to_owned(), Control::open(path, running, orders)),
+        (None, None) => return Ok(None),
+    };
+    opened.map(Some).map_err(|error| {
         let hint = match error.kind() {
-            io::ErrorKind::AddrInUse if is_socket(path) => " (another server answers there)",
+            io::ErrorKind::AddrInUse if is_socket(&path) => " (another server answers there)",
             io::ErrorKind::AddrInUse => " (a file that is no socket is there: remove it, or name another)",
             io::ErrorKind::NotFound => "; make its folder first, or name another",
             _ => "",
@@ -416,10 +469,10 @@ fn advise(error: &StartError, config: &Config) -> String {
     format!("{error}{hint}.")
 }
 
-fn address_of(address: &std::net::SocketAddr) -> String {
+fn address_of(address: &SocketAddr) -> String {
     match address {
-        std::net::SocketAddr::V4(address) => address.ip().to_string(),
-        std::net::SocketAddr::V6(address) => format!("[{}]", address.ip()),
+        SocketAddr::V4(address) => address.ip().to_string(),
+        SocketAddr::V6(address) => format!("[{}]", address.ip()),
     }
 }
 

@@ -2,6 +2,7 @@
 //! combines the users' settings with the server's.
 
 use std::net::SocketAddr;
+use std::path::{Component, PathBuf};
 
 use millrace_load::units::counted;
 use millrace_server::auth::{Access, Effective, Origin, Profile};
@@ -148,7 +149,9 @@ pub(crate) fn may(login: &Login) -> String {
     let said = &login.effective.said;
     let base = said.access.map_or(Permissions::READ_WRITE, |access| access.0);
     let mut text = format!("{} may {}", login.shown(), doing(base));
-    if let Some(folder) = &login.beneath {
+    // "." is all of it.
+    let is_part = |folder: &&PathBuf| folder.components().any(|part| matches!(part, Component::Normal(_)));
+    if let Some(folder) = login.beneath.as_ref().filter(is_part) {
         text += &format!(", in {}", folder.display());
     }
     let trees = said.tree.as_deref().unwrap_or_default();
@@ -233,11 +236,18 @@ fn listed<T: std::fmt::Display>(values: &[T]) -> String {
 
 /// To follow `may`.
 fn doing(permissions: Permissions) -> String {
-    match permissions.without(Permission::Admin) {
+    let others = match permissions.without(Permission::Admin) {
+        Permissions::NONE if permissions.allows(Permission::Admin) => {
+            return "administer the server".to_owned();
+        }
         Permissions::NONE => "do nothing".to_owned(),
         Permissions::READ_ONLY => "read".to_owned(),
         Permissions::READ_WRITE => "read and write".to_owned(),
         some => Access(some).to_string(),
+    };
+    match permissions.allows(Permission::Admin) {
+        true => format!("{others}, and administer the server"),
+        false => others,
     }
 }
 
@@ -295,6 +305,8 @@ mod tests {
                 "al may do nothing; at /in: read and write; at /in/x: nothing.",
             ),
             (r#"{"access": ["list", "write"]}"#, "al may list, write."),
+            (r#"{"access": ["list", "read", "admin"]}"#, "al may read, and administer the server."),
+            (r#"{"access": ["list", "write", "admin"]}"#, "al may list, write, and administer the server."),
             (r#"{"protocols": ["http"]}"#, "al may read and write; by HTTP only."),
             (r#"{"disabled": true}"#, "al is not served: the account is disabled."),
             (

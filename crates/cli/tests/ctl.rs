@@ -476,6 +476,9 @@ fn blocks(language: &str) -> impl Iterator<Item = &'static str> {
 fn the_documented_examples_do_what_they_say() {
     let site = Site::start("document", "");
     fs::create_dir(site.folder.join("files")).unwrap();
+    for text in ["greeting", "welcome", "full", "guests"] {
+        fs::write(site.folder.join(text), "Welcome.\n").unwrap();
+    }
     for line in blocks("limits").flat_map(str::lines) {
         let limit = line.split("  ").next().unwrap();
         site.tell(&["limits", "server", "--download", limit]);

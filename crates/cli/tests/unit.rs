@@ -22,6 +22,22 @@ fn systemd_finds_little_exposed() {
 }
 
 #[test]
+fn the_units_of_sockets_are_understood() {
+    for unit in ["millrace-ftp.socket", "millrace-session.socket", "millrace-session@.service"] {
+        let path = folder().join(unit);
+        let verified = Command::new("systemd-analyze").arg("verify").arg(&path).output().unwrap();
+        let told = String::from_utf8_lossy(&verified.stderr);
+        // The program need not be installed where tests run.
+        let wrong: Vec<&str> = told
+            .lines()
+            .filter(|line| line.contains("millrace-") && !line.contains("/usr/bin/millrace is not exec"))
+            .collect();
+        assert!(wrong.is_empty(), "{unit}: {wrong:?}");
+        assert!(path.is_file());
+    }
+}
+
+#[test]
 fn the_unit_and_its_user_are_understood() {
     let verified = Command::new("systemd-analyze")
         .arg("verify")

@@ -4,5 +4,5 @@ mod connection;
 mod files;
 
 pub use connection::Connection;
-pub use connection::door::{Door, Ftp, FtpConfig};
+pub use connection::door::{Administration, Door, Ftp, FtpConfig};
 pub use connection::message::Message;

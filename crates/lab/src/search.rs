@@ -35,7 +35,8 @@ const BEYOND: f64 = 1.25;
 /// When a load goes well: no operation and no login fails, and
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Criterion {
-    /// users are at least at this share of the pace that one user has alone, on average and each but
+    /// users are at least at this share of the read rate, or else of the pace that one user has alone, on average and
+    /// each but
     pub pace: f64,
     /// this share of them, of which no more get less than half of the median.
     pub starved: f64,
@@ -170,6 +171,7 @@ pub fn search(
     let mut alone: Vec<f64> = Vec::new();
     let length = plan.steps.first().map_or(plan.base.duration, |step| step.duration);
     let quiet = plan.steps.first().map_or(plan.base.quiet, |step| step.quiet);
+    let read_rate = plan.steps.first().and_then(|step| step.read_rate);
     let what = names(&plan);
     let settings = plan.steps.first().map_or_else(BTreeMap::new, Settings::told);
     let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -194,8 +196,8 @@ pub fn search(
         let planned = (length * times).as_secs_f64();
         // Each figure is held against the same one of a user alone.
         let mut cells = report.cells.iter().enumerate();
-        let objection =
-            cells.find_map(|(at, cell)| criterion.objection(cell, planned, alone.get(at).copied()));
+        let objection = cells
+            .find_map(|(at, cell)| criterion.objection(cell, planned, alone.get(at).copied(), read_rate));
         let bound = bound_of(&report.cells);
         let ops_per_s = report.cells.iter().map(|cell| cell.ops_per_s).sum();
         if users == 1 {
@@ -246,7 +248,13 @@ fn bound_of(cells: &[CellReport]) -> &'static str {
 
 impl Criterion {
     /// Why a load did not go well.
-    fn objection(&self, cell: &CellReport, planned: f64, alone: Option<f64>) -> Option<String> {
+    fn objection(
+        &self,
+        cell: &CellReport,
+        planned: f64,
+        alone: Option<f64>,
+        read_rate: Option<u64>,
+    ) -> Option<String> {
         let users = cell.measured.users;
         // Where a user that fails is out, the question is how many are left: users begin one after the other, and keep
         // the given pace.
@@ -266,6 +274,9 @@ impl Criterion {
             let first = cell.login_faults.kinds().chain(cell.faults.kinds()).next();
             let words = first.and_then(|kind| kind.first.first()).map_or("", |text| text);
             return Some(format!("{}; {words}", counted(faults, "failure")));
+        }
+        if let Some(rate) = read_rate.filter(|_| cell.measured.op == "retr") {
+            return self.below_read_rate(cell, rate as f64);
         }
         let pace = pace(cell, planned);
         if let Some(alone) = alone.filter(|alone| pace < self.pace * alone) {
@@ -288,6 +299,19 @@ impl Criterion {
 }
 
 impl Criterion {
+    /// Why users that read at a given rate are not held: the pace of each is known, whatever one alone gets.
+    fn below_read_rate(&self, cell: &CellReport, rate: f64) -> Option<String> {
+        let Some(goodput) = &cell.fairness.goodput else { return Some("nothing moved".to_owned()) };
+        let share = |kilobytes: f64| kilobytes * 1e3 / rate;
+        let (mean, slowest) = (share(goodput.mean), goodput.slowest_hundredth.map_or(1.0, share));
+        if mean < self.pace {
+            return Some(format!("{:.0} % of the read rate", mean * 100.0));
+        }
+        let many = self.starved * 100.0;
+        (slowest < self.pace)
+            .then(|| format!("the slowest {many:.0} % are at {:.0} % of the read rate", slowest * 100.0))
+    }
+
     /// The pace of the fastest user among those that may be slow, where users are counted separately. The operation
     /// under way at the end counts, too.
     fn slow(&self, cell: &CellReport, pace: f64, planned: f64) -> Option<f64> {

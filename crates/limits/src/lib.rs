@@ -11,6 +11,7 @@
 mod as_text;
 mod bans;
 mod bucket;
+mod classes;
 mod clock;
 mod connection_limits;
 mod cpu_load;
@@ -41,6 +42,7 @@ use std::sync::Arc;
 
 pub use as_text::text;
 pub use bans::{BanReport, BanRules, Bans, Cause, Failed, Turned};
+pub use classes::Class;
 pub use clock::wall_seconds;
 pub use connection_limits::{ConnectionLimit, NetworkBits, TooManyConnections};
 pub use cpu_load::Load;

@@ -163,6 +163,18 @@ pub struct Reached {
 }
 
 impl Reached {
+    /// Returns true if it bounds how many sessions there are.
+    pub fn is_about_sessions(&self) -> bool {
+        matches!(
+            self.key,
+            LimitKey::Sessions
+                | LimitKey::OpenFiles
+                | LimitKey::SessionsPerAddress
+                | LimitKey::SessionsPerNetwork
+                | LimitKey::ListenerSessions
+        )
+    }
+
     /// Creates the record of a limit that belongs to the whole server.
     pub fn new(key: LimitKey, value: impl Into<Setting>) -> Self {
         Self { key, value: value.into(), of: None }

@@ -12,9 +12,7 @@ pub fn users_a_process(descriptors: u64, transfer: bool) -> u64 {
 }
 
 /// How many descriptors this process may have, after raising that as far as it goes.
-pub fn descriptors() -> u64 {
-    millrace_net::limits::raise_descriptors()
-}
+pub use millrace_net::limits::raise_descriptors as descriptors;
 
 /// How many ports the kernel chooses from for outgoing connections.
 pub fn ephemeral_ports() -> u64 {

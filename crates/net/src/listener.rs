@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
-    AddressFamily, SocketFlags, SocketType, acceptfrom_with, bind, getsockname, ipproto, listen, socket_with,
-    sockopt,
+    AddressFamily, SocketFlags, SocketType, acceptfrom_with, bind, getpeername, getsockname, ipproto, listen,
+    socket_with, sockopt,
 };
 
 /// How many connections may wait to be accepted on a control listener; the kernel caps it at somaxconn.
@@ -71,6 +71,20 @@ pub fn share_control(
         shared[index % workers].push(socket);
     }
     Ok(shared)
+}
+
+/// Prepares a listener that another process has opened, as this module's own are.
+pub fn prepare_inherited(socket: &OwnedFd) -> io::Result<()> {
+    rustix::io::ioctl_fionbio(socket, true)?;
+    Ok(sockopt::set_tcp_nodelay(socket, true)?)
+}
+
+/// Prepares a connection that another process has accepted, as [`accept`] does; returns the address of its client.
+pub fn prepare_accepted(socket: &OwnedFd, keepalive: Duration) -> io::Result<SocketAddr> {
+    prepare_inherited(socket)?;
+    prepare_control(socket, keepalive)?;
+    let peer = getpeername(socket)?.ok_or(io::ErrorKind::NotConnected)?;
+    peer.try_into().map_err(|_| io::Error::from(io::ErrorKind::AddrNotAvailable)).map(plain)
 }
 
 /// Binds a data listener to exactly this address and port.

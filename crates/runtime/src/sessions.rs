@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use millrace_ftp::session::Occupancy;
 use millrace_limits::{ConnectionLimit, Timed, TooManyConnections};
 
 /// Counts the connections of a server.
@@ -104,6 +105,16 @@ impl Sessions {
         self.count.fetch_sub(1, Ordering::Relaxed);
         self.addresses.leave(from);
         self.networks.leave(from);
+    }
+}
+
+impl Occupancy for Sessions {
+    fn sessions(&self) -> u64 {
+        self.count() as u64
+    }
+
+    fn most(&self) -> Option<u64> {
+        Some(self.limit.value()).filter(|most| *most > 0)
     }
 }
 

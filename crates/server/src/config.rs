@@ -5,11 +5,13 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use millrace_acme::{Acme, Challenge, ChallengeError, Clock, LETS_ENCRYPT, NotBuilt};
+pub use millrace_ftp::session::Texts;
 pub use millrace_gateway::settings::ProgramSettings as Programs;
 pub use millrace_gateway::upstream::{Peer, ProxyRoute, Upstream};
 pub use millrace_http_server::Resumable;
@@ -19,11 +21,23 @@ pub use millrace_process::ProgramLimits;
 use crate::auth::{Authenticator, Password};
 pub use crate::auth::{CertificateLogin, CertificateLoginError, Resumption, ResumptionError};
 use crate::hooks::Hooks;
-use crate::limits::{BanRules, Limit, LoginRates, Network, NetworkBits, Quotas, ServerLimits};
+use crate::limits::{BanRules, Class, Limit, LoginRates, Network, NetworkBits, Quotas, ServerLimits};
 pub use crate::log::audit::AuditSettings;
 pub use crate::log::{LogFormat, SyslogError, SyslogSettings};
 pub use crate::tls::{CloseNotify, Tls};
 use crate::web::Web;
+use crate::worker::Door;
+
+/// A listening socket that another process has opened: a service manager.
+#[derive(Debug, Clone)]
+pub struct Inherited {
+    /// What is spoken there.
+    pub door: Door,
+    /// The address that it is bound to.
+    pub address: SocketAddr,
+    /// The socket.
+    pub socket: Arc<OwnedFd>,
+}
 
 /// What a server is started with.
 #[derive(Debug, Clone)]
@@ -40,6 +54,8 @@ pub struct Config {
     pub http: Vec<SocketAddr>,
     /// Where HTTP is served that begins with TLS. Empty: nowhere.
     pub https: Vec<SocketAddr>,
+    /// Sockets that are open already, for addresses among those above.
+    pub inherited: Vec<Inherited>,
     /// How this process is confined, for the log.
     pub confinement: Option<String>,
     /// Programs that HTTP runs (CGI).
@@ -92,6 +108,10 @@ pub struct Config {
     pub cpu_limit: Limit,
     /// The text of the first reply.
     pub greeting: String,
+    /// Texts of several lines.
+    pub texts: Arc<Texts>,
+    /// Classes of sessions of FTP: the first that a session is in has it.
+    pub classes: Vec<Class>,
     /// From connecting to being logged in.
     pub login_timeout: Duration,
     /// Silence of a logged-in client while nothing is transferred.
@@ -164,6 +184,7 @@ impl Config {
             acme: None,
             http: Vec::new(),
             https: Vec::new(),
+            inherited: Vec::new(),
             confinement: None,
             programs: Programs::default(),
             program_limits: ProgramLimits::default(),
@@ -190,6 +211,8 @@ impl Config {
             bans: BanRules::default(),
             cpu_limit: Limit::none(),
             greeting: "Millrace ready.".to_owned(),
+            texts: Arc::default(),
+            classes: Vec::new(),
             login_timeout: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(300),
             connect_timeout: Duration::from_secs(15),

@@ -27,6 +27,7 @@ mod running;
 mod state;
 pub use millrace_http_server::web;
 mod worker;
+pub use worker::Door;
 
 // By the names that the modules here know them by.
 /// Who tells a server something, and where its audit log is.
@@ -37,16 +38,17 @@ pub use millrace_hooks as hooks;
 pub use millrace_limits as limits;
 pub use millrace_limits::{BanReport, BanRules, Network, NetworkError};
 use millrace_log as log;
-pub use millrace_runtime::report::{SessionReport, TransferReport};
+pub use millrace_runtime::report::{SessionReport, TransferReport, WaitsFor};
 use millrace_runtime::{passive, tls};
 
 pub use auth::{Account, Accounts, Attempt, Authenticator, Decision, Protocol};
-pub use config::Config;
+pub use config::{Config, Inherited};
 pub use hooks::Hooks;
 pub use millrace_ftp::session::{Permission, Permissions, Rules};
 /// Back ends for files: memory, folders, databases, and layers over them.
 pub use millrace_storage as storage;
 /// What a back end of your own implements.
 pub use millrace_vfs as vfs;
+pub use running::connection::ConnectionError;
 pub use running::upgrade::{HandOverError, Predecessor};
 pub use running::{Prepared, ReloadError, Running, Server, StartError};

@@ -2,6 +2,7 @@
 
 mod admin;
 mod assembling;
+pub(crate) mod connection;
 mod doors;
 mod reloading;
 pub(crate) mod upgrade;
@@ -30,7 +31,7 @@ use crate::config::Config;
 use crate::hooks::{HookError, Pools};
 use crate::housekeeping::{Housekeeping, keep_bans, keep_dav, keep_quotas};
 use crate::log::{self, Log};
-use crate::state::ServerState;
+use crate::state::{ServerState, WeakServer};
 use crate::worker::{Sender, Worker, WorkerMessage, worker};
 
 /// How long hooks are waited for at the end.
@@ -140,13 +141,7 @@ impl Server {
             workers.push(worker);
         }
         let _ = running.state.workers.set(running.workers.clone());
-        let server = Arc::downgrade(&running.state);
-        running.state.shared.ftp.on_shutdown(move |why| {
-            if let Some(server) = server.upgrade() {
-                server.note_why_it_ends(why);
-                server.begin_shutdown(server.config.grace);
-            }
-        });
+        running.state.shared.ftp.set_administration(WeakServer(Arc::downgrade(&running.state)));
         Ok(Prepared { running, workers })
     }
 }

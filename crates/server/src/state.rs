@@ -2,15 +2,21 @@
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak, mpsc};
 use std::time::{Duration, Instant};
 
 use millrace_acme::Renewal;
+use millrace_ftp_server::Administration;
+use millrace_runtime::report::SessionReport;
 use millrace_runtime::services::Services;
+use millrace_runtime::worker::Client as _;
 
 use crate::config::Config;
 use crate::kept_bans::BanFile;
-use crate::worker::{Sender, SharedByWorkers, Worker, WorkerMessage};
+use crate::worker::{Client, Core, Errand, Sender, SharedByWorkers, Worker, WorkerMessage};
+
+/// How long workers are waited for that were asked something.
+const ANSWER_TIME: Duration = Duration::from_secs(5);
 
 /// The shared part of a running server.
 pub(crate) struct ServerState {
@@ -43,6 +49,31 @@ impl ServerState {
         workers.for_each(|worker| worker.send(WorkerMessage::Worker(Box::new(work()))));
     }
 
+    /// Has every worker ask each of its connections that is of note; a worker that does not answer soon is left out.
+    pub(crate) fn each<T: Send + 'static>(
+        &self,
+        ask: impl Fn(&mut Client, &mut Core) -> T + Send + Sync + 'static,
+    ) -> Vec<T> {
+        let (sender, answers) = mpsc::channel();
+        let errand = Errand::new(move |client, core| {
+            let _ = sender.send(ask(client, core));
+        });
+        let workers = self.workers.get().into_iter().flatten();
+        workers.for_each(|worker| worker.send(WorkerMessage::Each(errand.clone())));
+        drop(errand);
+        let end = Instant::now() + ANSWER_TIME;
+        let next = || answers.recv_timeout(end.saturating_duration_since(Instant::now())).ok();
+        std::iter::from_fn(next).collect()
+    }
+
+    /// Returns the sessions of all workers, in the order in which they began.
+    pub(crate) fn sessions(&self) -> Vec<SessionReport> {
+        let reports = self.each(|client, core| client.report(core.now.instant));
+        let mut sessions: Vec<_> = reports.into_iter().flatten().collect();
+        sessions.sort_by_key(|session| session.number);
+        sessions
+    }
+
     /// Says why the server ends. What was said first counts.
     pub(crate) fn note_why_it_ends(&self, why: &str) {
         let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
@@ -64,6 +95,23 @@ impl ServerState {
         let end = Instant::now() + grace;
         self.shared.side.begin_shutdown();
         self.tell_workers(|| move |worker: &mut Worker| worker.shut_down(end));
+    }
+}
+
+/// A server that sessions may administer, and do not keep alive.
+#[derive(Debug)]
+pub(crate) struct WeakServer(pub(crate) Weak<ServerState>);
+
+impl Administration for WeakServer {
+    fn sessions(&self) -> Vec<SessionReport> {
+        self.0.upgrade().map_or(Vec::new(), |server| server.sessions())
+    }
+
+    fn shut_down(&self, why: &str) {
+        if let Some(server) = self.0.upgrade() {
+            server.note_why_it_ends(why);
+            server.begin_shutdown(server.config.grace);
+        }
     }
 }
 

@@ -148,7 +148,7 @@ fn a_database_that_another_process_has_open_is_refused() {
     let held = std::fs::File::create(lock).unwrap();
     held.lock().unwrap();
     let error = SqlStorage::open(&scratch.path().join("files.db")).unwrap_err();
-    assert!(error.to_string().contains("another process has it open"), "{error}");
+    assert!(error.to_string().contains("another server has it open"), "{error}");
     drop(held);
     open(&scratch);
 }

@@ -84,8 +84,9 @@ pub(crate) struct Bench {
     ///
     /// Doubles, then bisects, up to the most that --users names or this machine allows; an answer must
     /// stand up three times and once for five times as long, and is tried once more right after a load
-    /// beyond it. It goes well where nothing fails, users get at least 75 % of the pace that one alone
-    /// gets, on average and all but 1 % of them each, and at most 1 % get less than half of the median.
+    /// beyond it. It goes well where nothing fails, users get at least 75 % of --read-rate, or else of the
+    /// pace that one alone gets, on average and all but 1 % of them each, and at most 1 % get less than
+    /// half of the median.
     #[arg(long, value_name = "users", value_parser = PossibleValuesParser::new(["users"]))]
     pub(crate) search: Option<String>,
 

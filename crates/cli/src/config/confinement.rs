@@ -181,7 +181,10 @@ impl Loaded {
             .flat_map(|folder| [&folder.key_file, &folder.password_file, &folder.ca].into_iter().flatten());
         let of_sources = written.source.iter().flat_map(|source| source.files());
         let of_hooks = written.hook.iter().filter_map(|hook| hook.secret_file.as_ref());
-        let pages = written.error_page.iter().map(|page| &page.file);
+        let texts =
+            [&written.greeting_file, &written.welcome_file, &written.limit_file].into_iter().flatten();
+        let of_classes = written.class.iter().filter_map(|class| class.limit_file.as_ref());
+        let pages = written.error_page.iter().map(|page| &page.file).chain(texts).chain(of_classes);
         let files =
             files.chain(certificates).chain(of_folders).chain(of_sources).chain(of_hooks).chain(pages);
         grants.extend(files.flat_map(|said| Grant::file(&absolute(said), Access::Read)));

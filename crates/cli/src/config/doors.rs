@@ -8,6 +8,7 @@ use super::places::Places;
 use super::said::{Place, Said};
 use super::value::{Listen, Ports};
 use super::written::Written;
+use crate::activation::LISTEN_FDS;
 use crate::failure::Failure;
 
 /// Where FTP is served when nothing says where.
@@ -20,6 +21,27 @@ const DEFAULT_HTTP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST)
 pub(super) fn default_http(ftp: &[SocketAddr]) -> SocketAddr {
     let wants_free = ftp.iter().any(|address| address.port() == 0);
     SocketAddr::new(DEFAULT_HTTP.ip(), if wants_free { 0 } else { DEFAULT_HTTP.port() })
+}
+
+/// Puts addresses, whose sockets a service manager has opened, in the place of those that were written for their doors.
+pub(super) fn listen_at(written: &mut Written, sockets: &[(millrace_server::Door, SocketAddr)]) {
+    use millrace_server::Door;
+
+    let said = |value| Said { value, place: Place::Environment(LISTEN_FDS.to_owned()) };
+    for (door, said_there, is_by_default) in [
+        (Door::Ftp, &mut written.ftp, true),
+        (Door::Ftps, &mut written.ftps, false),
+        (Door::Http, &mut written.http, true),
+        (Door::Https, &mut written.https, false),
+    ] {
+        let here = sockets.iter().filter(|(other, _)| *other == door);
+        let here: Vec<_> = here.map(|(_, address)| said(Listen::On(*address))).collect();
+        if !here.is_empty() {
+            *said_there = here;
+        } else if said_there.is_empty() && is_by_default {
+            *said_there = vec![said(Listen::Off)];
+        }
+    }
 }
 
 pub(super) fn refuse_to_serve_nothing(

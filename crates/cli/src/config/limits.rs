@@ -1,18 +1,20 @@
 //! The keys about bandwidth and sessions, as the server takes them.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use millrace_server::Network;
-use millrace_server::limits::{Limit, Limits, Quantity, RateLimit, Scheduled, ServerLimits};
+use millrace_server::limits::{Class, Limit, Limits, Quantity, RateLimit, Scheduled, ServerLimits};
 
 use super::error::ValueError;
 use super::logins::GroupTable;
 use super::places::Places;
 use super::said::Said;
 use super::setting::{required, settings, unset};
-use super::slot::One;
-use super::value::{Listen, Value};
+use super::slot::{Many, One};
+use super::texts::text_file;
+use super::value::{Listen, Switch, Value};
 use super::written::Written;
 use crate::failure::Failure;
 
@@ -75,6 +77,47 @@ settings! {
         /// Sessions at this address
         sessions: One<Limit> = unset("none");
     }
+}
+
+settings! {
+    /// A `[[class]]` table: sessions of FTP that share limits because of where their clients are. A session is in
+    /// the first class that fits it.
+    ClassTable of "class" {
+        /// The name, for the log and `millrace ctl limits`
+        name: Said<String> = required();
+        /// Networks that its clients come from, one or an array
+        from: Many<Network> = unset("any");
+        /// Whether it is of anonymous users (`true`), or of all others (`false`)
+        anonymous: One<Switch> = unset("of both");
+        /// Sessions of the class: `"100; mon-fri 08:00-18:00 20"`
+        sessions: One<Limit> = unset("none");
+        /// Bytes a second to all of them together
+        download: One<Limit> = unset("none");
+        /// The same from them
+        upload: One<Limit> = unset("none");
+        /// A file whose lines are told to a client that `sessions` turns away
+        limit_file: One<PathBuf> = unset("`limit-file` of the top level");
+    }
+}
+
+/// The classes, with their messages.
+pub(crate) fn classes(tables: &[ClassTable], places: &Places<'_>) -> Result<Vec<Class>, Failure> {
+    let mut classes: Vec<Class> = Vec::new();
+    for table in tables {
+        let name = table.name.value.clone();
+        if classes.iter().any(|class| class.name == name) {
+            let message = format!("there are two [[class]] tables of the name {name}");
+            return Err(places.error(&table.name.place, "name", &message));
+        }
+        classes.push(Class {
+            name,
+            from: table.from.iter().map(|said| said.value).collect(),
+            anonymous: table.anonymous.as_ref().map(|said| said.value.0),
+            limits: both(&table.download, &table.upload, &table.sessions),
+            message: text_file(table.limit_file.as_ref(), "limit-file", places)?.into(),
+        });
+    }
+    Ok(classes)
 }
 
 /// What was written of a scope.

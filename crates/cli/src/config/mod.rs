@@ -33,11 +33,13 @@ mod setting;
 mod shown;
 mod slot;
 mod sources;
+mod texts;
 mod tls;
 mod value;
 mod web;
 mod written;
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
@@ -105,6 +107,12 @@ impl Loaded {
     pub(crate) fn resolve(self, quotas: Option<Arc<Quotas>>) -> Result<Site, Failure> {
         let confined = self.confined()?;
         resolve::resolve(self.written, confined, self.source.as_ref(), quotas)
+    }
+
+    /// Has the server listen at these addresses, whose sockets are open already, and nowhere else by default.
+    pub(crate) fn listening_at(mut self, sockets: Option<&[(millrace_server::Door, SocketAddr)]>) -> Self {
+        sockets.iter().for_each(|sockets| doors::listen_at(&mut self.written, sockets));
+        self
     }
 
     fn places(&self) -> Places<'_> {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::folders::FolderTable;
 use super::hooks::HookTable;
 use super::hosts::HostTable;
-use super::limits::ListenerTable;
+use super::limits::{ClassTable, ListenerTable};
 use super::logins::{GroupTable, UserTable};
 use super::profiles;
 use super::proxy_routes::ProxyTable;
@@ -17,7 +17,7 @@ use super::web::{CorsTable, ErrorPageTable, HeaderTable};
 use super::written::Written;
 
 /// An example of each kind of `[[table]]`.
-const TABLES: [fn(&mut String); 11] = [
+const TABLES: [fn(&mut String); 12] = [
     example_of::<UserTable>,
     example_of::<GroupTable>,
     example_of::<SourceTable>,
@@ -27,6 +27,7 @@ const TABLES: [fn(&mut String); 11] = [
     example_of::<CorsTable>,
     example_of::<ErrorPageTable>,
     example_of::<ProxyTable>,
+    example_of::<ClassTable>,
     example_of::<ListenerTable>,
     example_of::<HookTable>,
 ];

@@ -44,7 +44,7 @@ impl Source {
 
         let is_secret = is_secret(&self.text[..line_start], line, &self.keys);
         let message = if is_secret { without_value(message, line) } else { message.to_owned() };
-        let message = sentence(&of_keys(&message));
+        let message = sentence(&self.keys.without_dashes(&message));
         let mut text = format!("{}:{number}:{column}: {message}\n", self.path.display());
         if is_secret {
             text += &format!("{number:>5} | (a line that may hold a password is not shown)");
@@ -139,21 +139,25 @@ fn is_no_secret(key: &str) -> bool {
     !SECRET.contains(&key)
 }
 
-/// A message about flags, as it is right in a file: `--tls-cert` is the key tls-cert there. Commands, which stand between
-/// backticks, are as they are.
-fn of_keys(message: &str) -> String {
-    let mut is_command = false;
-    let word = |word: &str| {
-        let was_command = is_command;
-        is_command ^= word.matches('`').count() % 2 == 1;
-        match word.strip_prefix("--") {
-            Some(key) if !was_command && key.starts_with(|char: char| char.is_ascii_lowercase()) => {
-                key.to_owned()
+impl KnownKeys {
+    /// Rewrites a message about flags for a file: `--tls-cert` is the key tls-cert there. Other flags, such as those of
+    /// cargo, keep their dashes, and so do commands, which stand between backticks.
+    fn without_dashes(&self, message: &str) -> String {
+        let mut is_command = false;
+        let is_key = |key: &str| {
+            let key = key.trim_end_matches(|char: char| !char.is_ascii_alphanumeric());
+            self.file.contains(&key) || self.user.contains(&key)
+        };
+        let word = |word: &str| {
+            let was_command = is_command;
+            is_command ^= word.matches('`').count() % 2 == 1;
+            match word.strip_prefix("--") {
+                Some(key) if !was_command && is_key(key) => key.to_owned(),
+                _ => word.to_owned(),
             }
-            _ => word.to_owned(),
-        }
-    };
-    message.split(' ').map(word).collect::<Vec<_>>().join(" ")
+        };
+        message.split(' ').map(word).collect::<Vec<_>>().join(" ")
+    }
 }
 
 fn sentence(message: &str) -> String {
@@ -198,6 +202,13 @@ fn floor(text: &str, index: usize) -> usize {
 mod tests {
     use super::*;
 
+    fn known_keys() -> KnownKeys {
+        KnownKeys {
+            file: crate::config::file::names::<crate::config::Written>(),
+            user: crate::config::file::names::<crate::config::logins::UserTable>(),
+        }
+    }
+
     #[test]
     fn what_is_not_shown_is_in_no_message_either() {
         for (line, message, told) in [
@@ -215,10 +226,7 @@ mod tests {
 
     #[test]
     fn a_line_is_shown_unless_it_may_hold_a_password() {
-        let keys = KnownKeys {
-            file: crate::config::file::names::<crate::config::Written>(),
-            user: crate::config::file::names::<crate::config::logins::UserTable>(),
-        };
+        let keys = known_keys();
         let (user, source) = ("[[user]]\nname = \"a\"\n", "[[source]]\n");
         for (before, line, secret) in [
             ("", "user-download-limit = \"10 quick\"", false),
@@ -249,9 +257,12 @@ mod tests {
 
     #[test]
     fn in_a_file_there_are_keys_and_no_flags() {
+        let of_keys = |message: &str| known_keys().without_dashes(message);
         assert_eq!(of_keys("name one with --tls-cert, or --acme"), "name one with tls-cert, or acme");
         let command = "there is no x; `millrace user --users x add NAME` makes it, --users off not";
         assert_eq!(of_keys(command), command.replace(", --", ", "));
+        let build = "build it with: cargo build --release --features pam";
+        assert_eq!(of_keys(build), build);
         let dashes = "the line -----END CERTIFICATE----- is missing -- all of it";
         assert_eq!(of_keys(dashes), dashes);
     }

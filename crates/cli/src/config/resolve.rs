@@ -55,6 +55,8 @@ pub(crate) struct Site {
     pub(crate) config: Config,
     /// Whether HTTP is where it is by default, and may be elsewhere.
     pub(crate) http_by_default: bool,
+    /// Whether it serves a single connection, which another process has accepted.
+    pub(crate) serves_one_connection: bool,
     /// How the server is confined.
     pub(crate) confined: Confined,
     /// What was written, and where.
@@ -97,10 +99,19 @@ impl Site {
         Database::open(database)?.set_audit_log(path)
     }
 
+    /// Listens nowhere: there is one connection, which another process has accepted.
+    pub(crate) fn serve_one_connection(&mut self) {
+        let Config { ftp, ftps, http, https, workers, .. } = &mut self.config;
+        [ftp, ftps, http, https].into_iter().for_each(Vec::clear);
+        *workers = 1;
+        self.control = None;
+        self.serves_one_connection = true;
+    }
+
     /// Opens what `millrace check` does not, so that a mistake is reported before the first login. Returns messages
-    /// about unreachable sources, which may be temporary.
-    pub(crate) fn open(&self) -> Result<Vec<String>, Failure> {
-        self.mounts.open().map_err(|message| Failure::Configuration(format!("{message}.")))
+    /// about unreachable sources, which may be temporary. A server that replaces another shares databases with it.
+    pub(crate) fn open(&self, beside_predecessor: bool) -> Result<Vec<String>, Failure> {
+        self.mounts.open(beside_predecessor).map_err(|message| Failure::Configuration(format!("{message}.")))
     }
 }
 
@@ -121,6 +132,8 @@ pub(crate) fn resolve(
     let quotas = quotas.unwrap_or_else(|| Arc::new(Quotas::new(Ledger::new(quotas_file(&written, &places)))));
     let mut limits = super::limits::limits(&written);
     let mut web = super::web::web(&written, &places)?;
+    let classes = super::limits::classes(&written.class, &places)?;
+    let texts = Arc::new(super::texts::texts(&written, &places)?);
     let redirect = written.https_redirect.clone();
     let Encryption { ftps, https, tls, self_signed, acme } = tls::encryption(&written, &places)?;
     let obstacles = obstacles::places_to_write(&written, self_signed.as_ref(), &places);
@@ -180,6 +193,8 @@ pub(crate) fn resolve(
         passive_ports,
         hooks: super::hooks::hooks(written.hook, written.hooks_queue.as_ref(), &places)?,
         limits,
+        texts,
+        classes,
         quotas: Some(quotas),
         shutdown_password: shutdown_password(written.shutdown_password, &places)?,
         anonymous: logins.iter().any(|login| login.name.is_none()),
@@ -220,6 +235,7 @@ pub(crate) fn resolve(
         self_signed,
         config,
         http_by_default,
+        serves_one_connection: false,
     })
 }
 

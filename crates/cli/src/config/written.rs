@@ -10,7 +10,7 @@ use millrace_server::limits::{Limit, RateLimit};
 use super::folders::FolderTable;
 use super::hooks::HookTable;
 use super::hosts::HostTable;
-use super::limits::ListenerTable;
+use super::limits::{ClassTable, ListenerTable};
 use super::logins::{GroupTable, UserList};
 use super::proxy_routes::ProxyTable;
 use super::setting::{default, settings, unset};
@@ -59,8 +59,7 @@ settings! {
             /// are sent
             archives: One<Switch> = default("false");
             /// Whether FTP shows the lines of the file `.message`, and names a `README`, when a client logs in
-            /// or enters a directory; once a session. In the lines, `%C` is the directory, `%U` the user, `%R`
-            /// the client's address, `%L` the server's.
+            /// or enters a directory; once a session. The lines may have the cookies of `greeting-file`.
             messages: One<Switch> = default("false").restart() => messages;
         }
         "Network" {
@@ -187,6 +186,16 @@ settings! {
             /// The text of the first reply, one line
             greeting: One<Line> =
                 default("Millrace ready.").restart().aliases(&["banner", "ftpd-banner"]) => greeting;
+            /// A file whose lines come before that. In it, in the next two, and in the lines of `messages`, `%T` is the time (UTC), `%R` the client's address, `%L` the server's, `%U` the
+            /// user, `%u` the user that RFC 1413 would name (`[unknown]`), `%N` the number of sessions, `%M` the most
+            /// there may be, `%E` `contact`, `%C` the directory, `%F` the free kilobytes there, `%%` a percent sign.
+            greeting_file: One<PathBuf> = unset("none");
+            /// A file whose lines are told behind a login
+            welcome_file: One<PathBuf> = unset("none");
+            /// A file whose lines are told to a client that a limit on sessions turns away
+            limit_file: One<PathBuf> = unset("none").aliases(&["limit-message"]);
+            /// The mail address of the administrator, for `%E`
+            contact: One<Line> = unset("none").aliases(&["server-admin", "email"]);
         }
         "Answers of HTTP" {
             /// Names of files that are sent in place of the page of their folder: the first that is there. A
@@ -368,6 +377,8 @@ settings! {
             session_download_limit: One<Limit> = default("none");
             /// Bytes a second from each session
             session_upload_limit: One<Limit> = default("none");
+            /// Classes of sessions of FTP, by where clients come from, each a `[[class]]` table as below
+            class: Vec<ClassTable> = unset("no classes");
             /// Limits of all clients of an address together, each a `[[listener]]` table as below
             listener: Vec<ListenerTable> = unset("no listeners");
             /// An SQLite file that keeps the usage counted for quotas; `"off"` counts at each start. Made when

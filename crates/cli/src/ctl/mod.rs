@@ -1,11 +1,12 @@
 //! `millrace ctl`: inspects and controls a running server over its control socket.
 
 mod told;
+mod top;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -14,6 +15,7 @@ use serde_json::{Value, json};
 use crate::bench::output::print;
 use crate::config::{Period, Said};
 use crate::failure::Failure;
+use top::Top;
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -40,6 +42,11 @@ pub(crate) struct Ctl {
 enum Action {
     /// List the sessions and their transfers
     Sessions,
+    /// Show the sessions live: who, where from, the last command, file, rate, share done, idle time, what it waits for
+    ///
+    /// Keys sort (s), reverse (r), filter (/), follow a session (f), end one (k), pause (space) and quit (q). Only what
+    /// has changed is written to the terminal.
+    Top(Top),
     /// End the sessions that match all given flags
     Kick {
         /// The session with this number, as listed by "sessions"
@@ -162,18 +169,13 @@ pub(crate) fn run(arguments: Ctl) -> Result<(), Failure> {
         Action::Upgrade => STARTING,
         _ => PATIENCE,
     };
-    let request = request(&arguments.action);
-    let answer = ask(&arguments.control, &request, patience).map_err(|error| {
-        let socket = arguments.control.display();
-        Failure::Running(format!(
-            "no answer from {socket}: {error}; is a server running with --control {socket}?"
-        ))
-    })?;
-    let parsed: Value = serde_json::from_str(&answer)
-        .map_err(|error| Failure::Running(format!("{answer:?} is no answer: {error}.")))?;
-    if parsed["ok"] != true {
-        return Err(Failure::Running(format!("{}.", told_by_the_server(&parsed["error"]))));
+    if let Action::Top(top) = &arguments.action {
+        return top::run(&arguments.control, top, arguments.json);
     }
+    let request = request(&arguments.action);
+    let answer =
+        ask(&arguments.control, &request, patience).map_err(|error| no_answer(&arguments.control, &error))?;
+    let parsed = parsed(&answer)?;
     let is_none_kicked = parsed["kicked"] == 0;
     match arguments.json {
         true => print(&answer)?,
@@ -186,9 +188,26 @@ pub(crate) fn run(arguments: Ctl) -> Result<(), Failure> {
     }
 }
 
+fn no_answer(socket: &Path, error: &std::io::Error) -> Failure {
+    let socket = socket.display();
+    Failure::Running(format!(
+        "no answer from {socket}: {error}; is a server running with --control {socket}?"
+    ))
+}
+
+/// The answer of a server, or its error.
+fn parsed(answer: &str) -> Result<Value, Failure> {
+    let parsed: Value = serde_json::from_str(answer)
+        .map_err(|error| Failure::Running(format!("{answer:?} is no answer: {error}.")))?;
+    match parsed["ok"] == true {
+        true => Ok(parsed),
+        false => Err(Failure::Running(format!("{}.", told_by_the_server(&parsed["error"])))),
+    }
+}
+
 fn request(action: &Action) -> Value {
     match action {
-        Action::Sessions => json!({ "do": "sessions" }),
+        Action::Sessions | Action::Top(_) => json!({ "do": "sessions" }),
         Action::Kick { session, user, address } => {
             json!({ "do": "kick", "session": session, "user": user, "address": address.map(|address| address.to_string()) })
         }
@@ -228,7 +247,7 @@ fn events(action: &Events) -> Value {
     }
 }
 
-fn ask(socket: &std::path::Path, request: &Value, patience: Duration) -> std::io::Result<String> {
+fn ask(socket: &Path, request: &Value, patience: Duration) -> std::io::Result<String> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(patience))?;
     stream.write_all(format!("{request}\n").as_bytes())?;

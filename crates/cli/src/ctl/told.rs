@@ -13,7 +13,7 @@ const LATER: &str = "next-start";
 pub(super) fn told(action: &Action, answer: &Value) -> String {
     let rows = |name: &str| answer[name].as_array().map_or(&[][..], Vec::as_slice);
     match action {
-        Action::Sessions => match rows("sessions") {
+        Action::Sessions | Action::Top(_) => match rows("sessions") {
             [] => "No client is connected.\n".to_owned(),
             sessions => table(
                 &["session", "user", "from", "to", "protocol", "transfer"],
@@ -188,7 +188,7 @@ fn counted(count: &Value, what: &str) -> String {
 }
 
 /// `300 kB`: three figures at most, and exact where that is enough.
-fn size(bytes: u64) -> String {
+pub(super) fn size(bytes: u64) -> String {
     let units = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
     let (mut value, mut unit) = (bytes as f64, 0);
     while value >= 999.5 && unit + 1 < units.len() {
@@ -217,7 +217,7 @@ fn word(value: &Value) -> String {
 }
 
 /// Escapes control characters in names from clients for the terminal.
-fn shown(text: &str) -> String {
+pub(super) fn shown(text: &str) -> String {
     text.chars()
         .map(|char| if char.is_control() { char.escape_debug().to_string() } else { char.into() })
         .collect()

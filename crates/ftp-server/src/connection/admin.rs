@@ -4,13 +4,16 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use millrace_accounts::Protocol;
+use millrace_ftp::escape;
 use millrace_ftp::session::{Answer, Input};
 use millrace_limits::{Limit, LimitHandle, Limits, Scope};
 use millrace_log as log;
-use millrace_runtime::report::{SessionReport, TransferReport};
+use millrace_runtime::report::{SessionReport, TransferReport, WaitsFor};
+use millrace_runtime::transfer::Link;
 use millrace_runtime::worker::{Core, Promise};
 
 use super::Connection;
+use super::door::Administration;
 use super::message::Message;
 use super::question::{Question, internal_error};
 use super::scene::Identity;
@@ -35,6 +38,11 @@ impl Connection {
             peer: self.session.peer(),
             local: self.session.local(),
             user: self.session.user().map(<[u8]>::to_vec),
+            age: now.saturating_duration_since(self.began),
+            idle: now.saturating_duration_since(last_active(self)),
+            command: Some(self.session.verb().to_owned()).filter(|verb| !verb.is_empty()),
+            place: self.session.user().map(|_| self.session.directory().as_bytes().to_vec()),
+            waits_for: waits_for(self),
             transfer,
         }
     }
@@ -66,11 +74,71 @@ impl Connection {
             reply.keep(Message::Answer(serial, Answer::Count(u64::from(right))));
             if right {
                 // Behind the answer: this session still hears its 221.
-                ftp.shut_down("INTERNALSHUTDOWN");
+                ftp.administration().iter().for_each(|server| server.shut_down("INTERNALSHUTDOWN"));
             }
         });
         None
     }
+}
+
+/// `SITE WHO`: asks all workers, the session's own too, which must not wait for itself.
+pub(super) fn ask_for_sessions(connection: &mut Connection, core: &mut Core) -> Option<Answer> {
+    let ftp = Arc::clone(&connection.door.ftp);
+    let question = Question::new(core);
+    let (key, post, serial) = (connection.wire.key, connection.door.post.clone(), question.serial);
+    connection.question = Some(question);
+    core.services.pool.run(move || {
+        let reply = Promise::new(post, key, Message::Answer(serial, internal_error()));
+        let sessions = ftp.administration().map_or(Vec::new(), Administration::sessions);
+        let logged_in = sessions.iter().filter(|session| session.user.is_some()).count();
+        let lines = sessions.iter().map(session_line).collect();
+        reply.keep(Message::Answer(serial, Answer::Sessions(lines, logged_in)));
+    });
+    None
+}
+
+/// When the session was last given something, or a byte of its transfer moved.
+fn last_active(connection: &Connection) -> Instant {
+    let moved = connection.data.running.as_deref().map(|running| running.moved);
+    moved.into_iter().chain([connection.session.last_input()]).max().unwrap_or(connection.began)
+}
+
+fn waits_for(connection: &Connection) -> WaitsFor {
+    let Connection { session, wire, data, hooks, question, .. } = connection;
+    if hooks.awaits_hook() || hooks.awaits_word() {
+        return WaitsFor::Hook;
+    }
+    if let Some(question) = question {
+        return if question.user.is_empty() { WaitsFor::Storage } else { WaitsFor::Login };
+    }
+    match data.running.as_deref() {
+        Some(running) if running.is_lent() => WaitsFor::Storage,
+        Some(running) => match running.link {
+            Link::Accepting(_) | Link::Connecting(_) => WaitsFor::DataConnection,
+            Link::Securing(_) => WaitsFor::Handshake,
+            _ if running.pace.paused.is_some() => WaitsFor::Limit,
+            _ => WaitsFor::Client,
+        },
+        None if data.port.deadline.is_some() => WaitsFor::PassivePort,
+        None if wire.is_changing() => WaitsFor::Handshake,
+        None if !wire.output.is_empty() || session.is_closed() => WaitsFor::Client,
+        None if session.takes(b"") => WaitsFor::Command,
+        // The reply to a wrong password is held back.
+        None => WaitsFor::Login,
+    }
+}
+
+/// ` 17 eve from 192.0.2.7 by FTP: download /f`
+fn session_line(session: &SessionReport) -> Vec<u8> {
+    let mut line = format!(" {} ", session.number).into_bytes();
+    line.extend_from_slice(session.user.as_deref().unwrap_or(b"(not logged in)"));
+    let protocol = session.protocol.to_string().to_uppercase();
+    line.extend_from_slice(format!(" from {} by {protocol}", session.peer.ip()).as_bytes());
+    if let Some(transfer) = &session.transfer {
+        line.extend_from_slice(format!(": {} ", transfer.kind).as_bytes());
+        escape::quote_path(&transfer.path, &mut line);
+    }
+    line
 }
 
 impl Identity<'_> {

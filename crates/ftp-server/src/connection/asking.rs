@@ -9,6 +9,7 @@ use millrace_runtime::worker::{Core, Promise};
 use millrace_vfs::FileError;
 
 use super::Connection;
+use super::admin::ask_for_sessions;
 use super::message::Message;
 use super::question::{Question, internal_error};
 use super::refusals::About;
@@ -49,10 +50,7 @@ impl Connection {
                     self.question.as_deref(),
                 )));
             }
-            Request::Who => {
-                let text = format!(" {} session(s) on this server.", core.services.sessions.count());
-                return Some(Answer::Lines(vec![text.into_bytes()]));
-            }
+            Request::Who => return ask_for_sessions(self, core),
             _ => {}
         }
         let Some(account) = &self.login.account else {

@@ -1,14 +1,18 @@
 //! What connections of FTP share: on a server ([`Ftp`]), and on a worker ([`Door`]).
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use millrace_accounts::{HostName, Password};
 use millrace_blocking::BlockingPool;
 use millrace_ftp::Settings;
+use millrace_ftp::reply::{Reply, code};
+use millrace_limits::Class;
 use millrace_runtime::passive::PassivePool;
+use millrace_runtime::report::SessionReport;
 use millrace_runtime::worker::Post;
+use millrace_vfs::Timestamp;
 
 use super::message::Message;
 use crate::files::DigestCache;
@@ -41,6 +45,8 @@ pub struct Ftp {
     settings: RwLock<Arc<Settings>>,
     /// Names of hosts that the accounts tell apart.
     hosts: RwLock<Arc<[HostName]>>,
+    /// Classes of sessions.
+    classes: RwLock<Arc<[Class]>>,
     /// Ports for passive data connections.
     pub passive: PassivePool,
     /// Listings have threads of their own: of a disk that is slow or stuck there may be very many, and uploads have to
@@ -50,21 +56,16 @@ pub struct Ftp {
     pub(super) promises: Promises,
     /// Hashes of files that were asked for.
     pub(super) digests: Arc<DigestCache>,
-    /// See [`Ftp::on_shutdown`].
-    shutdown: Shutdown,
+    /// See [`Ftp::set_administration`].
+    administration: OnceLock<Box<dyn Administration>>,
 }
 
-/// Ends the server, and is told why.
-type EndServer = dyn Fn(&str) + Send + Sync;
-
-/// Ends the server.
-#[derive(Default)]
-struct Shutdown(OnceLock<Box<EndServer>>);
-
-impl std::fmt::Debug for Shutdown {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Shutdown")
-    }
+/// What sessions ask of the whole server, and tell it.
+pub trait Administration: std::fmt::Debug + Send + Sync {
+    /// Returns the sessions of all workers, but of one that does not answer soon. May block.
+    fn sessions(&self) -> Vec<SessionReport>;
+    /// Ends the server, for this reason.
+    fn shut_down(&self, why: &str);
 }
 
 impl Ftp {
@@ -73,6 +74,7 @@ impl Ftp {
         config: FtpConfig,
         settings: Settings,
         hosts: &[HostName],
+        classes: &[Class],
         passive: PassivePool,
         listings: BlockingPool,
     ) -> Self {
@@ -82,24 +84,23 @@ impl Ftp {
             config,
             settings: RwLock::new(Arc::new(settings)),
             hosts: RwLock::new(hosts.into()),
+            classes: RwLock::new(classes.into()),
             passive,
             listings,
             promises: Promises::default(),
             digests,
-            shutdown: Shutdown::default(),
+            administration: OnceLock::new(),
         }
     }
 
-    /// Has `INTERNALSHUTDOWN` end the server by this, which is told why. The first call counts.
-    pub fn on_shutdown(&self, end: impl Fn(&str) + Send + Sync + 'static) {
-        let _ = self.shutdown.0.set(Box::new(end));
+    /// Sets what `SITE WHO` and `INTERNALSHUTDOWN` use. The first call counts.
+    pub fn set_administration(&self, administration: impl Administration + 'static) {
+        let _ = self.administration.set(Box::new(administration));
     }
 
-    /// Ends the server, and says why.
-    pub(super) fn shut_down(&self, why: &str) {
-        if let Some(end) = self.shutdown.0.get() {
-            end(why);
-        }
+    /// Returns the server, as far as it can be administered.
+    pub(super) fn administration(&self) -> Option<&dyn Administration> {
+        self.administration.get().map(|administration| &**administration)
     }
 
     /// Returns what sessions are told of the configuration now.
@@ -120,7 +121,17 @@ impl Ftp {
         Arc::clone(&self.hosts.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Replaces them.
+    /// Returns the classes of sessions.
+    pub(super) fn classes(&self) -> Arc<[Class]> {
+        Arc::clone(&self.classes.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces them: they hold from the next logins on.
+    pub fn replace_classes(&self, classes: &[Class]) {
+        *self.classes.write().unwrap_or_else(PoisonError::into_inner) = classes.into();
+    }
+
+    /// Replaces the names of hosts.
     pub fn replace_hosts(&self, hosts: &[HostName]) {
         *self.hosts.write().unwrap_or_else(PoisonError::into_inner) = hosts.into();
     }
@@ -136,6 +147,26 @@ pub struct Door {
 }
 
 impl Door {
+    /// Writes what a client is told that is not admitted. `is_full`: there are as many sessions as may be.
+    pub fn refuse(
+        &self,
+        peer: SocketAddr,
+        wall: Timestamp,
+        reason: &'static str,
+        is_full: bool,
+        out: &mut Vec<u8>,
+    ) {
+        let settings = self.ftp.settings();
+        let lines = match is_full {
+            true => {
+                let (peer, local) = (peer.ip().to_canonical(), IpAddr::from([0, 0, 0, 0]));
+                settings.cookies(peer, local, wall).fill_all(&settings.texts.limit)
+            }
+            false => Vec::new(),
+        };
+        Reply::owned(code::SERVICE_CLOSING, reason).behind(lines).write(out);
+    }
+
     /// For one worker, which is sent messages so.
     pub fn new(ftp: Arc<Ftp>, post: Post<Message>) -> Arc<Self> {
         Arc::new(Self { ftp, post })

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use millrace_accounts::{Account, Decision, Protocol, plain_host};
 use millrace_ftp::Session;
 use millrace_ftp::session::{Credentials, Grant, Verdict};
-use millrace_limits::{LimitHandle, Refused};
+use millrace_limits::{Class, LimitHandle, Refused, Scope};
 use millrace_log::{self as log, Proved, Subject};
 use millrace_runtime::login::{Expelled, LoginAttempt, LoginLimit, limits_of, present_account};
 use millrace_runtime::slab::Key;
@@ -260,13 +260,16 @@ impl Login {
             return limited(scene, &limit);
         }
         if let Err(refused) = self.enter(scene, user, &account) {
-            return Verdict::Unavailable(refused.for_the_client().to_owned());
+            return Verdict::Limited(
+                refused.for_the_client().to_owned(),
+                limit_message(scene, user, &refused),
+            );
         }
         services.bans.succeeded(scene.from(), user, now);
         let grant = grant(&account);
         // The session learns of it only now.
         let by = match &account.told {
-            None if matches!(user, b"anonymous" | b"ftp") => Proved::Nothing,
+            None if is_anonymous(user) => Proved::Nothing,
             _ if account.certificate_suffices && scene.is_certified(user) => Proved::Certificate,
             _ => Proved::Password,
         };
@@ -282,7 +285,11 @@ impl Login {
     /// Takes its place among its user's and groups' sessions, if there is one.
     fn enter(&mut self, scene: &mut LoginScene<'_>, user: &[u8], account: &Account) -> Result<(), Refused> {
         let (tree, now) = (&scene.core.services.limits, scene.core.now.instant);
-        let entered = tree.log_in(&mut self.member, user, &limits_of(account), now);
+        let mut limits = limits_of(account);
+        if let Some(class) = class_of(&scene.door.ftp.classes(), scene, user) {
+            limits.to_mut().groups.push(class.group());
+        }
+        let entered = tree.log_in(&mut self.member, user, &limits, now);
         entered.inspect_err(|refused| {
             scene.log_as(user, log::Event::Limited { reached: &refused.reached(), reason: None });
         })
@@ -355,7 +362,7 @@ impl Login {
         let is_served = match (named, &scene.core.services.tls) {
             (Some(named), _) => named.eq_ignore_ascii_case(&name),
             (None, _) if hosts.iter().any(|host| host.covers(&plain_host(name.as_bytes()))) => true,
-            (None, Some(security)) => security.acceptor.serves(&name),
+            (None, Some(security)) => security.acceptor.serves(&name) || is_own_address(scene, &name),
             (None, None) => hosts.is_empty() || is_own_address(scene, &name),
         };
         if is_served {
@@ -371,6 +378,26 @@ fn is_own_address(scene: &LoginScene<'_>, name: &str) -> bool {
         let public = scene.door.ftp.config.public_ip.map(IpAddr::V4);
         public == Some(address) || [scene.session.local().ip(), scene.local.ip()].contains(&address)
     })
+}
+
+/// The class of a session that a user has logged in to.
+fn class_of<'a>(classes: &'a [Class], scene: &LoginScene<'_>, user: &[u8]) -> Option<&'a Class> {
+    Class::of(classes, scene.from(), is_anonymous(user))
+}
+
+/// What a client is told, besides the reason, that a limit on sessions turns away: what its class says, or else the server.
+fn limit_message(scene: &LoginScene<'_>, user: &[u8], refused: &Refused) -> Arc<[Vec<u8>]> {
+    let classes = scene.door.ftp.classes();
+    let class = class_of(&classes, scene, user);
+    let class = class.filter(|class| refused.scope == Scope::Group(class.group().name));
+    match class.map(|class| Arc::clone(&class.message)) {
+        Some(message) if !message.is_empty() => message,
+        _ => scene.door.ftp.settings().texts.limit.as_slice().into(),
+    }
+}
+
+fn is_anonymous(user: &[u8]) -> bool {
+    matches!(user, b"anonymous" | b"ftp")
 }
 
 fn limited(scene: &mut LoginScene<'_>, limit: &LoginLimit) -> Verdict {

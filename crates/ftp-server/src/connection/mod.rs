@@ -37,6 +37,7 @@ mod wire;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use millrace_accounts::{Account, Resumption};
 use millrace_ftp::Session;
@@ -69,6 +70,7 @@ pub struct Connection {
     /// What connections of the worker share.
     door: Arc<Door>,
     number: u64,
+    began: Instant,
     session: Session,
     /// The proxy that it came by, and where that connected to.
     way: Option<Box<(Way, SocketAddr)>>,
@@ -102,6 +104,7 @@ impl Connection {
         Self {
             door: Arc::clone(door),
             number: core.services.next_session.fetch_add(1, Ordering::Relaxed),
+            began: core.now.instant,
             session,
             way,
             wire: Wire::new(key, socket, core),
@@ -422,6 +425,6 @@ mod tests {
     /// A thousand idle sessions are a megabyte at most: this, the allocator's share, a user's name.
     #[test]
     fn an_idle_connection_is_small() {
-        assert!(size_of::<Connection>() <= 792, "{}", size_of::<Connection>());
+        assert!(size_of::<Connection>() <= 808, "{}", size_of::<Connection>());
     }
 }

@@ -208,7 +208,7 @@ pub enum Request {
     Space(VirtualPath),
     /// Asks for the messages of a directory. Answer: [`Answer::Lines`], maybe empty.
     Notes(VirtualPath),
-    /// Asks for the sessions (`SITE WHO`). Answer: [`Answer::Lines`].
+    /// Asks for the sessions of the whole server (`SITE WHO`). Answer: [`Answer::Sessions`].
     Who,
     /// Limit the whole server to so many bytes a second from clients (write) and to them (read); 0 for no
     /// limit. Answer: [`Answer::Done`].
@@ -279,6 +279,8 @@ pub enum Answer {
     Digest(String, u64),
     /// Lines of text.
     Lines(Vec<Vec<u8>>),
+    /// A line about each session of the server, and how many of them are logged in.
+    Sessions(Vec<Vec<u8>>, usize),
     /// To [`Request::Space`].
     Space(Space),
     /// To [`Request::Progress`].
@@ -348,6 +350,8 @@ pub enum Verdict {
     NeedsPassword,
     /// Not now, with a reason that may be told (too many sessions, accounts out of reach): 421.
     Unavailable(String),
+    /// A limit on sessions is reached: the reason, and lines before it.
+    Limited(String, Arc<[Vec<u8>]>),
     /// The right password, and yet not: 530 at once, with a reason that may be told.
     Refused(String),
 }

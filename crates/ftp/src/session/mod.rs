@@ -24,10 +24,11 @@ mod ending;
 mod exchange;
 pub(crate) mod failure;
 mod gate;
-mod notes;
+pub(crate) mod notes;
 mod rules;
 mod security;
 mod settings;
+mod texts;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -53,6 +54,7 @@ pub use millrace_vfs::{Permission, Permissions};
 pub use rules::Rules;
 pub(crate) use security::Security;
 pub use settings::{Settings, TlsPolicy};
+pub use texts::{Cookies, Occupancy, Texts};
 
 /// The continuation of a request, so that a command stays in one file. A box around a function that captures nothing,
 /// which most are, allocates nothing.
@@ -243,7 +245,7 @@ impl Session {
     pub fn handle(&mut self, now: Now, input: Input<'_>) -> Step {
         self.now = now;
         let step = match input {
-            Input::Connected => Reply::owned(code::READY, self.settings.greeting.as_bytes()).into(),
+            Input::Connected => notes::greet(self),
             Input::Secured => self.secured(),
             Input::Line(line) => self.line(line),
             Input::LineTooLong => {
@@ -309,6 +311,11 @@ impl Session {
     /// The verb of the last command that was run, of a subcommand of `SITE` its own; empty before the first.
     pub fn verb(&self) -> &'static str {
         self.verb
+    }
+
+    /// When it was last given something.
+    pub fn last_input(&self) -> Instant {
+        self.now.instant
     }
 
     /// The client's address.

@@ -1,8 +1,11 @@
 //! Messages of directories, as in wu-ftpd: the lines of `.message`, and a hint at a `README`. They are sent once a
 //! session, in the reply to the command that enters the directory.
 
-use crate::reply::Reply;
+use millrace_vfs::Space;
 
+use crate::reply::{Reply, code};
+
+use super::texts::{Cookies, ask_for_room};
 use super::{Answer, Request, Session, Step};
 
 /// Directories of which a session remembers that they have spoken.
@@ -11,51 +14,84 @@ const REMEMBERED: usize = 32;
 impl Session {
     /// A reply after a change of the working directory, with that directory's message before its own text.
     pub(crate) fn arrive(&mut self, reply: Reply) -> Step {
-        let told = |session: &Self| {
-            session.extras.as_ref().is_some_and(|extras| extras.told.contains(&session.directory))
-        };
-        if !self.settings.notes || told(self) {
-            return reply.into();
-        }
-        let request = Request::Notes(self.directory.clone());
-        self.ask_whether(request, move |session, answer| tell(session, reply, answer))
+        arrive_with(self, reply, Vec::new())
     }
 }
 
-/// Unreadable messages are ignored: the command itself has succeeded.
-fn tell(session: &mut Session, reply: Reply, answer: Answer) -> Step {
-    let lines = match answer {
-        Answer::Lines(lines) if !lines.is_empty() => lines,
-        _ => return reply.into(),
-    };
-    let lines: Vec<_> = lines.into_iter().map(|line| fill(session, &line)).collect();
+/// The greeting, with the lines that come before it.
+pub(crate) fn greet(session: &Session) -> Step {
+    let lines = cookies(session, None).fill_all(&session.settings.texts.greeting);
+    Reply::owned(code::READY, session.settings.greeting.as_bytes()).behind(lines).into()
+}
+
+/// A reply to a login, with the texts for those who have come in.
+pub(crate) fn welcome(session: &mut Session, reply: Reply) -> Step {
+    let lines = session.settings.texts.welcome.clone();
+    arrive_with(session, reply, lines)
+}
+
+/// The last reply to a client that a limit turns away, with these lines before it.
+pub(crate) fn turn_away(session: &mut Session, reason: String, lines: &[Vec<u8>]) -> Step {
+    let lines = cookies(session, None).fill_all(lines);
+    session.close(Reply::owned(code::SERVICE_CLOSING, reason).behind(lines))
+}
+
+fn cookies(session: &Session, free: Option<u64>) -> Cookies<'_> {
+    let user = session.user();
+    Cookies {
+        user: user.or(session.claimed_user()).unwrap_or_default(),
+        directory: user.map_or(b"", |_| session.directory.as_bytes()),
+        free,
+        ..session.settings.cookies(session.peer.ip(), session.local.ip(), session.now.wall)
+    }
+}
+
+fn arrive_with(session: &mut Session, reply: Reply, before: Vec<Vec<u8>>) -> Step {
+    let told = session.extras.as_ref().is_some_and(|extras| extras.told.contains(&session.directory));
+    if !session.settings.notes || told {
+        return tell(session, reply, before);
+    }
+    let request = Request::Notes(session.directory.clone());
+    session.ask_whether(request, move |session, answer| {
+        let mut lines = before;
+        // Unreadable messages are ignored: the command itself has succeeded.
+        if let Answer::Lines(notes) = answer
+            && !notes.is_empty()
+        {
+            lines.extend(notes);
+            remember(session);
+        }
+        tell(session, reply, lines)
+    })
+}
+
+fn remember(session: &mut Session) {
     let directory = session.directory.clone();
     let told = &mut session.extras_mut().told;
     if told.len() == REMEMBERED {
         told.remove(0);
     }
     told.push(directory);
-    reply.behind(lines).into()
 }
 
-/// A line with what wu-ftpd's cookies stand for: `%C` the directory, `%U` the user, `%R` the client's address,
-/// `%L` the server's, `%%` a percent sign. Others stay as they are.
-fn fill(session: &Session, line: &[u8]) -> Vec<u8> {
-    let mut filled = Vec::with_capacity(line.len());
-    let mut rest = line;
-    while let Some(at) = memchr::memchr(b'%', rest) {
-        let (before, cookie) = rest.split_at(at);
-        filled.extend_from_slice(before);
-        match cookie.get(1) {
-            Some(b'C') => filled.extend_from_slice(session.directory.as_bytes()),
-            Some(b'U') => filled.extend_from_slice(session.user().unwrap_or_default()),
-            Some(b'R') => filled.extend_from_slice(session.peer.ip().to_string().as_bytes()),
-            Some(b'L') => filled.extend_from_slice(session.local.ip().to_string().as_bytes()),
-            Some(b'%') => filled.push(b'%'),
-            _ => filled.extend_from_slice(&cookie[..cookie.len().min(2)]),
-        }
-        rest = &cookie[cookie.len().min(2)..];
+/// The reply behind lines, once all is known that these tell.
+fn tell(session: &mut Session, reply: Reply, lines: Vec<Vec<u8>>) -> Step {
+    if !ask_for_room(&lines) {
+        return behind(session, reply, &lines, None);
     }
-    filled.extend_from_slice(rest);
-    filled
+    let request = Request::Space(session.directory.clone());
+    session.ask_whether(request, move |session, answer| {
+        let free = match answer {
+            Answer::Space(Space { available, .. }) => Some(available),
+            _ => None,
+        };
+        behind(session, reply, &lines, free)
+    })
+}
+
+fn behind(session: &Session, reply: Reply, lines: &[Vec<u8>], free: Option<u64>) -> Step {
+    match lines {
+        [] => reply.into(),
+        lines => reply.behind(cookies(session, free).fill_all(lines)).into(),
+    }
 }

@@ -65,7 +65,7 @@ impl Session {
         (self.security.is_encrypted, self.security.was_encrypted) = (true, true);
         match std::mem::replace(&mut self.security.greeted, true) {
             true => Step::NOTHING,
-            false => Reply::owned(code::READY, self.settings.greeting.as_bytes()).into(),
+            false => crate::session::notes::greet(self),
         }
     }
 

@@ -1,9 +1,12 @@
 //! The settings shared by every session of a server.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_vfs::Timestamp;
+
+use super::texts::{Cookies, Occupancy, Texts, UnknownOccupancy};
 use crate::listing::{FactSource, NoFacts};
 
 /// How sessions behave. One value is shared by all.
@@ -11,6 +14,10 @@ use crate::listing::{FactSource, NoFacts};
 pub struct Settings {
     /// The text of the first reply (220).
     pub greeting: String,
+    /// Texts for clients, besides.
+    pub texts: Arc<Texts>,
+    /// How many sessions there are, for those texts.
+    pub occupancy: Arc<dyn Occupancy>,
     /// How long a client may take from connecting to being logged in.
     pub login_timeout: Duration,
     /// How long a logged-in client may say nothing while no transfer runs.
@@ -42,6 +49,14 @@ pub struct Settings {
     pub fact_source: Arc<dyn FactSource>,
 }
 
+impl Settings {
+    /// The cookies of texts for a client that has not logged in.
+    pub fn cookies(&self, peer: IpAddr, local: IpAddr, wall: Timestamp) -> Cookies<'_> {
+        let (texts, occupancy) = (&*self.texts, &*self.occupancy);
+        Cookies { texts, occupancy, peer, local, wall, user: b"", directory: b"", free: None }
+    }
+}
+
 /// What has to be encrypted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TlsPolicy {
@@ -57,6 +72,8 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             greeting: "Millrace ready.".to_owned(),
+            texts: Arc::default(),
+            occupancy: Arc::new(UnknownOccupancy),
             login_timeout: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(300),
             idle_timeout_max: Duration::from_secs(7200),

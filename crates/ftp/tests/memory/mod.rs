@@ -259,7 +259,7 @@ impl Driver {
             Request::ShutDown(password) => Answer::Count(u64::from(password == b"down")),
             Request::Host(name) if name == "ftp.example" => Answer::Done,
             Request::Host(_) => Answer::Failed(FileError::NotFound),
-            Request::Who => Answer::Lines(vec![b" eve from 192.0.2.7".to_vec()]),
+            Request::Who => Answer::Sessions(vec![b" eve from 192.0.2.7".to_vec()], 1),
             request => self.tree.answer(request).unwrap_or_else(Answer::Failed),
         }
     }

@@ -170,7 +170,7 @@ fn an_administrator_sees_all_sessions() {
     driver.line("SITE WHO");
     assert!(matches!(driver.question, Some(Request::Who)));
     driver.answer_all();
-    assert!(driver.say("SITE STAT").contains(" Sessions logged in: 1\r\n"));
+    assert!(driver.say("SITE STAT").contains(" 1 session is logged in\r\n"));
     assert_eq!(driver.code("SITE CHOWN 5:6 f"), 200);
     assert_eq!(driver.code("SITE CHGRP 6 f"), 200);
 }

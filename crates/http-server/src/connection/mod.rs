@@ -48,6 +48,7 @@ pub struct Connection {
     /// Its place among those that limits are for.
     pub(crate) member: LimitHandle,
     pub(crate) number: u64,
+    pub(crate) began: Instant,
     pub(crate) work: Work,
     /// The authenticated user; known from the first request on.
     pub(crate) who: Option<Arc<Who>>,
@@ -202,6 +203,7 @@ impl Connection {
             peer,
             member,
             number: core.server.next_session.fetch_add(1, Ordering::Relaxed),
+            began: core.now.instant,
             work: Work::Idle,
             who: None,
             wheel_entry: WheelEntry::default(),
@@ -352,6 +354,6 @@ mod tests {
     /// With the allocator's share and its place in the slab this stays far below 1 KiB.
     #[test]
     fn an_idle_connection_is_small() {
-        assert!(size_of::<Connection>() <= 352, "{}", size_of::<Connection>());
+        assert!(size_of::<Connection>() <= 368, "{}", size_of::<Connection>());
     }
 }

@@ -6,17 +6,20 @@
 use std::time::Instant;
 
 use millrace_accounts::{Account, Decision, Protocol, plain_host};
+use millrace_http::Head;
 use millrace_http::target::parse_for_others;
 use millrace_limits::LimitHandle;
 use millrace_runtime::login::{Expelled, present_account};
-use millrace_runtime::report::{SessionReport, TransferReport};
+use millrace_runtime::report::{SessionReport, TransferReport, WaitsFor};
 use millrace_vfs::VirtualPath;
 
 use crate::authentication::Logins;
 use crate::authentication::asking::Visitor;
 use crate::connection::{Connection, Work};
+use crate::hook_state::Then;
 use crate::message::Message;
 use crate::record::Record;
+use crate::tus_state::address::without_seal;
 use crate::worker::Core;
 use millrace_log as log;
 
@@ -50,7 +53,62 @@ impl Connection {
             peer: self.peer,
             local: self.local().unwrap_or(self.peer),
             user: self.who.as_ref().and_then(|who| who.user.clone()),
+            age: now.saturating_duration_since(self.began),
+            idle: now.saturating_duration_since(self.last_active()),
+            command: self.request().map(|(method, _)| method.to_owned()),
+            place: self.request().map(|(_, target)| shown_path(target)),
+            waits_for: self.waits_for(),
             transfer,
+        }
+    }
+
+    /// When a byte last moved, or a request began.
+    fn last_active(&self) -> Instant {
+        let moved = match &self.work {
+            Work::Sending(sending) => Some(sending.body.moved),
+            Work::Receiving(receiving) => Some(receiving.moved()),
+            _ => None,
+        };
+        moved.into_iter().chain([self.http.since()]).max().unwrap_or(self.began)
+    }
+
+    /// The method and the target of the request that runs.
+    fn request(&self) -> Option<(&str, &[u8])> {
+        fn of_head(head: &Head) -> Option<(&str, &[u8])> {
+            Some((head.method_text(), head.target()))
+        }
+        fn of_record(record: &Record) -> Option<(&str, &[u8])> {
+            Some((&record.method, &record.target))
+        }
+        match &self.work {
+            Work::Asked(asked) | Work::Queued(_, asked) | Work::Held(_, asked) => of_head(&asked.head),
+            Work::Resumed(resumed) => of_head(&resumed.head),
+            Work::Sending(sending) => of_record(&sending.record),
+            Work::Receiving(receiving) => of_record(receiving.record()),
+            Work::Running(running) => of_record(&running.record),
+            Work::Collecting(collecting) => of_head(collecting.head()),
+            Work::Ruled(_, then) => match &**then {
+                Then::Request(head) | Then::Dav(head, _) => of_head(head),
+                Then::Answer(record, ..) | Then::Named(record, ..) => of_record(record),
+                Then::Begin(_) => None,
+            },
+            Work::Idle | Work::Securing(_) => None,
+        }
+    }
+
+    fn waits_for(&self) -> WaitsFor {
+        match &self.work {
+            Work::Idle => WaitsFor::Command,
+            Work::Securing(_) => WaitsFor::Handshake,
+            Work::Asked(_) | Work::Resumed(_) => WaitsFor::Storage,
+            Work::Held(..) => WaitsFor::Login,
+            Work::Ruled(..) => WaitsFor::Hook,
+            Work::Queued(..) | Work::Running(_) => WaitsFor::Upstream,
+            Work::Sending(sending) if sending.body.paused().is_some() => WaitsFor::Limit,
+            Work::Sending(sending) if sending.body.is_lent() => WaitsFor::Storage,
+            Work::Receiving(receiving) if receiving.paused().is_some() => WaitsFor::Limit,
+            Work::Receiving(receiving) if receiving.is_lent() => WaitsFor::Storage,
+            Work::Sending(_) | Work::Receiving(_) | Work::Collecting(_) => WaitsFor::Client,
         }
     }
 
@@ -101,6 +159,13 @@ impl Connection {
             self.send_away();
         }
     }
+}
+
+/// A target without its query, which may hold a signature.
+fn shown_path(target: &[u8]) -> Vec<u8> {
+    let path =
+        || parse_for_others(target).map_or_else(|_| b"?".to_vec(), |target| target.path.as_bytes().to_vec());
+    without_seal(target).unwrap_or_else(path)
 }
 
 /// `path` is the file's, where that is another than was sent.

@@ -6,13 +6,16 @@
 use std::fs::File;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use millrace_uring::Ring;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_linger;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
 
 use super::Limit;
 
@@ -25,12 +28,16 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// A trial: its name, what it means, and how it is done.
 type Trial = (&'static str, &'static str, fn() -> String);
 
-const TRIALS: [Trial; 8] = [
+const TRIALS: [Trial; 10] = [
     ("descriptors (dup)", "of one process, besides those it has", || count(duplicate)),
     ("files (open)", "open at once in one process", || count(|| File::open("/dev/null"))),
     ("socket pairs (AF_UNIX)", "two descriptors each", || count(UnixStream::pair)),
     ("socket pairs (TCP)", "the same over loopback; a port each, too", tcp_pairs),
     ("TCP ports (bind to 0)", "listening sockets on one address", || count(listener)),
+    ("TCP ports (bind to each)", "from 1024 on, one after the other, as dklimits did", || {
+        explicit_ports(&PORTS)
+    }),
+    ("nonblocking connects", "connections that one process begins at once", connects),
     ("poll", "sockets in one call", poll_set),
     ("epoll", "is it there", || works(epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from))),
     ("io_uring", "is it permitted", || works(Ring::new(2))),
@@ -79,6 +86,39 @@ fn tcp_pairs() -> String {
     })
 }
 
+/// The ports that need no privilege.
+const PORTS: RangeInclusive<u16> = 1024..=u16::MAX;
+
+/// How many of these ports can be bound by their number. Some are others' at the moment.
+fn explicit_ports(ports: &RangeInclusive<u16>) -> String {
+    let is_free = |port: &u16| TcpListener::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, *port)).is_ok();
+    let until = Instant::now() + 10 * PATIENCE;
+    let in_time = ports.clone().take_while(|_| Instant::now() < until);
+    let (mut tried, mut free) = (0, 0);
+    for port in in_time {
+        tried += 1;
+        free += usize::from(is_free(&port));
+    }
+    if tried == ports.len() { format!("{free} of {tried}") } else { format!("at least {free}") }
+}
+
+/// Connections that are begun and not waited for. The listener accepts none: what its queue has no room for stays begun.
+fn connects() -> String {
+    let Ok((_listener, address)) = listener().and_then(|one| one.local_addr().map(|address| (one, address)))
+    else {
+        return "unknown".to_owned();
+    };
+    count(|| {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+        set_socket_linger(&socket, Some(Duration::ZERO))?;
+        match connect(&socket, &address) {
+            Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
+            Err(error) => Err(error.into()),
+        }
+    })
+}
+
 /// `poll` refuses more than RLIMIT_NOFILE entries, whatever they are.
 fn poll_set() -> String {
     let Ok(socket) = UnixStream::pair() else { return "unknown".to_owned() };
@@ -124,6 +164,14 @@ mod tests {
             if left > 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(24)) }
         });
         assert_eq!(count, "4 (too many open files)");
+        assert!(
+            connects().starts_with("at least ") || connects().contains("too many open files"),
+            "{}",
+            connects()
+        );
+        let taken = listener().unwrap();
+        let port = taken.local_addr().unwrap().port();
+        assert_eq!(explicit_ports(&(port..=port)), "0 of 1");
         assert_eq!(works(epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)), "yes");
     }
 }

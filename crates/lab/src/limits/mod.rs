@@ -73,8 +73,26 @@ pub fn limits() -> Vec<Limit> {
             meaning: meaning.to_owned(),
         }
     });
-    [own, range].into_iter().chain(kernel).collect()
+    [own, range].into_iter().chain(kernel).chain(memory()).collect()
 }
+
+/// The memory of the machine, as `free` tells it.
+fn memory() -> impl Iterator<Item = Limit> {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    MEMORY.iter().map(move |(name, meaning)| {
+        let kibibytes = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        let kibibytes = kibibytes.and_then(|value| value.split_whitespace().next()?.parse::<u64>().ok());
+        let value = kibibytes.map_or_else(|| "unknown".to_owned(), |count| format!("{} MiB", count / 1024));
+        Limit { name: (*name).into(), value, meaning: (*meaning).to_owned() }
+    })
+}
+
+/// The lines of `/proc/meminfo` that are told.
+const MEMORY: [(&str, &str); 3] = [
+    ("MemTotal", "memory in all"),
+    ("MemFree", "memory that nothing uses"),
+    ("MemAvailable", "memory that programs can have without swapping"),
+];
 
 /// The kernel's values, and their meaning.
 const KERNEL: [(&str, &str, &str); 14] = [
@@ -109,7 +127,8 @@ mod tests {
     #[test]
     fn every_limit_says_something_in_a_line() {
         let limits = limits();
-        assert_eq!(limits.len(), KERNEL.len() + 2);
+        assert_eq!(limits.len(), KERNEL.len() + 2 + MEMORY.len());
+        assert!(limits.iter().any(|limit| limit.name == "MemTotal" && limit.value.ends_with(" MiB")));
         for limit in limits {
             assert!(!limit.value.is_empty() && limit.meaning.len() < 90, "{limit:?}");
         }

@@ -144,10 +144,14 @@ fn counter(text: &str, table: &str, name: &str) -> u64 {
 }
 
 fn time_wait(text: &str) -> u64 {
-    let line = text.lines().find_map(|line| line.strip_prefix("TCP:")).unwrap_or_default();
-    let mut words = line.split_whitespace();
-    words.find(|&word| word == "tw");
-    words.next().and_then(|number| number.parse().ok()).unwrap_or(0)
+    let number = text.split_once(" tw ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
+    number.unwrap_or(0)
+}
+
+/// Processes that ran or waited for a processor or a disk, on average of the last minute.
+pub(crate) fn load_average() -> f64 {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(f64::NAN)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::listener::server_at;
 pub(crate) use self::listener::stranger;
-use self::machine::{Counters, reach};
+use self::machine::{Counters, load_average, reach};
 use self::process::{Places, ThreadTime, Tree, Usage};
 use crate::histogram::Latencies;
 
@@ -98,6 +98,9 @@ pub struct ServerAudit {
     pub uss_kib: u64,
     /// The most that was seen during the load.
     pub rss_kib_peak: u64,
+    /// Of the whole machine at the end, over the last minute.
+    #[serde(default)]
+    pub load_average: f64,
     /// None of these processes listens where the server does, or one of them is this client.
     #[serde(default)]
     pub is_stranger: bool,
@@ -276,6 +279,7 @@ impl Watch {
             rss_kib: usage.rss_kib,
             uss_kib: usage.uss_kib,
             rss_kib_peak: self.rss_kib_peak.max(usage.rss_kib),
+            load_average: load_average(),
             is_stranger: false, // who knows where the server is sees to that
         })
     }

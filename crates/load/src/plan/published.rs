@@ -25,8 +25,8 @@ pub struct Published {
 
 /// The quantity of a table's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[allow(missing_docs)] // The names are the documentation.
 pub enum Value {
-    /// Operations a second.
     #[serde(rename = "ops/s")]
     OpsPerSecond,
     /// 1024 bytes a second, of all users together.
@@ -56,7 +56,6 @@ pub enum Value {
     /// Of one processor, what this client used: in a second that nine of ten outdid, and in the busiest.
     #[serde(rename = "client CPU % from")]
     ClientCpuFrom,
-    /// See there.
     #[serde(rename = "client CPU % to")]
     ClientCpuTo,
     /// From the first user's beginning to the last one's, where each has one operation.
@@ -68,6 +67,8 @@ pub enum Value {
     /// The server's CPU: 200 means two busy processors.
     #[serde(rename = "server CPU %")]
     ServerCpu,
+    #[serde(rename = "load average")]
+    LoadAverage,
     /// The length of what HTTP answered with.
     #[serde(rename = "document bytes")]
     DocumentBytes,
@@ -83,16 +84,13 @@ pub enum Value {
     /// On average of all requests; one on a kept connection counts as none.
     #[serde(rename = "connect avg")]
     ConnectMean,
-    /// At most.
     #[serde(rename = "connect max")]
     ConnectMax,
     /// A whole request, in ms: at least.
     #[serde(rename = "total min")]
     TotalMin,
-    /// On average.
     #[serde(rename = "total avg")]
     TotalMean,
-    /// At most.
     #[serde(rename = "total max")]
     TotalMax,
     /// Nothing but its memory.
@@ -115,6 +113,7 @@ pub enum Value {
 /// A row or a column: which cells belong to it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[allow(missing_docs)] // The names are the documentation.
 pub struct Line {
     /// As the document calls it.
     pub name: String,
@@ -123,15 +122,12 @@ pub struct Line {
     pub theirs: bool,
     /// The quantity of its numbers; a column's overrides a row's.
     pub value: Option<Value>,
-    /// The step's.
     pub label: Option<String>,
-    /// The operation.
     pub op: Option<String>,
     /// How data connections are made.
     pub mode: Option<String>,
     /// How large the files are, in bytes.
     pub size: Option<u64>,
-    /// How many users.
     pub users: Option<u32>,
     /// All users download one file, or else one each.
     pub shared: Option<bool>,

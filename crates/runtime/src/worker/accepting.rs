@@ -13,7 +13,7 @@ use millrace_net::{listener, stream};
 
 use super::arrival::{Arrival, Arrived, Way};
 use super::place::Place;
-use super::{Client, Doors, Newcomer, Worker};
+use super::{AS_LONG_AS_IT_TAKES, Client, Doors, Newcomer, Worker};
 use crate::sessions::Admission;
 
 /// Connections accepted in one go before others have their turn.
@@ -105,6 +105,12 @@ impl<D: Doors> Worker<D> {
         });
     }
 
+    /// Serves a client that was accepted elsewhere, and ends with its connection.
+    pub fn serve_alone(&mut self, socket: OwnedFd, peer: SocketAddr, bound: SocketAddr, door: D::Door) {
+        self.stopping = Some(self.doors.now.instant + AS_LONG_AS_IT_TAKES);
+        self.welcome(Accepted { socket, peer, has_sent_nothing: false }, bound, door);
+    }
+
     /// A proxy has named its client; or what it said is not believed.
     pub(super) fn arrived(&mut self, Arrived { socket, proxy, bound, door, ends }: Arrived<D::Door>) {
         // What it says may have come after an answer of this turn.
@@ -174,7 +180,8 @@ impl<D: Doors> Worker<D> {
         reached: Option<&Reached>,
     ) {
         let mut text = Vec::new();
-        D::refusal(door, reason, &mut text);
+        let is_full = reached.is_some_and(Reached::is_about_sessions);
+        self.doors.refusal(door, peer, reason, is_full, &mut text);
         let _ = stream::write(socket, &text);
         self.doors.log(&Subject { session: 0, peer, user: None }, log::Event::Refused { reason, reached });
     }

@@ -26,8 +26,16 @@ pub trait Doors: DerefMut<Target = Core> + Sized + Send + 'static {
     /// Returns true if clients speak first at this door, so that many of them can be asked at once whether they have.
     fn client_speaks_first(door: Self::Door) -> bool;
 
-    /// Writes what a client is told that is refused: nothing where the protocol has no words for that.
-    fn refusal(door: Self::Door, reason: &'static str, out: &mut Vec<u8>);
+    /// Writes what a client is told that is refused: nothing where the protocol has no words for that. `is_full`: there are
+    /// as many sessions as may be.
+    fn refusal(
+        &self,
+        door: Self::Door,
+        peer: SocketAddr,
+        reason: &'static str,
+        is_full: bool,
+        out: &mut Vec<u8>,
+    );
 
     /// Makes the connection of a client that was admitted.
     fn open(&mut self, key: Key, newcomer: Newcomer<Self::Door>) -> Self::Client;

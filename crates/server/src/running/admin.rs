@@ -3,7 +3,6 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use millrace_runtime::report::SessionReport;
@@ -18,18 +17,12 @@ use crate::limits::Network;
 use crate::limits::{Limits, Scope, ScopeReport};
 use crate::log::{self, Actor, Position};
 use crate::worker::Client;
-use crate::worker::{AS_LONG_AS_IT_TAKES, Core, Errand, WorkerMessage};
-
-/// How long workers are waited for that were asked something.
-const ANSWER_TIME: Duration = Duration::from_secs(5);
+use crate::worker::{AS_LONG_AS_IT_TAKES, Core};
 
 impl Running {
     /// The sessions: all FTP connections, and HTTP connections with a user or a request under way.
     pub fn sessions(&self) -> Vec<SessionReport> {
-        let reports = self.each(|client, core| client.report(core.now.instant));
-        let mut sessions: Vec<_> = reports.into_iter().flatten().collect();
-        sessions.sort_by_key(|session| session.number);
-        sessions
+        self.state.sessions()
     }
 
     /// Ends the sessions that are meant, by FTP with 421; answers how many.
@@ -141,20 +134,11 @@ impl Running {
         self.state.is_ending.load(Ordering::Acquire)
     }
 
-    /// Has every worker ask each of its connections that is of note; a worker that does not answer soon is left out.
     fn each<T: Send + 'static>(
         &self,
         ask: impl Fn(&mut Client, &mut Core) -> T + Send + Sync + 'static,
     ) -> Vec<T> {
-        let (sender, answers) = mpsc::channel();
-        let errand = Errand::new(move |client, core| {
-            let _ = sender.send(ask(client, core));
-        });
-        self.workers.iter().for_each(|worker| worker.send(WorkerMessage::Each(errand.clone())));
-        drop(errand);
-        let end = Instant::now() + ANSWER_TIME;
-        let next = || answers.recv_timeout(end.saturating_duration_since(Instant::now())).ok();
-        std::iter::from_fn(next).collect()
+        self.state.each(ask)
     }
 
     /// As `each`, where one is looked for.

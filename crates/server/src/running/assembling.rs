@@ -73,6 +73,7 @@ pub(super) fn state(
     }
     let descriptors = Descriptors { most: descriptors, reserve: descriptor_reserve(descriptors) };
     let threads = config.blocking_threads;
+    let sessions = Arc::new(sessions(&config, descriptors));
     let ftp = Ftp::new(
         FtpConfig {
             connect_timeout: config.connect_timeout,
@@ -82,8 +83,9 @@ pub(super) fn state(
             coalesce: config.coalesce,
             sort_entries: config.sort_entries,
         },
-        settings(&config),
+        Settings { occupancy: Arc::clone(&sessions) as _, ..settings(&config) },
         &config.web.hosts,
+        &config.classes,
         PassivePool::new(config.passive_ports.clone(), passive::kept(descriptors.most), Arc::clone(&proxies)),
         BlockingPool::new(threads / 4),
     );
@@ -95,7 +97,7 @@ pub(super) fn state(
         logins: BlockingPool::new(LOGIN_THREADS.max(thread::available_parallelism().map_or(1, usize::from))),
         hook_pools: Pools::new(config.hook_threads, threads),
         log,
-        sessions: Arc::new(sessions(&config, descriptors)),
+        sessions,
         cpu_limit: timed(&config.cpu_limit),
         load: Load::default(),
         logins_rated: Logins::new(config.logins.clone(), config.network_bits, Instant::now()),
@@ -146,6 +148,7 @@ fn place_limits(config: &mut Config, bound: &[Vec<SocketAddr>; 4]) {
 fn settings(config: &Config) -> Settings {
     Settings {
         greeting: config.greeting.clone(),
+        texts: Arc::clone(&config.texts),
         login_timeout: config.login_timeout,
         idle_timeout: config.idle_timeout,
         // No client holds a connection for longer than configured.

@@ -1,6 +1,7 @@
 //! The listeners of a server: one for each worker at every configured address. Those of a predecessor are taken over as
 //! they are, so that no waiting connection is refused.
 
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
@@ -41,7 +42,10 @@ impl Doors {
                 let only_its_own = of_ipv4.contains(&address.port());
                 let bound = match doors.taken_over(config, door, address, before)? {
                     Some(bound) => bound,
-                    None => doors.open_one(config, door, address, only_its_own)?,
+                    None => match doors.inherited(config, door, address)? {
+                        true => address,
+                        false => doors.open_one(config, door, address, only_its_own)?,
+                    },
                 };
                 doors.bound[place].push(bound);
             }
@@ -65,6 +69,29 @@ impl Doors {
         Ok(Some(self.add(door, bound, shared.map_err(failed)?)))
     }
 
+    /// Takes over the sockets that a service manager has opened at an address. Returns whether there are any.
+    fn inherited(&mut self, config: &Config, door: Door, address: SocketAddr) -> Result<bool, StartError> {
+        let meant = config.inherited.iter().filter(|one| one.door == door && one.address == address);
+        let sockets: Vec<OwnedFd> = meant
+            .map(|one| {
+                let socket = one.socket.try_clone()?;
+                listener::prepare_inherited(&socket)?;
+                if matches!(door, Door::Http | Door::Https) {
+                    prepare_http(&socket)?;
+                }
+                Ok(socket)
+            })
+            .collect::<io::Result<_>>()
+            .map_err(|source| StartError::Listen { address, source })?;
+        if sockets.is_empty() {
+            return Ok(false);
+        }
+        let shared = listener::share_control(sockets, config.workers, config.keepalive);
+        let shared = shared.map_err(|source| StartError::Listen { address, source })?;
+        self.add(door, address, shared);
+        Ok(true)
+    }
+
     /// Opens one; answers where it is.
     fn open_one(
         &mut self,
@@ -78,9 +105,7 @@ impl Doors {
                 .map_err(|source| StartError::Listen { address, source })?;
         if matches!(door, Door::Http | Door::Https) {
             for socket in &sockets {
-                listener::acknowledge_with_answers(socket)
-                    .and_then(|()| listener::defer_until_spoken_to(socket))
-                    .map_err(|source| StartError::Listen { address, source })?;
+                prepare_http(socket).map_err(|source| StartError::Listen { address, source })?;
             }
         }
         Ok(self.add(door, address, sockets.into_iter().map(|socket| vec![socket]).collect()))
@@ -93,4 +118,9 @@ impl Doors {
         }
         address
     }
+}
+
+fn prepare_http(socket: &OwnedFd) -> io::Result<()> {
+    listener::acknowledge_with_answers(socket)?;
+    listener::defer_until_spoken_to(socket)
 }

@@ -76,7 +76,10 @@ impl Running {
         self.state.logins_rated.configure(config.logins);
         self.state.bans.configure(config.bans);
         self.state.proxies.configure(config.proxy_from);
-        self.state.shared.ftp.change_settings(|settings| settings.anonymous = config.anonymous);
+        self.state.shared.ftp.replace_classes(&config.classes);
+        self.state.shared.ftp.change_settings(|settings| {
+            (settings.anonymous, settings.texts) = (config.anonymous, Arc::clone(&config.texts));
+        });
         self.state.policy.replace_accounts(config.accounts);
         self.state.shared.http.permit_anonymous(config.anonymous);
         self.state.policy.begin_edition();

@@ -3,11 +3,11 @@
 mod client;
 mod streams;
 
+use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Instant;
 
-use millrace_ftp::reply::{Reply, code};
 use millrace_ftp_server as ftp;
 use millrace_gateway::runtime::Side;
 use millrace_http_server as http;
@@ -35,10 +35,12 @@ pub(crate) type Worker = worker::Worker<Core>;
 /// The protocol of a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Door {
+pub enum Door {
+    /// FTP, which `AUTH TLS` may encrypt.
     Ftp,
     /// FTP that begins with TLS.
     Ftps,
+    /// HTTP in clear.
     Http,
     /// HTTP in TLS.
     Https,
@@ -116,9 +118,9 @@ impl Doors for Core {
         door == Door::Http
     }
 
-    fn refusal(door: Door, reason: &'static str, out: &mut Vec<u8>) {
+    fn refusal(&self, door: Door, peer: SocketAddr, reason: &'static str, is_full: bool, out: &mut Vec<u8>) {
         match door {
-            Door::Ftp | Door::Ftps => Reply::owned(code::SERVICE_CLOSING, reason).write(out),
+            Door::Ftp | Door::Ftps => self.ftp.refuse(peer, self.now.wall, reason, is_full, out),
             Door::Http => http::refusal(reason, out),
             // Nothing that is not encrypted would be understood.
             Door::Https => {}

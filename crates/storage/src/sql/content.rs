@@ -1,5 +1,6 @@
 //! Contents: rows of bytes, and who still needs one that has lost its name.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,6 +8,8 @@ use millrace_vfs::FileError;
 
 use super::Shared;
 use super::rows::{Statements, Value};
+use super::sole::Lock;
+use super::tree;
 
 /// Bytes in a chunk; the last of a content may have fewer.
 pub(super) const CHUNK: usize = 64 << 10;
@@ -52,16 +55,44 @@ impl Shared {
 
     /// A failed removal is retried with the next one, and when the database is next opened.
     fn remove_left(&self) {
+        if self.take_over().is_err() {
+            return;
+        }
         let left = std::mem::take(&mut *self.contents.left());
         for (index, content) in left.iter().enumerate() {
             loop {
-                match self.pool.change(|change| remove_part(change, *content)) {
+                let remove = |change: &dyn Statements| match self.is_sole()? {
+                    true => remove_part(change, *content),
+                    // The other process may have it open.
+                    false => Err(FileError::Exhausted),
+                };
+                match self.pool.change(remove) {
                     Ok(true) => break,
                     Ok(false) => {}
                     Err(_) => return self.contents.left().extend(&left[index..]),
                 }
             }
         }
+    }
+}
+
+impl Shared {
+    /// Returns whether no other process has the database open. Called within a change.
+    fn is_sole(&self) -> Result<bool, FileError> {
+        Ok(self.pool.lock().map_or(Ok(true), Lock::is_sole)?)
+    }
+
+    /// Where another process had the database open and has gone, takes over what it has left.
+    fn take_over(&self) -> Result<(), FileError> {
+        let Some(lock) = self.pool.lock().filter(|lock| lock.had_others()) else { return Ok(()) };
+        let orphans = self.pool.change(|change| match lock.is_sole()? {
+            true => tree::orphans(change),
+            false => Err(FileError::Exhausted),
+        })?;
+        lock.forget_others();
+        let open = self.contents.open();
+        self.contents.left().extend(orphans.into_iter().filter(|content| !open.contains_key(content)));
+        Ok(())
     }
 }
 
@@ -93,12 +124,20 @@ pub(super) struct Hold {
 impl Hold {
     /// Makes an empty content that no node has.
     pub(super) fn create(shared: &Arc<Shared>) -> Result<Self, FileError> {
+        let last = Cell::new(None);
         let made = shared.pool.change(|change| {
-            change.row("INSERT INTO content (size) VALUES (?1) RETURNING id", &[0_i64.into()])
-        })?;
-        let content = made.ok_or(FileError::NotFound)?.number(0)?;
-        shared.contents.open().insert(content, Open { holders: 1, is_orphan: true });
-        Ok(Self { shared: Arc::clone(shared), content })
+            let sql = "INSERT INTO content (size) VALUES (?1) RETURNING id";
+            let content = change.row(sql, &[0_i64.into()])?.ok_or(FileError::NotFound)?.number(0)?;
+            // Before others can see it: an orphan that is not open is removed.
+            let mut open = shared.contents.open();
+            open.insert(content, Open { holders: 1, is_orphan: true });
+            last.replace(Some(content)).and_then(|failed| open.remove(&failed));
+            Ok(content)
+        });
+        if let (Err(_), Some(failed)) = (&made, last.get()) {
+            shared.contents.open().remove(&failed);
+        }
+        Ok(Self { shared: Arc::clone(shared), content: made? })
     }
 
     /// Holds a content that a node has, and answers its length; `None` where it has lost its name.

@@ -12,7 +12,8 @@
 //! a name is removed with its last reader, or when the database is next opened. `APPE` and `REST` before `STOR` write
 //! into the content itself, so received data stays.
 //!
-//! There are no symbolic links. Everything may wait. One server uses a database at a time.
+//! There are no symbolic links. Everything may wait. One server uses a database at a time; during a hot upgrade its two
+//! processes share an SQLite database (`sole.rs`).
 
 mod content;
 mod directory;
@@ -23,6 +24,8 @@ mod read;
 mod rows;
 mod sole;
 mod sqlite;
+#[cfg(test)]
+mod tests;
 mod tree;
 mod write;
 
@@ -43,7 +46,7 @@ use directory::Cursor;
 use pool::Pool;
 use read::Reader;
 use rows::Statements;
-use sole::{Place, Register};
+use sole::{Others, Place, Register};
 use tree::{Node, ROOT};
 use write::{InPlace, Staged};
 
@@ -74,19 +77,36 @@ impl Shared {
 
 /// Why a database cannot be served.
 #[derive(Debug, Error)]
-#[error("the database {path} cannot be used: {error}")]
+#[error("the database {path} cannot be used: {}", reason(.error))]
 pub struct SqlError {
     path: String,
     error: FileError,
+}
+
+/// What the system or the database says, which is no error of input or output.
+fn reason(error: &FileError) -> &dyn std::fmt::Display {
+    match error {
+        FileError::Io(error) => error,
+        error => error,
+    }
 }
 
 impl SqlStorage {
     /// Opens an SQLite database, creates it if missing, and removes the remains of a killed server. A database that
     /// this process has open already is shared.
     pub fn open(path: &Path) -> Result<Self, SqlError> {
+        Self::open_with(path, Others::None)
+    }
+
+    /// As [`SqlStorage::open`], in a process that is to replace another, which may have the database open.
+    pub fn open_beside_predecessor(path: &Path) -> Result<Self, SqlError> {
+        Self::open_with(path, Others::Predecessor)
+    }
+
+    fn open_with(path: &Path, others: Others) -> Result<Self, SqlError> {
         let failed = |error| SqlError { path: path.display().to_string(), error };
         let path = sole::real(path).map_err(|error| failed(error.into()))?;
-        let open = || sqlite::Pool::open(&path).map(Pool::Sqlite).map_err(failed);
+        let open = || sqlite::Pool::open(&path, others).map(Pool::Sqlite).map_err(failed);
         Register::look().find_or(Place::File(path.clone()), open)
     }
 

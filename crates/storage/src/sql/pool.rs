@@ -5,6 +5,7 @@ use millrace_vfs::{FileError, Space};
 #[cfg(feature = "postgres")]
 use super::postgres;
 use super::rows::Statements;
+use super::sole::Lock;
 use super::sqlite;
 
 /// A database, and the connections to it.
@@ -49,6 +50,15 @@ impl Pool {
             Self::Sqlite(pool) => pool.change(change),
             #[cfg(feature = "postgres")]
             Self::Postgres(pool) => pool.change(postgres::Of::Tree, change),
+        }
+    }
+
+    /// The lock of a database that two processes may have open.
+    pub(super) fn lock(&self) -> Option<&Lock> {
+        match self {
+            Self::Sqlite(pool) => Some(pool.lock()),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => None,
         }
     }
 

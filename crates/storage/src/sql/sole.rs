@@ -1,10 +1,14 @@
-//! One process to a database, and in that process one storage: another would take its unfinished uploads for
+//! One server to a database, and in each of its processes one storage: another would take its unfinished uploads for
 //! leftovers of a killed server.
+//!
+//! During a hot upgrade the server has two processes. Both hold the lock of an SQLite database together, and neither
+//! removes contents, which the other may have open, before it is alone.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rustix::fs::{FlockOperation, flock};
@@ -77,17 +81,74 @@ pub(super) fn real(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Keeps other processes out for as long as the file is held. A file beside the database: closing a descriptor of
-/// the database itself would end the locks that SQLite holds on it.
-pub(super) fn lock(database: &Path) -> io::Result<File> {
-    let mut path = database.as_os_str().to_owned();
-    path.push("-lock");
-    let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
-    flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
-        rustix::io::Errno::WOULDBLOCK => {
-            io::Error::new(io::ErrorKind::ResourceBusy, "another process has it open")
+/// The processes that may have a database open when another opens it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Others {
+    /// None: what is unfinished is the remains of a killed server.
+    None,
+    /// The one that this process replaces.
+    Predecessor,
+}
+
+/// A lock on a file beside an SQLite database: closing a descriptor of the database itself would end the locks that
+/// SQLite holds on it. Each process holds it as shared.
+///
+/// It is taken and examined within transactions that change the database, so that no two processes do so at once: a
+/// conversion to exclusive gives up the shared lock for a moment.
+#[derive(Debug)]
+pub(super) struct Lock {
+    file: File,
+    /// Whether other processes have had the database open.
+    had_others: AtomicBool,
+}
+
+impl Lock {
+    /// Opens the file, and locks nothing yet.
+    pub(super) fn new(database: &Path) -> io::Result<Self> {
+        let mut path = database.as_os_str().to_owned();
+        path.push("-lock");
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+        Ok(Self { file, had_others: AtomicBool::new(false) })
+    }
+
+    /// Takes it. The caller is alone until [`Lock::share`], unless it joins a predecessor.
+    pub(super) fn take(&self, others: Others) -> io::Result<()> {
+        self.had_others.store(others == Others::Predecessor, Ordering::Relaxed);
+        let operation = match others {
+            Others::None => FlockOperation::NonBlockingLockExclusive,
+            Others::Predecessor => FlockOperation::NonBlockingLockShared,
+        };
+        flock(&self.file, operation).map_err(|error| match error {
+            rustix::io::Errno::WOULDBLOCK => io::Error::new(
+                io::ErrorKind::ResourceBusy,
+                "another server has it open; stop that one, or name another database",
+            ),
+            error => error.into(),
+        })
+    }
+
+    /// Lets a successor join.
+    pub(super) fn share(&self) -> io::Result<()> {
+        Ok(flock(&self.file, FlockOperation::NonBlockingLockShared)?)
+    }
+
+    /// Returns whether no other process has the database open now.
+    pub(super) fn is_sole(&self) -> io::Result<bool> {
+        let is_sole = flock(&self.file, FlockOperation::NonBlockingLockExclusive).is_ok();
+        self.share()?;
+        if !is_sole {
+            self.had_others.store(true, Ordering::Relaxed);
         }
-        error => error.into(),
-    })?;
-    Ok(file)
+        Ok(is_sole)
+    }
+
+    /// Returns whether other processes had it open, and what they left is not removed yet.
+    pub(super) fn had_others(&self) -> bool {
+        self.had_others.load(Ordering::Relaxed)
+    }
+
+    /// Notes that what they left is about to be removed.
+    pub(super) fn forget_others(&self) {
+        self.had_others.store(false, Ordering::Relaxed);
+    }
 }

@@ -1,6 +1,5 @@
 //! SQLite: connections, as many as calls that run at once, kept for the next.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -10,7 +9,8 @@ use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior, params_from_iter};
 
 use super::rows::{Cell, Row, Statements, Value};
-use super::{sole, tree};
+use super::sole::{Lock, Others};
+use super::tree;
 
 /// How long a change waits for another to end.
 const BUSY: Duration = Duration::from_secs(30);
@@ -50,8 +50,8 @@ const TABLES: &str = "
 pub(super) struct Pool {
     path: PathBuf,
     idle: Mutex<Vec<Connection>>,
-    /// Held to keep other processes out. The last field: it goes when the connections have gone.
-    _lock: File,
+    /// Held to keep other servers out. The last field: it goes when the connections have gone.
+    lock: Lock,
 }
 
 /// The database's error, as that of a file.
@@ -70,17 +70,26 @@ fn failed(error: rusqlite::Error) -> FileError {
 
 impl Pool {
     /// Opens a database, made if it is not there, and removes what a killed server left in it.
-    pub(super) fn open(path: &Path) -> Result<Self, FileError> {
-        let pool = Self { path: path.to_owned(), idle: Mutex::default(), _lock: sole::lock(path)? };
+    pub(super) fn open(path: &Path, others: Others) -> Result<Self, FileError> {
+        let pool = Self { path: path.to_owned(), idle: Mutex::default(), lock: Lock::new(path)? };
         pool.within(TransactionBehavior::Immediate, |change| {
+            pool.lock.take(others)?;
             let version = set_up(change).map_err(failed)?;
             if version > tree::FORM {
                 return Err(FileError::Io(std::io::Error::other(tree::LaterForm(version))));
             }
             tree::make_root(change)?;
-            tree::SWEEP.iter().try_for_each(|sql| change.execute(sql, &[i64::MAX.into()]))
+            if others == Others::None {
+                tree::SWEEP.iter().try_for_each(|sql| change.execute(sql, &[i64::MAX.into()]))?;
+            }
+            Ok(pool.lock.share()?)
         })?;
         Ok(pool)
+    }
+
+    /// The lock that keeps other servers out.
+    pub(super) fn lock(&self) -> &Lock {
+        &self.lock
     }
 
     /// Looks at the database as it is at one moment.

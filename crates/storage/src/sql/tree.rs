@@ -52,6 +52,12 @@ pub(super) const SWEEP: [&str; 2] = [
     "DELETE FROM content WHERE id <= ?1 AND NOT EXISTS (SELECT 1 FROM node WHERE node.content = content.id)",
 ];
 
+/// The contents without a node.
+pub(super) fn orphans(look: &dyn Statements) -> Result<Vec<i64>, FileError> {
+    let sql = "SELECT id FROM content WHERE NOT EXISTS (SELECT 1 FROM node WHERE node.content = content.id)";
+    look.rows(sql, &[])?.iter().map(|row| row.number(0)).collect()
+}
+
 /// The columns that [`node`] reads.
 pub(super) const COLUMNS: &str = "node.id, node.content, content.size, mode, \"user\", grp,
     modified_seconds, modified_nanoseconds, created_seconds, created_nanoseconds, parent";

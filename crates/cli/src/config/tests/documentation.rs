@@ -6,7 +6,7 @@ use super::*;
 use crate::config::folders::FolderTable;
 use crate::config::hooks::HookTable;
 use crate::config::hosts::HostTable;
-use crate::config::limits::ListenerTable;
+use crate::config::limits::{ClassTable, ListenerTable};
 use crate::config::logins::{GroupTable, UserTable};
 use crate::config::proxy_routes::ProxyTable;
 use crate::config::setting::{Row, Unset};
@@ -34,6 +34,7 @@ fn tables() -> Vec<(String, String)> {
             scope::<CorsTable>(),
             scope::<ErrorPageTable>(),
             scope::<ProxyTable>(),
+            scope::<ClassTable>(),
             scope::<ListenerTable>(),
             scope::<HookTable>(),
         ])

@@ -4,6 +4,7 @@ use super::{Argument, Command, ROW, When};
 use crate::codec::Coding;
 use crate::listing::Facts;
 use crate::reply::{Reply, code};
+use crate::session::notes;
 use crate::session::{Access, Act, Answer, Credentials, DataPlan, Login, Request, Session, Step, Verdict};
 
 pub(super) const USER: Command = Command {
@@ -143,10 +144,11 @@ fn logged_in(session: &mut Session, password: Option<Vec<u8>>, answer: Answer) -
                 home: grant.home,
                 encrypted_data: grant.encrypted_data,
             });
-            session.arrive(match password {
+            let reply = match password {
                 Some(_) => Reply::new(code::LOGGED_IN, "Logged in."),
                 None => Reply::new(code::AUTHORIZED, "Logged in: your certificate is enough."),
-            })
+            };
+            notes::welcome(session, reply)
         }
         Verdict::NeedsCode => {
             let Access::Named(user) = std::mem::replace(&mut session.access, Access::Stranger) else {
@@ -163,6 +165,7 @@ fn logged_in(session: &mut Session, password: Option<Vec<u8>>, answer: Answer) -
             Reply::owned(code::NOT_LOGGED_IN, reason).into()
         }
         Verdict::Unavailable(reason) => session.close(Reply::owned(code::SERVICE_CLOSING, reason)),
+        Verdict::Limited(reason, lines) => notes::turn_away(session, reason, &lines),
     }
 }
 

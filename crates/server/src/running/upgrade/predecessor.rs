@@ -43,6 +43,17 @@ impl Predecessor {
         }
     }
 
+    /// Returns where it listens, once for each address.
+    pub fn addresses(&self) -> Vec<(Door, SocketAddr)> {
+        let mut addresses = Vec::new();
+        for (_, listener) in &self.listeners {
+            if !addresses.contains(&(listener.door, listener.address)) {
+                addresses.push((listener.door, listener.address));
+            }
+        }
+        addresses
+    }
+
     /// Its sockets of an address that is asked for, and where they are; not those of an address that was `taken` already,
     /// as where two of port 0 are asked for.
     pub(crate) fn door(

@@ -118,7 +118,7 @@ fn clock(session: &mut Session, _: &[u8]) -> Step {
 fn who(session: &mut Session, _: &[u8]) -> Step {
     if session.permissions().allows(Permission::Admin) {
         return session.ask(Request::Who, |_, answer| match answer {
-            Answer::Lines(lines) => Reply::lines(code::SYSTEM_STATUS, "Sessions:", lines, "End").into(),
+            Answer::Sessions(lines, _) => Reply::lines(code::SYSTEM_STATUS, "Sessions:", lines, "End").into(),
             _ => Step::mismatch(),
         });
     }
@@ -132,9 +132,12 @@ fn stat(session: &mut Session, _: &[u8]) -> Step {
         return status(session);
     }
     session.ask(Request::Who, |session, answer| {
-        let Answer::Lines(sessions) = answer else { return Step::mismatch() };
+        let Answer::Sessions(_, logged_in) = answer else { return Step::mismatch() };
         let mut lines = status_lines(session);
-        lines.push(format!(" Sessions logged in: {}", sessions.len()).into_bytes());
+        lines.push(match logged_in {
+            1 => b" 1 session is logged in".to_vec(),
+            more => format!(" {more} sessions are logged in").into_bytes(),
+        });
         Reply::lines(code::SYSTEM_STATUS, "Millrace status:", lines, "End of status.").into()
     })
 }

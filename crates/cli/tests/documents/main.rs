@@ -1,0 +1,12 @@
+//! What users of the servers in the project's five documents had, row by row, tried with the real program.
+
+mod row_01_started_by_others;
+mod row_03_classes;
+mod row_04_host_address;
+mod row_05_top;
+mod row_06_limits;
+mod row_07_read_rate;
+mod row_16_upgrade_with_rows;
+mod row_17_who;
+mod row_18_check;
+mod site;
