@@ -81,7 +81,8 @@ fn serve(arguments: Serve, mut before: Option<Predecessor>) -> Result<(), Failur
     let loaded = config::open(written.clone(), file.as_deref())?;
     // Before anything else is opened, and before there is a second thread.
     let confined = loaded.confined()?;
-    let held = Held::confine(&confined, ready_file.as_deref(), successor())?;
+    let helper = before.as_mut().and_then(Predecessor::take_helper);
+    let held = Held::confine(&confined, ready_file.as_deref(), successor(), helper)?;
     let site = loaded.resolve(None)?;
     site.check_obstacles()?;
     let away = site.open()?;
@@ -198,8 +199,10 @@ impl Again {
     /// Reads the configuration, unless it needs what the sandbox leaves out of reach.
     fn load(&self) -> Result<Site, Failure> {
         let loaded = config::open(self.written.clone(), self.file.as_deref())?;
+        let next = loaded.confined()?;
+        next.check_helper()?;
         if self.confined.wants_sandbox() {
-            self.confined.check_reload(&loaded.confined()?)?;
+            self.confined.check_reload(&next)?;
         }
         loaded.resolve(self.quotas.clone())
     }
