@@ -100,7 +100,9 @@ pub fn resolve(user: &User, group: impl Fn(&str) -> Option<Group>) -> Effective 
             }
         }
     }
-    let said = serde_json::from_value(Value::Object(said)).expect("a profile is read as it was written");
+    let mut said: Profile =
+        serde_json::from_value(Value::Object(said)).expect("a profile is read as it was written");
+    said.is_system_account = user.profile.is_system_account;
     Effective { user: user.name.clone(), groups, unknown_groups, said, origins, hides_dotfiles: false }
 }
 

@@ -6,9 +6,12 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use millrace_storage::{FoundDirectory, LocalError, LocalOptions, LocalStorage, RootDirectory, Uploads};
+use millrace_privsep::{HelperError, UserFiles, helper};
+use millrace_storage::{
+    FoundDirectory, LocalError, LocalOptions, LocalStorage, RootDirectory, Uploads, UserStorage, as_user,
+};
 use millrace_vfs::Wait;
 
 use super::effective::TemplateError;
@@ -67,6 +70,9 @@ pub enum HomeError {
     /// Its name cannot be made of the template.
     #[error(transparent)]
     Template(#[from] TemplateError),
+    /// The rights of the user are not to be had.
+    #[error("{0}, so the files cannot have the rights of the user")]
+    Rights(#[from] HelperError),
 }
 
 /// Opens folders within one folder, and nothing outside it.
@@ -76,6 +82,8 @@ pub struct Homes {
     options: LocalOptions,
     /// Guarded for a look-up.
     open: Mutex<HashMap<Key, Arc<LocalStorage>>>,
+    /// Those that are used with the rights of a user, as long as sessions use them. Guarded for a look-up.
+    of_users: Mutex<HashMap<(u32, Key), Weak<UserStorage>>>,
 }
 
 /// A folder as it was named, and whether it is opened to read only.
@@ -84,7 +92,7 @@ type Key = (String, bool);
 impl Homes {
     /// Folders within `root`, which is absolute and has no links in it.
     pub fn new(root: PathBuf, options: LocalOptions) -> Self {
-        Self { root: RootDirectory::new(root), options, open: Mutex::default() }
+        Self { root: RootDirectory::new(root), options, open: Mutex::default(), of_users: Mutex::default() }
     }
 
     /// From now on every upload that replaces a file is staged.
@@ -130,6 +138,40 @@ impl Homes {
         // In place of one that was moved or removed meanwhile, whose sessions keep it.
         open.insert((folder.to_owned(), read_only), Arc::clone(&storage));
         Ok(storage)
+    }
+
+    /// As [`Homes::open`], with the rights of a user of the system.
+    pub(super) fn open_as(
+        &self,
+        user: &str,
+        folder: &str,
+        read_only: bool,
+        make: bool,
+    ) -> Result<Arc<UserStorage>, HomeError> {
+        let user = helper()?.files_of(user)?;
+        let found = as_user(&user, || self.find(Path::new(folder), make))?;
+        let key = (user.user(), (folder.to_owned(), read_only));
+        let mut of_users = self.of_users.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = of_users.get(&key).and_then(Weak::upgrade);
+        if let Some(storage) = open.filter(|storage| storage.is_served_from(&found)) {
+            return Ok(storage);
+        }
+        drop(of_users);
+        let storage = Arc::new(self.serve_as(&found, read_only, &user)?);
+        of_users = self.of_users.lock().unwrap_or_else(PoisonError::into_inner);
+        of_users.retain(|_, storage| storage.strong_count() > 0);
+        of_users.insert(key, Arc::downgrade(&storage));
+        Ok(storage)
+    }
+
+    fn serve_as(
+        &self,
+        found: &FoundDirectory,
+        read_only: bool,
+        user: &Arc<UserFiles>,
+    ) -> Result<UserStorage, HomeError> {
+        let options = LocalOptions { read_only, ..self.options };
+        UserStorage::open_found(found, options, user).map_err(HomeError::Unserved)
     }
 
     /// Folders that are open to be written.

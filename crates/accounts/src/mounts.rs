@@ -259,7 +259,11 @@ impl Mount {
     fn open(&self, user: &Effective, ledger: Option<&Ledger>) -> Result<Arc<dyn Storage>, MountError> {
         let files: Arc<dyn Storage> = match &self.files {
             MountedFiles::Directory(directory) => {
-                directory.homes.open(&user.fill(&directory.beneath)?, false, directory.is_template())?
+                let (homes, folder) = (&directory.homes, user.fill(&directory.beneath)?);
+                match user.said.is_system_account {
+                    true => homes.open_as(&user.user, &folder, false, directory.is_template())?,
+                    false => homes.open(&folder, false, directory.is_template())?,
+                }
             }
             MountedFiles::Database(database) => Arc::new(database.open()?),
             MountedFiles::Storage(storage) => Arc::clone(storage),

@@ -105,6 +105,10 @@ pub struct Profile {
     /// How much may be downloaded for what was uploaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<Scheduled<Ratio>>,
+    /// Whether it is an account of the system, with whose own rights its files are read and written. No configuration
+    /// says so: a source does that knows the account by the system.
+    #[serde(skip)]
+    pub is_system_account: bool,
 }
 
 /// A user, as a source of accounts has it.

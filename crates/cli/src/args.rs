@@ -8,7 +8,7 @@ use millrace_server::Door;
 
 use crate::bench::Bench;
 use crate::config::{Period, Reference, Said, Written};
-use crate::confine::SPAWNER;
+use crate::confine::{HELPER, SPAWNER, USER_FILES};
 use crate::ctl::Ctl;
 use crate::explain::Explain;
 use crate::log::LogCommand;
@@ -78,6 +78,12 @@ pub(crate) enum Command {
     /// Starts programs for a server in a sandbox, which runs this command
     #[command(name = SPAWNER, hide = true)]
     StartPrograms,
+    /// Keeps the rights of root for a server that gives them up, which runs this command
+    #[command(name = HELPER, hide = true)]
+    PrivilegedHelper,
+    /// Opens files with the rights of a user, for a helper, which runs this command
+    #[command(name = USER_FILES, hide = true)]
+    UserFiles,
     /// Make the hash of a password, for a configuration file
     ///
     /// Asks for the password on a terminal; otherwise reads one line from standard input.

@@ -21,6 +21,9 @@ use crate::who;
 pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
     let site = config::load(Written::default(), Some(&arguments.file))?;
     site.check_obstacles()?;
+    if let Some(policy) = &site.confined.helper {
+        confine::begin_helper(policy, None)?;
+    }
     let mut text = format!(
         "{} can be used. It means:\n\n{}",
         arguments.file.display(),

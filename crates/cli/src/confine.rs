@@ -1,4 +1,4 @@
-//! Confines a server before it opens anything: the user, the process that starts programs, the sandbox.
+//! Confines a server before it opens anything: the processes that keep what it gives up, the user, the sandbox.
 
 use std::env;
 use std::ffi::OsString;
@@ -9,6 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
+use millrace_privsep as privsep;
 use millrace_process::{connect_spawner, run_spawner};
 use millrace_sandbox::{Access, Confinement, Grant, Identity, enter, lock, probe};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -20,6 +21,12 @@ use crate::failure::Failure;
 /// The command that starts programs for a server in a sandbox; the server runs it.
 pub(crate) const SPAWNER: &str = "start-programs";
 
+/// The command that keeps the rights of root for a server that gives them up; the server runs it.
+pub(crate) const HELPER: &str = "privileged-helper";
+
+/// The command that opens files with the rights of a user; the helper runs it.
+pub(crate) const USER_FILES: &str = "user-files";
+
 /// A server that is confined, and may have rights yet that it gives up before it serves.
 #[derive(Debug)]
 pub(crate) struct Held {
@@ -28,25 +35,28 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Confines this process, which has one thread yet.
+    /// Confines this process, which has one thread yet. `helper` leads to the privileged helper of the predecessor.
     pub(crate) fn confine(
         confined: &Confined,
         ready_file: Option<&Path>,
         successor: Vec<OsString>,
+        helper: Option<OwnedFd>,
     ) -> Result<Self, Failure> {
         let failed = |error: &dyn std::fmt::Display| Failure::Running(format!("{error}."));
         let identity = confined.run_as.as_ref().map(|said| Identity::find(&said.value)).transpose();
         let identity = identity.map_err(|error| failed(&error))?;
+        if let Some(policy) = &confined.helper {
+            begin_helper(policy, helper)?;
+        }
         if let Some(identity) = &identity {
             identity.assume().map_err(|error| failed(&error))?;
         }
         if identity.is_some() && !confined.wants_sandbox() {
             lock().map_err(|error| failed(&error))?;
         }
-        let told = match (confined.sandbox, confined.obstacle) {
-            (Sandbox::Off, _) => "off".to_owned(),
-            (_, Some(why)) => format!("off: {why}"),
-            (sandbox, None) => {
+        let told = match confined.sandbox {
+            Sandbox::Off => "off".to_owned(),
+            sandbox => {
                 confined.make_folders();
                 begin_spawner(confined, successor)?;
                 let mut grants = [&confined.grants[..], &confined.more].concat();
@@ -78,6 +88,26 @@ impl Held {
     }
 }
 
+/// Starts the privileged helper, or joins that of the predecessor, for this process from now on. It comes before the change
+/// of user, as it is to stay root.
+pub(crate) fn begin_helper(policy: &privsep::Policy, helper: Option<OwnedFd>) -> Result<(), Failure> {
+    let begun = match helper {
+        Some(socket) => privsep::join_helper(socket, policy.clone()),
+        None => privsep::connect_helper(own(HELPER), policy.clone()),
+    };
+    begun.map_err(|error| match error {
+        privsep::StartError::Process(_) => Failure::Running(format!("{error}.")),
+        error => Failure::Configuration(format!("{error}.")),
+    })
+}
+
+/// A command of this program.
+fn own(name: &str) -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0(env::args_os().next().unwrap_or_else(|| "millrace".into())).arg(name);
+    command
+}
+
 /// Starts the process that starts programs, where any may be started.
 fn begin_spawner(confined: &Confined, successor: Vec<OsString>) -> Result<(), Failure> {
     let mut policy = confined.policy.clone();
@@ -87,9 +117,7 @@ fn begin_spawner(confined: &Confined, successor: Vec<OsString>) -> Result<(), Fa
     if policy.commands.is_empty() && policy.folders.is_empty() && policy.successor.is_empty() {
         return Ok(());
     }
-    let mut command = Command::new("/proc/self/exe");
-    command.arg0(env::args_os().next().unwrap_or_else(|| "millrace".into())).arg(SPAWNER);
-    connect_spawner(command, &policy)
+    connect_spawner(own(SPAWNER), &policy)
         .map_err(|error| Failure::Running(format!("cannot start the process that starts programs: {error}.")))
 }
 
@@ -105,6 +133,26 @@ pub(crate) fn run() -> Result<(), Failure> {
     run_spawner(socket).map_err(failed)
 }
 
+/// `millrace privileged-helper`: checks passwords for the server that standard input leads to.
+pub(crate) fn run_helper() -> Result<(), Failure> {
+    let failed = |error: io::Error| {
+        Failure::Running(format!("cannot help a server ({error}): a server runs this command."))
+    };
+    let socket = socket().map_err(failed)?;
+    // As above: the server tells by its end of the socket when it needs no more help.
+    let _signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(failed)?;
+    privsep::run_helper(socket, || own(USER_FILES)).map_err(failed)
+}
+
+/// `millrace user-files`: opens files with the rights of a user, for the helper that standard input leads to.
+pub(crate) fn run_user_files() -> Result<(), Failure> {
+    let failed = |error: io::Error| {
+        Failure::Running(format!("cannot open files for a server ({error}): a helper runs this command."))
+    };
+    privsep::close_inherited().map_err(failed)?;
+    privsep::run_user_files(socket().map_err(failed)?).map_err(failed)
+}
+
 fn socket() -> io::Result<OwnedFd> {
     let socket = io::stdin().as_fd().try_clone_to_owned()?;
     rustix::net::sockopt::socket_type(&socket)?;
@@ -114,16 +162,22 @@ fn socket() -> io::Result<OwnedFd> {
 
 /// What `millrace check` says of the sandbox.
 pub(crate) fn shown(confined: &Confined) -> String {
-    match (confined.sandbox, confined.obstacle) {
-        (Sandbox::Off, _) => "none: sandbox is off".to_owned(),
-        (_, Some(why)) => format!("none: {why}"),
+    match confined.sandbox {
+        Sandbox::Off => "none: sandbox is off".to_owned(),
         _ => {
             let held: Confinement = probe();
             let outside = match confined.policy.commands.is_empty() && confined.policy.folders.is_empty() {
                 true => "",
                 false => "; hooks and programs run outside",
             };
-            format!("{held}{outside}")
+            let helped = match &confined.helper {
+                None => "",
+                Some(policy) if policy.opens_files => {
+                    "; a helper with the rights of root asks PAM, and opens files with the rights of users"
+                }
+                Some(_) => "; a helper with the rights of root asks PAM",
+            };
+            format!("{held}{outside}{helped}")
         }
     }
 }

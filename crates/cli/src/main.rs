@@ -42,6 +42,8 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::BenchWorker => done(bench::work()),
         Command::StartPrograms => done(confine::run()),
+        Command::PrivilegedHelper => done(confine::run_helper()),
+        Command::UserFiles => done(confine::run_user_files()),
         Command::Ctl(arguments) => done(ctl::run(*arguments)),
         Command::Race(arguments) => race::run(&arguments),
         Command::Limits => limits::run(),

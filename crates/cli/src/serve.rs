@@ -113,7 +113,8 @@ fn serve(arguments: Serve, beginning: Beginning) -> Result<(), Failure> {
     let loaded = config::open(written.clone(), file.as_deref())?.listening_at(sockets.as_deref());
     // Before anything else is opened, and before there is a second thread.
     let confined = loaded.confined()?;
-    let held = Held::confine(&confined, ready_file.as_deref(), successor())?;
+    let helper = before.as_mut().and_then(Predecessor::take_helper);
+    let held = Held::confine(&confined, ready_file.as_deref(), successor(), helper)?;
     let mut site = loaded.resolve(None)?;
     site.config.inherited = listeners;
     if connection.is_some() {
@@ -245,8 +246,10 @@ impl Again {
     fn load(&self) -> Result<Site, Failure> {
         let loaded =
             config::open(self.written.clone(), self.file.as_deref())?.listening_at(self.sockets.as_deref());
+        let next = loaded.confined()?;
+        next.check_helper()?;
         if self.confined.wants_sandbox() {
-            self.confined.check_reload(&loaded.confined()?)?;
+            self.confined.check_reload(&next)?;
         }
         loaded.resolve(self.quotas.clone())
     }

@@ -287,17 +287,6 @@ fn programs_of_cgi_run_outside_of_the_sandbox_and_have_a_body_and_an_end() {
 }
 
 #[test]
-fn a_server_that_needs_a_sandbox_does_not_start_without() {
-    let folder = folder("required");
-    configure(&folder, "ftp = \"127.0.0.1:0\"\nsandbox = \"required\"\n[[source]]\npam = \"login\"\n");
-    let mut child = command(&folder).spawn().unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(2));
-    let log = fs::read_to_string(folder.join("log")).unwrap();
-    assert!(log.contains("Accounts of PAM load modules into this process"), "{log}");
-    fs::remove_dir_all(folder).unwrap();
-}
-
-#[test]
 fn a_user_who_is_not_there_is_told_of() {
     let folder = folder("user");
     for (text, told) in [

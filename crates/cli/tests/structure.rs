@@ -9,7 +9,7 @@ const TIERS: &[&[&str]] = &[
     // Vocabulary: imports nothing of ours.
     &["vfs", "net", "process", "sandbox", "blocking", "uring"],
     // Protocols and back ends.
-    &["ftp", "http", "storage"],
+    &["ftp", "http", "privsep", "storage"],
     // Policy.
     &["limits", "accounts", "log", "hooks", "acme"],
     // What sessions of every protocol run on.

@@ -6,7 +6,6 @@ mod daemon;
 #[path = "../../server/tests/sources/mariadb.rs"]
 #[allow(dead_code, reason = "other tests use all of it")]
 mod mariadb;
-#[cfg(feature = "pam")]
 #[path = "user/pam.rs"]
 mod pam;
 #[path = "../../server/tests/sources/postgresql.rs"]

@@ -23,6 +23,7 @@ use thiserror::Error;
 
 pub use grants::{Access, Grant, covers, of_the_system};
 pub use privileges::{Identity, IdentityError, lock};
+use seccomp::Sockets;
 
 /// What holds for this process, or would.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,10 +60,19 @@ pub enum EnterError {
 /// Confines the calling thread, and all that it starts, to these files and those [of the system](of_the_system). Paths
 /// that are not there are left out. Where the kernel lacks something, the rest holds, and the answer says so.
 pub fn enter(grants: &[Grant]) -> Result<Confinement, EnterError> {
+    enter_with(grants, Sockets::Allowed)
+}
+
+/// As [`enter`], for what uses only the sockets that it has: it makes none, and reaches no address.
+pub fn enter_without_network(grants: &[Grant]) -> Result<Confinement, EnterError> {
+    enter_with(grants, Sockets::Refused)
+}
+
+fn enter_with(grants: &[Grant], sockets: Sockets) -> Result<Confinement, EnterError> {
     let other_threads = threads().saturating_sub(1);
     privileges::lock().map_err(|error| EnterError::Rules(error.to_string()))?;
     let landlock = landlock::restrict(grants)?;
-    let seccomp = seccomp::restrict();
+    let seccomp = seccomp::restrict(sockets);
     Ok(Confinement { landlock, seccomp, other_threads })
 }
 

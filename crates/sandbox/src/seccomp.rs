@@ -15,22 +15,35 @@ use seccompiler::{
 
 use crate::Missing;
 
+/// Whether a process may make sockets and use them by address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sockets {
+    Allowed,
+    /// Only those that it has.
+    Refused,
+}
+
 /// Filters the system calls of the calling thread.
-pub(crate) fn restrict() -> Result<(), Missing> {
-    let filter = filter().map_err(|error| Missing(format!("the filter cannot be built: {error}")))?;
+pub(crate) fn restrict(sockets: Sockets) -> Result<(), Missing> {
+    let filter = filter(sockets).map_err(|error| Missing(format!("the filter cannot be built: {error}")))?;
     apply_filter(&filter).map_err(|error| Missing(format!("the kernel takes no filter: {error}")))
 }
 
-fn filter() -> Result<BpfProgram, seccompiler::BackendError> {
+fn filter(sockets: Sockets) -> Result<BpfProgram, seccompiler::BackendError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
     for call in CALLS.iter().chain(OLD_CALLS) {
         rules.insert(*call, Vec::new());
     }
     rules.insert(libc::SYS_clone, vec![threads_only()?]);
-    let families = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
-    let sockets = families.map(|family| equal(0, family.unsigned_abs().into()));
-    rules.insert(libc::SYS_socket, sockets.into_iter().collect::<Result<_, _>>()?);
-    rules.insert(libc::SYS_socketpair, vec![equal(0, libc::AF_UNIX.unsigned_abs().into())?]);
+    match sockets {
+        Sockets::Allowed => {
+            let families = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+            let families = families.map(|family| equal(0, family.unsigned_abs().into()));
+            rules.insert(libc::SYS_socket, families.into_iter().collect::<Result<_, _>>()?);
+            rules.insert(libc::SYS_socketpair, vec![equal(0, libc::AF_UNIX.unsigned_abs().into())?]);
+        }
+        Sockets::Refused => BY_ADDRESS.iter().for_each(|call| drop(rules.remove(call))),
+    }
     let requests = IOCTLS.iter().map(|request| equal(1, *request));
     rules.insert(libc::SYS_ioctl, requests.collect::<Result<_, _>>()?);
     let options = PRCTLS.iter().map(|option| equal(0, option.unsigned_abs().into()));
@@ -46,6 +59,10 @@ fn equal(argument: u8, value: u64) -> Result<SeccompRule, seccompiler::BackendEr
     let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)?;
     SeccompRule::new(vec![condition])
 }
+
+/// Calls that make and find connections.
+const BY_ADDRESS: &[c_long] =
+    &[libc::SYS_bind, libc::SYS_listen, libc::SYS_accept, libc::SYS_accept4, libc::SYS_connect];
 
 /// Threads of this process, and no new namespaces. (`clone3`, whose flags a filter cannot see, is not in the list: the C
 /// library uses `clone` then.)

@@ -7,12 +7,12 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{OpenOptionsExt, symlink};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 use std::thread;
 
-use millrace_sandbox::{Access, Grant, Identity, enter, probe};
+use millrace_sandbox::{Access, Grant, Identity, enter, enter_without_network, probe};
 use nix::sched::{CloneFlags, unshare};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, openat, renameat};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
@@ -201,6 +201,23 @@ fn namespaces_devices_and_other_sockets_are_refused() {
             )
             .is_err()
         );
+    });
+}
+
+#[test]
+fn without_network_no_socket_is_made_and_no_address_reached() {
+    attack("without_network_no_socket_is_made_and_no_address_reached", |ground| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let ready = || socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+        let made_before = ready().unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        enter_without_network(&[Grant::new(ground.inside(), Access::Write)]).unwrap();
+        assert!(ready().is_err(), "a socket");
+        assert!(UnixStream::pair().is_err(), "a pair");
+        let address = listener.local_addr().unwrap();
+        assert!(rustix::net::connect(&made_before, &address).is_err(), "a connection");
+        assert!(listener.accept().is_err(), "a client");
+        File::open(ground.inside().join("own")).unwrap();
     });
 }
 

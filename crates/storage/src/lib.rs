@@ -6,6 +6,7 @@
 //! | back end          | what it serves                                              | where waiting is needed |
 //! |-------------------|-------------------------------------------------------------|-------------------------|
 //! | [`LocalStorage`]  | a directory of this machine, beneath one descriptor          | when not in the caches  |
+//! | [`UserStorage`]   | the same with the rights of a user of the system            | always                  |
 //! | [`MemoryStorage`] | a tree in memory, for tests and for embedding                | never                   |
 //! | [`ReadOnly`]      | any other back end, without its changes                      | as the other            |
 //! | [`SqlStorage`]    | a tree in an SQLite or PostgreSQL database                    | always                  |
@@ -28,6 +29,7 @@ mod quota;
 mod read_only;
 mod sql;
 mod through;
+mod user;
 mod withheld;
 
 pub use archive::Archives;
@@ -36,6 +38,7 @@ pub use fault::{Fault, FaultStorage, Faults};
 pub use folders::Folders;
 pub use local::{
     Durability, FoundDirectory, LocalError, LocalOptions, LocalStorage, RootDirectory, SweepReport, Uploads,
+    as_user,
 };
 pub use memory::MemoryStorage;
 pub use quota::{Allowance, Allowances, Ledger, LedgerError, Quota, Tally, TallyReport};
@@ -43,4 +46,5 @@ pub use read_only::ReadOnly;
 #[cfg(feature = "postgres")]
 pub use sql::{Connecting, PostgresError, PostgresServer};
 pub use sql::{SqlError, SqlStorage};
+pub use user::UserStorage;
 pub use withheld::Withheld;

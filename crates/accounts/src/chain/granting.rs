@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError};
 
 use millrace_ftp::session::{Permission, Permissions, Rules};
-use millrace_storage::{LocalStorage, Quota};
+use millrace_storage::Quota;
 use millrace_vfs::{QuotaScope, Storage};
 
 use super::{ANONYMOUS, Chain};
@@ -27,10 +27,12 @@ impl Chain {
         let read_only = Permissions::READ_ONLY.with(Permission::Admin).contains(rules.anywhere());
         let is_template = is_made(effective);
         let folder = effective.directory()?.unwrap_or_default();
-        let storage = match at_once {
-            true if !self.mounts.are_ready(effective) => None,
-            true => homes.ready(&folder, read_only),
-            false => Some(homes.open(&folder, read_only, is_template)?),
+        let storage: Option<Arc<dyn Storage>> = match (effective.said.is_system_account, at_once) {
+            (true, true) => None,
+            (true, false) => Some(homes.open_as(&effective.user, &folder, read_only, is_template)?),
+            (false, true) if !self.mounts.are_ready(effective) => None,
+            (false, true) => homes.ready(&folder, read_only).map(|storage| storage as Arc<dyn Storage>),
+            (false, false) => Some(homes.open(&folder, read_only, is_template)?),
         };
         let mut limits = effective.limits();
         if let Some(quota) = effective.transfer_quota() {
@@ -41,8 +43,8 @@ impl Chain {
             let Some(traffic) = traffic else { return Ok(None) };
             limits.moved = Some(Moved { quota: Arc::new(quota), traffic });
         }
-        let counted = |storage: Arc<LocalStorage>| match read_only {
-            true => storage as Arc<dyn Storage>,
+        let counted = |storage: Arc<dyn Storage>| match read_only {
+            true => storage,
             false => self.hold_to_quota(effective, &homes.key(&folder), storage, at_once),
         };
         Ok(storage.map(counted).map(|storage| Account {

@@ -1,16 +1,12 @@
 //! Accounts that the system knows by way of PAM: a service says whether a password is right and the account in order.
 //!
-//! A service is made of modules that may do anything, and take any time. So each login runs on a thread of its own,
-//! which is abandoned when its time is over: the login is refused with 421, others are not delayed, and the thread
-//! keeps its slot until the module returns, so that the number of threads is limited.
+//! The privileged helper asks the service (`millrace_privsep`), whose modules may do anything, and take any time. So each
+//! login waits on a thread of its own, which is abandoned when its time is over: the login is refused with 421, others are
+//! not delayed, and the thread keeps its slot until the module returns, so that the number of threads is limited.
 //!
 //! Of PAM there is asked what a login needs: the password (`auth`) and the account (`account`). No session is opened
-//! and no credentials are set, because files are read and written as the server's own user.
-//!
-//! The library is linked where the feature `pam` is on; otherwise the source reports that and refuses every login.
-
-#[cfg_attr(not(feature = "pam"), path = "without.rs")]
-mod library;
+//! and no credentials are set. Where the system's own database counts, files are read and written with the rights of the
+//! user, by a process that the helper starts; otherwise as the server's own user.
 
 use std::io;
 use std::net::IpAddr;
@@ -19,10 +15,12 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use millrace_privsep::{Entry, HelperError, Verdict, helper};
+
 use super::profile::{Profile, User};
 use super::recent::Recent;
 use super::source::{Found, Needs, Proof, Source};
-use super::source_error::{SetupError, SourceError};
+use super::source_error::SourceError;
 use super::turns::Turns;
 use super::{Attempt, Protocol};
 
@@ -33,8 +31,8 @@ pub struct Pam {
     pub service: String,
     /// The groups of every user that it accepts.
     pub groups: Vec<String>,
-    /// The folder that is served, absolute and without links, where the home and the groups of the system's own
-    /// database hold, too; homes have to lie within it.
+    /// The folder that is served, absolute and without links, where the home, the groups and the rights of the system's
+    /// own database hold, too; homes have to lie within it.
     pub passwd: Option<PathBuf>,
     /// How long an answer may take, and a turn may be waited for.
     pub time: Duration,
@@ -42,20 +40,10 @@ pub struct Pam {
     pub cache: Duration,
 }
 
-const MISSING: &str = "PAM, as those are that need no library of the system";
-
-/// A service of PAM as a source of accounts; an error where this program was built without.
-pub fn pam(settings: &Pam) -> Result<impl Source + use<>, SetupError> {
-    if !library::IS_LINKED {
-        return Err(SetupError::NotBuilt { what: MISSING, feature: "pam" });
-    }
+/// A service of PAM as a source of accounts. It is asked by way of the privileged helper of this process.
+pub fn pam(settings: &Pam) -> impl Source + use<> {
     let name = format!("PAM, service {}", settings.service);
-    Ok(Service {
-        name,
-        recent: Recent::new(settings.cache),
-        settings: settings.clone(),
-        turns: Arc::default(),
-    })
+    Service { name, recent: Recent::new(settings.cache), settings: settings.clone(), turns: Arc::default() }
 }
 
 #[derive(Debug)]
@@ -68,47 +56,36 @@ struct Service {
 }
 
 /// A login, as a service is asked about it.
-#[cfg_attr(not(feature = "pam"), allow(dead_code, reason = "unused without the library"))]
-struct Question {
+struct Login {
     service: String,
     user: String,
     password: String,
     from: IpAddr,
     protocol: Protocol,
-    /// Where the system's own database is wanted: the folder that homes lie in.
-    passwd: Option<PathBuf>,
+    wants_entry: bool,
 }
 
-/// The result of a service.
-#[derive(Debug, PartialEq, Eq)]
-#[cfg_attr(not(feature = "pam"), allow(dead_code, reason = "unused without the library"))]
-enum Verdict {
-    /// It does not know the name.
-    Unknown,
-    /// It does not take the password.
-    Wrong,
-    /// The password is right, but the account may not be used now: for the log.
-    Refused(String),
-    /// Welcome.
-    Right(Option<Entry>),
-}
-
-/// A user of the system's own database.
-#[derive(Debug, PartialEq, Eq)]
-struct Entry {
-    /// The home directory, as a folder of the served tree.
-    folder: String,
-    groups: Vec<String>,
+impl Login {
+    fn ask(&self) -> Result<Verdict, HelperError> {
+        helper()?.check(&millrace_privsep::Question {
+            service: &self.service,
+            user: &self.user,
+            password: &self.password,
+            from: self.from,
+            by_http: self.protocol == Protocol::Http,
+            wants_entry: self.wants_entry,
+        })
+    }
 }
 
 impl Service {
     /// Asks, but not for longer than there is time.
-    fn ask(&self, question: Question) -> Result<Verdict, SourceError> {
+    fn ask(&self, login: Login) -> Result<Verdict, SourceError> {
         let end = Instant::now() + self.settings.time;
         let turn = self.turns.wait(end).ok_or(SourceError::Busy)?;
         let (answer, answered) = mpsc::sync_channel(1);
         let asking = move || {
-            let verdict = library::ask(&question);
+            let verdict = login.ask();
             drop(turn);
             // The receiver may have given up waiting.
             let _ = answer.send(verdict);
@@ -122,21 +99,25 @@ impl Service {
         }
     }
 
-    /// A user that the service accepts.
-    fn user(&self, name: &str, entry: Option<Entry>) -> User {
-        let mut user =
-            User { name: name.to_owned(), groups: self.settings.groups.clone(), profile: Profile::default() };
-        if let Some(Entry { folder, groups }) = entry {
+    /// A user whom the service knows.
+    fn user(&self, name: &str) -> User {
+        User { name: name.to_owned(), groups: self.settings.groups.clone(), profile: Profile::default() }
+    }
+
+    /// A user whom the service accepts, with what the system's own database says.
+    fn accepted(&self, name: &str, entry: Option<Entry>) -> Result<User, HomePathError> {
+        let mut user = self.user(name);
+        if let (Some(Entry { home, groups }), Some(root)) = (entry, &self.settings.passwd) {
             user.groups.extend(groups);
-            user.profile.directory = Some(folder);
+            user.profile.directory = Some(within(&home, root)?);
+            user.profile.is_system_account = true;
         }
-        user
+        Ok(user)
     }
 }
 
 /// Why a home directory cannot be served.
 #[derive(Debug, thiserror::Error)]
-#[cfg_attr(not(any(test, feature = "pam")), allow(dead_code, reason = "unused without the library"))]
 enum HomePathError {
     /// It cannot be found.
     #[error("the home {} cannot be found: {source}", home.display())]
@@ -150,7 +131,6 @@ enum HomePathError {
 }
 
 /// The home directory, as a folder of the served tree. May block, because homes may be on network file systems.
-#[cfg_attr(not(any(test, feature = "pam")), allow(dead_code, reason = "unused without the library"))]
 fn within(home: &Path, root: &Path) -> Result<String, HomePathError> {
     let named = home.to_owned();
     // The served folder has no links in its path; a home may be written with some.
@@ -187,22 +167,22 @@ impl Source for Service {
         else {
             return Ok(Found::Unknown);
         };
-        if name.is_empty() || name.contains('\0') || password.contains('\0') {
-            return Ok(Found::Unknown);
-        }
-        let question = Question {
+        let login = Login {
             service: self.settings.service.clone(),
             user: name.to_owned(),
             password: password.to_owned(),
             from: attempt.from,
             protocol: attempt.protocol,
-            passwd: self.settings.passwd.clone(),
+            wants_entry: self.settings.passwd.is_some(),
         };
-        Ok(match self.ask(question)? {
+        Ok(match self.ask(login)? {
             Verdict::Unknown => Found::Unknown,
-            Verdict::Wrong => Found::User(Box::new(self.user(name, None)), Proof::Wrong),
-            Verdict::Refused(why) => Found::User(Box::new(self.user(name, None)), Proof::Refused(why)),
-            Verdict::Right(entry) => self.recent.let_in(attempt, self.user(name, entry)),
+            Verdict::Wrong => Found::User(Box::new(self.user(name)), Proof::Wrong),
+            Verdict::Refused(why) => Found::User(Box::new(self.user(name)), Proof::Refused(why)),
+            Verdict::Right(entry) => {
+                let user = self.accepted(name, entry).map_err(SourceError::backend)?;
+                self.recent.let_in(attempt, user)
+            }
         })
     }
 
@@ -221,7 +201,7 @@ impl Source for Service {
     }
 
     fn begin(&self) -> Result<(), SourceError> {
-        library::begin(&self.settings.service).map_err(SourceError::backend)
+        helper().and_then(|helper| helper.begin(&self.settings.service)).map_err(SourceError::backend)
     }
 }
 
@@ -256,17 +236,20 @@ mod tests {
         fs::remove_dir_all(root).unwrap();
     }
 
-    #[cfg(not(feature = "pam"))]
     #[test]
-    fn a_program_that_was_built_without_says_which_feature_it_takes() {
-        let settings = Pam {
+    fn without_a_helper_every_login_is_an_error_that_says_so() {
+        let source = pam(&Pam {
             service: "millrace".to_owned(),
             groups: Vec::new(),
             passwd: None,
-            time: Duration::from_secs(1),
+            time: Duration::from_secs(30),
             cache: Duration::ZERO,
-        };
-        let error = pam(&settings).err().unwrap().to_string();
-        assert!(error.contains("--features pam"), "{error}");
+        });
+        for error in
+            [source.find(&Attempt::new(b"alice", b"secret")).unwrap_err(), source.begin().unwrap_err()]
+        {
+            assert!(error.to_string().contains("has no privileged helper"), "{error}");
+        }
+        assert!(matches!(source.find(&Attempt::new(b"a\xff", b"secret")), Ok(Found::Unknown)));
     }
 }

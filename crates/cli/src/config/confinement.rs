@@ -6,6 +6,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use millrace_privsep as privsep;
 use millrace_process::{Policy, Word};
 use millrace_sandbox::{Access, Grant, Identity, covers};
 use millrace_server::config::ProgramLimits;
@@ -43,8 +44,6 @@ const VARIABLES: &[&str] = &[
 pub(crate) struct Confined {
     /// Whether there is a sandbox.
     pub(crate) sandbox: Sandbox,
-    /// Why there is none, although one was asked for.
-    pub(crate) obstacle: Option<&'static str>,
     /// The user to run as, as written.
     pub(crate) run_as: Option<Said<String>>,
     /// Files that it may use.
@@ -53,6 +52,8 @@ pub(crate) struct Confined {
     pub(crate) more: Vec<Grant>,
     /// Programs that may be started.
     pub(crate) policy: Policy,
+    /// What the privileged helper does, where one is needed.
+    pub(crate) helper: Option<privsep::Policy>,
     /// Folders of what is kept, which are made before the sandbox is entered.
     pub(crate) kept: Vec<PathBuf>,
     /// Whether another server may be started in place of this one.
@@ -62,7 +63,7 @@ pub(crate) struct Confined {
 impl Confined {
     /// Returns whether a sandbox is to be entered.
     pub(crate) fn wants_sandbox(&self) -> bool {
-        self.sandbox != Sandbox::Off && self.obstacle.is_none()
+        self.sandbox != Sandbox::Off
     }
 
     /// Makes the folders of what is kept, for their owner alone, where it can: a rule needs a folder that is there.
@@ -70,6 +71,18 @@ impl Confined {
         for folder in self.kept.iter().filter(|folder| !folder.exists()) {
             // Whatever needs the folder says why it is not there.
             let _ = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        }
+    }
+
+    /// Refuses what the privileged helper of this process was not started for.
+    pub(crate) fn check_helper(&self) -> Result<(), Failure> {
+        let Some(policy) = &self.helper else { return Ok(()) };
+        match privsep::helper() {
+            Ok(helper) if helper.covers(policy) => Ok(()),
+            _ => Err(Failure::Configuration(
+                "the privileged helper of this server was not started for these accounts of PAM: restart the server."
+                    .to_owned(),
+            )),
         }
     }
 
@@ -106,30 +119,16 @@ impl Loaded {
             Identity::find(&said.value).map_err(wrong)?;
         }
         let sandbox = written.sandbox.as_ref().map_or(Sandbox::On, |said| said.value);
-        let obstacle = written.source.iter().any(|source| source.is_pam()).then_some(
-            "accounts of PAM load modules into this process, which start programs and read the system's files",
-        );
-        if let (Some(why), Some(said)) = (obstacle, &written.run_as) {
-            let why = format!("{why} as root: leave run-as out");
-            return Err(places.error(&said.place, "--run-as", &why));
-        }
-        if let (Some(why), Sandbox::Required, Some(said)) = (obstacle, sandbox, &written.sandbox) {
-            return Err(places.error(&said.place, "--sandbox", why));
-        }
         let state = tls::state_folder(written, &Place::CommandLine, &places).ok();
         let quotas = written.quotas.as_ref().filter(|said| said.value != Path::new("off"));
         let quotas = quotas.and_then(|said| Some(absolute(&places, said).parent()?.to_owned()));
         Ok(Confined {
             sandbox,
-            obstacle,
             run_as: written.run_as.clone(),
             grants: self.grants(state.as_deref()),
-            more: written
-                .sandbox_paths
-                .iter()
-                .map(|said| Grant::new(absolute(&places, said), Access::Write))
-                .collect(),
+            more: self.more().into_iter().map(|path| Grant::new(path, Access::Write)).collect(),
             policy: self.policy()?,
+            helper: self.helper_policy(sandbox != Sandbox::Off),
             kept: state.into_iter().chain(quotas).collect(),
             has_control: written.control.is_some(),
         })
@@ -141,12 +140,7 @@ impl Loaded {
         let is_file = |said: &&Said<PathBuf>| said.value != Path::new("off");
         let mut grants = Vec::new();
 
-        let here = || Said::on_command_line(PathBuf::from("."));
-        let root = written.directory.clone().unwrap_or_else(here);
-        let hosts = written.host.iter().map(|host| &host.directory);
-        let folders = written.folder.iter().filter_map(|folder| folder.directory.as_ref());
-        let trees = [&root].into_iter().chain(hosts).chain(folders);
-        grants.extend(trees.map(|said| Grant::new(without_templates(&absolute(said)), Access::Write)));
+        grants.extend(self.trees().into_iter().map(|tree| Grant::new(tree, Access::Write)));
         grants.extend(state.map(|state| {
             Grant::new(std::path::absolute(state).unwrap_or_else(|_| state.to_owned()), Access::Write)
         }));
@@ -192,6 +186,36 @@ impl Loaded {
         let scripts = written.proxy.iter().filter_map(|route| route.root.as_ref());
         grants.extend(scripts.map(|said| Grant::new(absolute(said), Access::Read)));
         grants
+    }
+
+    /// The folders that are served.
+    fn trees(&self) -> Vec<PathBuf> {
+        let (written, places) = (&self.written, self.places());
+        let here = || Said::on_command_line(PathBuf::from("."));
+        let root = written.directory.clone().unwrap_or_else(here);
+        let hosts = written.host.iter().map(|host| &host.directory);
+        let folders = written.folder.iter().filter_map(|folder| folder.directory.as_ref());
+        let trees = [&root].into_iter().chain(hosts).chain(folders);
+        trees.map(|said| without_templates(&absolute(&places, said))).collect()
+    }
+
+    /// The folders that `sandbox-paths` adds.
+    fn more(&self) -> Vec<PathBuf> {
+        let places = self.places();
+        self.written.sandbox_paths.iter().map(|said| absolute(&places, said)).collect()
+    }
+
+    /// What the privileged helper does, where there are accounts of PAM.
+    fn helper_policy(&self, is_sandboxed: bool) -> Option<privsep::Policy> {
+        let asked: Vec<_> = self.written.source.iter().filter_map(|source| source.pam_service()).collect();
+        let mut services: Vec<String> = asked.iter().map(|(service, _)| (*service).to_owned()).collect();
+        services.sort();
+        services.dedup();
+        (!services.is_empty()).then(|| privsep::Policy {
+            services,
+            opens_files: asked.iter().any(|(_, opens_files)| *opens_files),
+            sandbox: is_sandboxed.then(|| [self.trees(), self.more()].concat()),
+        })
     }
 
     fn policy(&self) -> Result<Policy, Failure> {

@@ -56,10 +56,9 @@ settings! {
         group_base: One<String> = unset("none");
         /// Settings and the attributes that have them, an array: `["directory=homeDirectory"]`
         attributes: Many<String> = unset("none");
-        /// A service of PAM: the name of a file in `/etc/pam.d`, or `true` for `"millrace"`. Needs a build with
-        /// the feature `pam`.
+        /// A service of PAM: the name of a file in `/etc/pam.d`, or `true` for `"millrace"`
         pam: One<PamService> = unset("none");
-        /// Whether the home and the groups that the system has for a user apply here
+        /// Whether the home, the groups and the rights to files that the system has for a user apply here
         passwd: One<Switch> = default("false");
         /// A file whose first line is the password with which the database or directory is asked
         password_file: One<PathBuf> = unset("none");
@@ -75,9 +74,10 @@ settings! {
 }
 
 impl SourceTable {
-    /// Returns whether it is PAM that is asked.
-    pub(super) fn is_pam(&self) -> bool {
-        self.pam.is_some()
+    /// The service of PAM that is asked, and whether files are used with the rights of its users.
+    pub(super) fn pam_service(&self) -> Option<(&str, bool)> {
+        let service = &self.pam.as_ref()?.value.0;
+        Some((service, is_on(self.passwd.clone(), false)))
     }
 
     /// Files that are read for it.
@@ -237,8 +237,7 @@ pub(super) fn add(
         } else if let Some(said) = &table.ldap {
             named(chain, auth::ldap(&ldap(&table, said, time, places)?), said, places)?
         } else if let Some(said) = &table.pam {
-            let source = auth::pam(&pam(&table, said, time, directory, known, places)?)
-                .map_err(|why| places.error(&said.place, "pam", &why))?;
+            let source = auth::pam(&pam(&table, said, time, directory, known, places)?);
             let name = source.name().to_owned();
             (chain.source(source), name)
         } else {

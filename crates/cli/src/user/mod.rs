@@ -171,9 +171,7 @@ fn perform(
     audit: &mut Audit,
 ) -> Result<(), Failure> {
     match action {
-        Action::Add { name, settings, hash } => {
-            add(database, path, new_user(name, &settings, config)?, hash)
-        }
+        Action::Add { name, settings, hash } => add(database, path, new_user(name, &settings, config)?, hash),
         Action::Passwd { name, hash } => {
             look_up(database, &name)?;
             let hash = password(hash)?;

@@ -210,8 +210,6 @@ fn invalid_settings_of_a_source_are_reported_at_their_place() {
         ("ldap = \"ldap://a\"\nbase = \"b\"\nfilter = \"c\"", "m.toml:2:8", "\"c\" is no filter"),
         ("ldap = \"ldap://a\"\nbase = \"b\"\nattributes = \"c\"", "m.toml:4:14", "SETTING=ATTRIBUTE"),
         ("ldap = \"ldap://a\"\nquery = \"b\"", "m.toml:3:9", "`query` means nothing to a source with `ldap`"),
-        #[cfg(not(feature = "pam"))]
-        ("pam = true", "m.toml:2:7", "was built without PAM"),
         ("postgres = \"host=a\"\ntimeout = 0", "m.toml:3:11", "more than no time"),
     ] {
         site.configure(&format!("[[source]]\n{text}\n"));

@@ -1,8 +1,11 @@
 //! The system calls of the local back end, in one place: the list of what it does to a disk, for an audit.
 //!
 //! Everything else in this back end makes its calls by these names (a test looks). In the server they are the functions
-//! of `rustix`; in the tests of this crate they are those of `observed.rs`, which record each call and can have it fail.
+//! of `rustix`, those that take rights by way of `acting.rs`; in the tests of this crate they are those of `observed.rs`,
+//! which record each call and can have it fail.
 
+#[cfg_attr(test, allow(dead_code, reason = "those calls are observed"))]
+pub(super) mod acting;
 #[cfg(test)]
 pub(super) mod observed;
 #[cfg(test)]
@@ -14,20 +17,26 @@ use std::fs::File;
 
 use rustix::io::Errno;
 
+#[cfg(not(test))]
+use self::acting as calls_with_rights;
 #[cfg(test)]
-use self::{observed as calls, observed as transfers};
+use self::{observed as calls, observed as calls_with_rights, observed as transfers};
 #[cfg(not(test))]
 use rustix::{fs as calls, io as transfers};
 
-/// The calls that look.
-pub(super) use calls::{access, accessat, flock, fstat, fstatfs, fstatvfs, open, readlinkat, statat, statx};
-/// The calls that open, and those that change files and names.
-pub(super) use calls::{
-    chmodat, chownat, copy_file_range, fchmod, fchown, ftruncate, linkat, mkdirat, openat, openat2, renameat,
-    renameat_with, symlinkat, unlinkat, utimensat,
-};
+/// What a user's process does in another way than this one.
+pub(super) use acting::{link_file, owner, set_mode};
+/// The calls that take no right of the user's, or look for the server itself.
+pub(super) use calls::{access, copy_file_range, flock, fstat, fstatfs, fstatvfs, ftruncate, open};
 /// The calls that wait for the device.
 pub(super) use calls::{fdatasync, fsync};
+/// The calls that look at names.
+pub(super) use calls_with_rights::{accessat, readlinkat, statat, statx};
+/// The calls that open, and those that change files and names.
+pub(super) use calls_with_rights::{
+    chmodat, chownat, fchmod, fchown, linkat, mkdirat, openat, openat2, renameat, renameat_with, symlinkat,
+    unlinkat, utimensat,
+};
 /// The calls that move bytes. (`splice` and `sendfile` are the transfer's, on descriptors that it was given.)
 pub(super) use transfers::{pread, pwrite};
 

@@ -45,6 +45,7 @@ use rustix::io::Errno;
 use thiserror::Error;
 
 use directory::{Listing, read_link};
+pub use disk::acting::as_user;
 pub use durability::Durability;
 use durability::Durable;
 use errno::file_error;

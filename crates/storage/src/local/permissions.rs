@@ -19,6 +19,9 @@ use super::tree::{DESCRIPTORS, Tree};
 
 /// Gives what `path` led to these bits. May wait.
 pub(super) fn change(tree: &Tree, path: &VirtualPath, place: &OwnedFd, bits: Mode) -> Result<(), FileError> {
+    if let Some(changed) = disk::set_mode(place, bits) {
+        return changed.map_err(file_error);
+    }
     change_by(DESCRIPTORS, tree, path, place, bits)
 }
 

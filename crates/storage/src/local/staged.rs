@@ -360,6 +360,9 @@ fn inherit(file: &File, old: &Metadata) {
 
 /// Gives an unnamed file a name.
 pub(super) fn link(file: &File, directory: &OwnedFd, name: &[u8]) -> rustix::io::Result<()> {
+    if let Some(linked) = disk::link_file(file, directory, name) {
+        return linked;
+    }
     // By descriptor where the kernel lets us (with CAP_DAC_READ_SEARCH, or from Linux 6.10 on), else through /proc.
     match disk::linkat(file, c"", directory, name, AtFlags::EMPTY_PATH) {
         Err(Errno::NOENT) => disk::linkat(CWD, magic_link(file), directory, name, AtFlags::SYMLINK_FOLLOW),

@@ -239,7 +239,7 @@ pub(super) fn open(root: &OwnedFd) -> rustix::io::Result<OwnedFd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
     let directory = disk::openat2(root, DIRECTORY, flags, Mode::empty(), resolve)?;
     let stat = disk::fstat(&directory)?;
-    let is_ours = stat.st_uid == rustix::process::geteuid().as_raw() && stat.st_mode & 0o022 == 0;
+    let is_ours = stat.st_uid == disk::owner() && stat.st_mode & 0o022 == 0;
     if is_ours { Ok(directory) } else { Err(Errno::ACCESS) }
 }
 

@@ -230,10 +230,8 @@ fn the_examples_of_accounts_can_be_used() {
     let text = include_str!("../../../../../docs/accounts.md");
     let examples: Vec<&str> =
         text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    let is_linked = |example: &&str| cfg!(feature = "pam") || !example.contains("pam =");
     let said: Vec<String> = examples
         .into_iter()
-        .filter(is_linked)
         .map(|example| {
             let here = [("/srv/files", "."), ("/home", "."), ("/usr/local/bin/", "./")];
             let local = here.iter().fold(example.to_owned(), |text, (there, here)| text.replace(there, here));
@@ -241,7 +239,7 @@ fn the_examples_of_accounts_can_be_used() {
             logins(&site.unwrap_or_else(|failure| panic!("{example}\n{failure}")))
         })
         .collect();
-    let elsewhere = if cfg!(feature = "pam") { 9 } else { 7 };
+    let elsewhere = 9;
     let first = "acme may list, read, write, mkdir, in customers/acme; from 203.0.113.0/24, 2001:db8::/32; mon-fri \
                  07:00-20:00 Europe/Paris, sat 07:00-12:00 Europe/Paris";
     let last = [

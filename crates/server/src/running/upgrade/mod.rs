@@ -21,7 +21,7 @@
 //! events (`hooks/queue.rs`; the old one still stores its sessions' events), quotas (the old one reports at the end
 //! what it has moved, and the new one counts changed trees again), locks and properties of WebDAV (the old one refers
 //! changes to the new one), certificates by ACME. Passive ports are leased by both, and kept by neither
-//! (`passive/mod.rs`).
+//! (`passive/mod.rs`). The privileged helper, which only a server of root's can start, serves both.
 
 mod predecessor;
 mod successor;
@@ -47,6 +47,8 @@ pub(crate) use successor::say_farewell;
 enum Word {
     /// The old one: here is one of the sockets of this address, and what it was asked for as.
     Listener { door: Door, asked: SocketAddr, bound: SocketAddr },
+    /// The old one: at this socket its privileged helper serves you, too.
+    Helper {},
     /// The old one: these were all, of the process of this number.
     ThatIsAll { pid: u32 },
     /// The new one: everything is ready; stop accepting.

@@ -25,19 +25,22 @@ pub struct Predecessor {
     socket: OwnedFd,
     pid: u32,
     listeners: Vec<(SocketAddr, Listener)>,
+    /// The socket at which its privileged helper serves this process.
+    helper: Option<OwnedFd>,
 }
 
 impl Predecessor {
     /// Receives the predecessor's state over this socket. Until it hears that this process is ready, it serves as
     /// usual.
     pub fn meet(socket: OwnedFd) -> io::Result<Self> {
-        let mut listeners = Vec::new();
+        let (mut listeners, mut helper) = (Vec::new(), None);
         loop {
             match Word::receive(&socket, Some(PATIENCE))? {
                 Some((Word::Listener { door, asked, bound }, Some(handed))) => {
                     listeners.push((asked, Listener { door, address: bound, socket: handed }));
                 }
-                Some((Word::ThatIsAll { pid }, None)) => return Ok(Self { socket, pid, listeners }),
+                Some((Word::Helper {}, Some(handed))) => helper = Some(handed),
+                Some((Word::ThatIsAll { pid }, None)) => return Ok(Self { socket, pid, listeners, helper }),
                 _ => return Err(io::ErrorKind::InvalidData.into()),
             }
         }
@@ -52,6 +55,11 @@ impl Predecessor {
             }
         }
         addresses
+    }
+
+    /// The socket at which its privileged helper serves this process, if it has one.
+    pub fn take_helper(&mut self) -> Option<OwnedFd> {
+        self.helper.take()
     }
 
     /// Its sockets of an address that is asked for, and where they are; not those of an address that was `taken` already,

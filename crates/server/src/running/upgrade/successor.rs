@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use millrace_net::fd_passing;
+use millrace_privsep::Helper;
 use millrace_process::{Process, start_successor};
 use thiserror::Error;
 
@@ -168,6 +169,10 @@ fn show_listeners(running: &Running, socket: &OwnedFd) -> io::Result<()> {
             let asked = asked(running, door, bound);
             Word::Listener { door, asked, bound }.send(socket, Some(listener.as_fd()))?;
         }
+    }
+    // One that cannot hand its helper over lets the new one find out what that means for it.
+    if let Ok(helper) = millrace_privsep::helper().and_then(Helper::for_successor) {
+        Word::Helper {}.send(socket, Some(helper.as_fd()))?;
     }
     Word::ThatIsAll { pid: process::id() }.send(socket, None)
 }
