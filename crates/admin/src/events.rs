@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::error::AdminError;
 use millrace_hooks::{Backlog, Meant, Undelivered};
 use millrace_server::Running;
 
@@ -17,18 +18,17 @@ pub(super) fn meant(
     to: Option<String>,
     all: bool,
     waiting: bool,
-) -> Result<Meant, String> {
+) -> Result<Meant, AdminError> {
     match (events.is_empty(), all) {
         (false, false) if to.is_none() && !waiting => Ok(Meant::These(events)),
         (true, true) => Ok(Meant::All { to, waiting }),
-        _ => Err("say which: their ids, or all, and then of one receiver if not of all".to_owned()),
+        _ => Err(AdminError::WhichEvents),
     }
 }
 
 /// The events in the queue.
-pub(super) fn list(running: &Running, to: Option<&str>, most: Option<usize>) -> Result<Value, String> {
-    let found =
-        backlog(running)?.list(to, most.unwrap_or(SHOWN).min(MOST)).map_err(|error| error.to_string())?;
+pub(super) fn list(running: &Running, to: Option<&str>, most: Option<usize>) -> Result<Value, AdminError> {
+    let found = backlog(running)?.list(to, most.unwrap_or(SHOWN).min(MOST))?;
     let events: Vec<Value> = found.events.iter().map(event).collect();
     let not_shown = (found.waiting + found.parked).saturating_sub(events.len() as u64);
     let mut told = json!({ "events": events, "waiting": found.waiting, "parked": found.parked });
@@ -39,19 +39,17 @@ pub(super) fn list(running: &Running, to: Option<&str>, most: Option<usize>) -> 
 }
 
 /// Has them tried again.
-pub(super) fn retry(running: &Running, meant: &Meant) -> Result<Value, String> {
-    Ok(json!({ "retried": backlog(running)?.retry(meant).map_err(|error| error.to_string())? }))
+pub(super) fn retry(running: &Running, meant: &Meant) -> Result<Value, AdminError> {
+    Ok(json!({ "retried": backlog(running)?.retry(meant)? }))
 }
 
 /// Has them forgotten.
-pub(super) fn forget(running: &Running, meant: &Meant) -> Result<Value, String> {
-    Ok(json!({ "dropped": backlog(running)?.forget(meant).map_err(|error| error.to_string())? }))
+pub(super) fn forget(running: &Running, meant: &Meant) -> Result<Value, AdminError> {
+    Ok(json!({ "dropped": backlog(running)?.forget(meant)? }))
 }
 
-fn backlog(running: &Running) -> Result<Backlog, String> {
-    running
-        .backlog()
-        .ok_or_else(|| "there is no queue: no [[hook]] needs one, or hooks-queue names none".to_owned())
+fn backlog(running: &Running) -> Result<Backlog, AdminError> {
+    running.backlog().ok_or(AdminError::NoQueue)
 }
 
 /// The fields that identify an event; receivers get more.
@@ -72,8 +70,8 @@ mod tests {
     fn some_events_are_meant_or_all_and_never_both_or_none() {
         let some = || vec!["17".to_owned()];
         let to = || Some("http://a/".to_owned());
-        assert_eq!(meant(some(), None, false, false), Ok(Meant::These(some())));
-        assert_eq!(meant(Vec::new(), to(), true, true), Ok(Meant::All { to: to(), waiting: true }));
+        assert_eq!(meant(some(), None, false, false).unwrap(), Meant::These(some()));
+        assert_eq!(meant(Vec::new(), to(), true, true).unwrap(), Meant::All { to: to(), waiting: true });
         for (events, to, all, waiting) in [
             (Vec::new(), None, false, false),
             (Vec::new(), to(), false, false),

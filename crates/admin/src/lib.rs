@@ -4,6 +4,7 @@
 //! see `docs/limits.md`. Each client has a thread, of which there are few; none of it touches a worker but by
 //! its inbox.
 
+mod error;
 mod events;
 mod request;
 
@@ -23,8 +24,10 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, 
 
 use millrace_server::{Actor, Running};
 
-/// Reads the configuration again and applies it. The error is for people.
-pub type Reload = Box<dyn Fn() -> Result<Reloaded, String> + Send + Sync>;
+pub use error::{AdminError, ReloadFailure};
+
+/// Reads the configuration again and applies it.
+pub type Reload = Box<dyn Fn() -> Result<Reloaded, ReloadFailure> + Send + Sync>;
 
 /// The keys whose values a reload found changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

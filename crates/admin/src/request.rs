@@ -9,6 +9,7 @@ use millrace_storage::TallyReport;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::error::AdminError;
 use super::{Served, events};
 use millrace_limits::{BanReport, Limit, Limits, Network, Scope, ScopeReport};
 use millrace_server::{Actor, Running, SessionReport, TransferReport};
@@ -102,7 +103,7 @@ impl Request {
 
 /// Answers a line.
 pub(super) fn answer(line: &[u8], running: &Running, served: &Served, by: Option<Actor>) -> Value {
-    let request = serde_json::from_slice(line).map_err(|error| format!("not a request: {error}"));
+    let request = serde_json::from_slice(line).map_err(AdminError::from);
     let changes = request.as_ref().is_ok_and(Request::changes);
     let ends = request.as_ref().is_ok_and(Request::ends);
     if ends {
@@ -110,7 +111,8 @@ pub(super) fn answer(line: &[u8], running: &Running, served: &Served, by: Option
     }
     let result = request.and_then(|request| perform(request, running, served));
     if changes && !ends {
-        running.note_administered(&said(line), result.as_ref().err().map(String::as_str), by);
+        let failed = result.as_ref().err().map(ToString::to_string);
+        running.note_administered(&said(line), failed.as_deref(), by);
     }
     match result {
         Ok(Value::Object(mut answer)) => {
@@ -118,7 +120,7 @@ pub(super) fn answer(line: &[u8], running: &Running, served: &Served, by: Option
             answer.into()
         }
         Ok(_) => json!({ "ok": true }),
-        Err(error) => json!({ "ok": false, "error": error }),
+        Err(error) => json!({ "ok": false, "error": error.to_string() }),
     }
 }
 
@@ -133,20 +135,18 @@ fn said(line: &[u8]) -> String {
     })
 }
 
-fn perform(request: Request, running: &Running, served: &Served) -> Result<Value, String> {
+fn perform(request: Request, running: &Running, served: &Served) -> Result<Value, AdminError> {
     match request {
         Request::Sessions {} => {
             Ok(json!({ "sessions": running.sessions().iter().map(session).collect::<Vec<_>>() }))
         }
-        Request::Kick { session: None, user: None, address: None } => {
-            Err("say whom: a session, a user or an address".to_owned())
-        }
+        Request::Kick { session: None, user: None, address: None } => Err(AdminError::KickWhom),
         Request::Kick { session, user, address } => Ok(kick(running, session, user, address)),
         Request::Limits { scope: None, download: None, upload: None, sessions: None, restore: false } => {
             Ok(json!({ "limits": running.limits().iter().map(limits).collect::<Vec<_>>() }))
         }
         Request::Limits { scope: Some(scope), .. } if is_of_unknown_user(running, &scope) => {
-            Err(format!("no account has the name {}", scope.trim_start_matches("user ")))
+            Err(AdminError::UnknownUser(scope.trim_start_matches("user ").to_owned()))
         }
         Request::Limits {
             scope: Some(scope),
@@ -156,10 +156,8 @@ fn perform(request: Request, running: &Running, served: &Served) -> Result<Value
             restore: false,
         } => limits_of(running, &parse_scope(&scope)?),
         Request::Limits { scope, download, upload, sessions, restore } => {
-            let scope = parse_scope(scope.as_deref().ok_or("say whose: server, user NAME, session NUMBER")?)?;
-            let limit = |text: Option<String>| {
-                text.map(|text| text.parse::<Limit>()).transpose().map_err(|error| error.to_string())
-            };
+            let scope = parse_scope(scope.as_deref().ok_or(AdminError::LimitsWhose)?)?;
+            let limit = |text: Option<String>| text.map(|text| text.parse::<Limit>()).transpose();
             let limits =
                 Limits { download: limit(download)?, upload: limit(upload)?, sessions: limit(sessions)? };
             set_limits(running, &scope, &limits, restore)
@@ -168,17 +166,17 @@ fn perform(request: Request, running: &Running, served: &Served) -> Result<Value
             let time = seconds.map(|seconds| Duration::from_secs(seconds.min(LONGEST_BAN)));
             match running.ban(parse_network(&network)?, time) {
                 true => Ok(Value::Null),
-                false => Err("too many networks are banned already; deny a larger one".to_owned()),
+                false => Err(AdminError::TooManyBans),
             }
         }
         Request::Unban { network } => match running.lift_ban(parse_network(&network)?) {
             true => Ok(Value::Null),
-            false => Err(format!("{network} is not banned")),
+            false => Err(AdminError::NotBanned(network)),
         },
         Request::Bans {} => Ok(json!({ "bans": running.bans().iter().map(ban).collect::<Vec<_>>() })),
         Request::Quotas {} => Ok(json!({ "quotas": running.quotas().iter().map(tally).collect::<Vec<_>>() })),
         Request::Recount { tree } => {
-            let counted = running.recount_quotas(tree.as_deref()).map_err(|error| error.to_string())?;
+            let counted = running.recount_quotas(tree.as_deref())?;
             Ok(json!({ "quotas": counted.iter().map(tally).collect::<Vec<_>>() }))
         }
         Request::Events { to, most } => events::list(running, to.as_deref(), most),
@@ -189,7 +187,8 @@ fn perform(request: Request, running: &Running, served: &Served) -> Result<Value
             events::forget(running, &events::meant(events, to, all, waiting)?)
         }
         Request::Reload {} => (served.orders.reload)()
-            .map(|keys| json!({ "changed": keys.changed, "next-start": keys.next_start })),
+            .map(|keys| json!({ "changed": keys.changed, "next-start": keys.next_start }))
+            .map_err(AdminError::Reload),
         Request::Upgrade {} => upgrade(running, served),
         Request::Drain {} => Ok(end(running, "drained", Running::drain)),
         Request::Stop {} => Ok(end(running, "ctl stop", Running::request_shutdown)),
@@ -198,14 +197,14 @@ fn perform(request: Request, running: &Running, served: &Served) -> Result<Value
             served.is_given.store(true, Ordering::Release);
             Ok(Value::Null)
         }
-        Request::GiveWay {} => Err("this server lets clients in".to_owned()),
+        Request::GiveWay {} => Err(AdminError::Serving),
     }
 }
 
 /// The last record of the audit log, to be noted where it cannot be changed with the log.
-fn audit(running: &Running) -> Result<Value, String> {
-    let position = running.audit_position().ok_or("there is no audit log: audit-log names its file")?;
-    let (file, last) = position.map_err(|error| format!("the audit log cannot be read: {error}"))?;
+fn audit(running: &Running) -> Result<Value, AdminError> {
+    let position = running.audit_position().ok_or(AdminError::NoAuditLog)?;
+    let (file, last) = position.map_err(AdminError::AuditLog)?;
     Ok(json!({ "file": file.to_string_lossy(), "seq": last.seq, "sha256": last.sha256.to_string() }))
 }
 
@@ -219,9 +218,9 @@ fn kick(running: &Running, session: Option<u64>, user: Option<String>, address: 
 }
 
 /// Sets limits. Limits that are left out stay as they are, unless `restore` removes them.
-fn set_limits(running: &Running, scope: &Scope, limits: &Limits, restore: bool) -> Result<Value, String> {
+fn set_limits(running: &Running, scope: &Scope, limits: &Limits, restore: bool) -> Result<Value, AdminError> {
     match (restore && !running.restore_limits(scope)) || !running.set_limits(scope, limits) {
-        true => Err(format!("there is no {scope}")),
+        true => Err(AdminError::UnknownScope(scope.clone())),
         false => Ok(with_note(json!({}), scope, &running.limits())),
     }
 }
@@ -240,12 +239,12 @@ fn transfers(running: &Running) -> Value {
 }
 
 /// One at a time; a server that ends has nothing to hand over.
-fn upgrade(running: &Running, served: &Served) -> Result<Value, String> {
+fn upgrade(running: &Running, served: &Served) -> Result<Value, AdminError> {
     if running.is_ending() {
-        return Err("this server is shutting down and accepts no more clients".to_owned());
+        return Err(AdminError::Ending);
     }
     if served.is_upgrading.swap(true, Ordering::AcqRel) {
-        return Err("another server is being started already".to_owned());
+        return Err(AdminError::Upgrading);
     }
     // By then there may be no sessions, and no way to count them.
     let sessions = running.sessions().len();
@@ -254,11 +253,11 @@ fn upgrade(running: &Running, served: &Served) -> Result<Value, String> {
     given
         .inspect(|pid| (served.orders.relieved)(*pid))
         .map(|pid| json!({ "pid": pid, "sessions": sessions }))
-        .map_err(|why| format!("the server that runs goes on as it was: {why}"))
+        .map_err(AdminError::from)
 }
 
 /// The effective limits of a scope, also of one without sessions.
-fn limits_of(running: &Running, scope: &Scope) -> Result<Value, String> {
+fn limits_of(running: &Running, scope: &Scope) -> Result<Value, AdminError> {
     let all = running.limits();
     let of_scope: Vec<Value> = all.iter().filter(|report| report.scope == *scope).map(limits).collect();
     let is_there = match scope {
@@ -268,7 +267,7 @@ fn limits_of(running: &Running, scope: &Scope) -> Result<Value, String> {
     };
     match is_there {
         true => Ok(with_note(json!({ "limits": of_scope }), scope, &all)),
-        false => Err(format!("there is no {scope}")),
+        false => Err(AdminError::UnknownScope(scope.clone())),
     }
 }
 
@@ -303,14 +302,13 @@ fn with_note(mut answer: Value, scope: &Scope, all: &[ScopeReport]) -> Value {
     answer
 }
 
-fn parse_network(text: &str) -> Result<Network, String> {
-    text.parse().map_err(|error: millrace_limits::NetworkError| error.to_string())
+fn parse_network(text: &str) -> Result<Network, AdminError> {
+    Ok(text.parse()?)
 }
 
 /// `server`, `listener 0.0.0.0:21`, `group staff`, `user alice`, `session 17`
-fn parse_scope(text: &str) -> Result<Scope, String> {
-    let wrong =
-        || format!("{text:?} is not server, listener ADDR:PORT, group NAME, user NAME or session NUMBER");
+fn parse_scope(text: &str) -> Result<Scope, AdminError> {
+    let wrong = || AdminError::NotAScope(text.to_owned());
     match text.split_once(' ').unwrap_or((text, "")) {
         ("server", "") => Ok(Scope::Server),
         (_, "") => Err(wrong()),

@@ -28,3 +28,5 @@ impl fmt::Display for Failure {
         }
     }
 }
+
+impl std::error::Error for Failure {}

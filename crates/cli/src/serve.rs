@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use millrace_admin::{Control, Orders, Reloaded};
 use millrace_load::units::counted;
 use millrace_server::limits::Quotas;
-use millrace_server::{Config, Door, Predecessor, Prepared, Running, Server, StartError};
+use millrace_server::{Config, Door, Predecessor, Prepared, ReloadError, Running, Server, StartError};
 use millrace_storage::{LocalStorage, SweepReport};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -224,16 +224,24 @@ struct Again {
     confined: Confined,
 }
 
+/// Why a reload changed nothing.
+#[derive(Debug, thiserror::Error)]
+enum ReloadRefused {
+    /// The file is wrong, or needs more than the sandbox grants.
+    #[error("the old configuration stays in force: {0}")]
+    Configuration(#[from] Failure),
+    /// The server cannot apply it.
+    #[error("the old configuration stays in force: {0}")]
+    Server(#[from] ReloadError),
+}
+
 impl Again {
     /// Applies what the file says now; where that is wrong, all stays as it was. Returns the keys that have changed.
-    fn reload(&self) -> Result<Reloaded, String> {
-        let site =
-            self.load().map_err(|failure| format!("the old configuration stays in force: {failure}"))?;
+    fn reload(&self) -> Result<Reloaded, ReloadRefused> {
+        let site = self.load()?;
         let snapshot = site.snapshot;
         if let Some(running) = self.running.upgrade() {
-            running
-                .reload(site.config)
-                .map_err(|error| format!("the old configuration stays in force: {error}"))?;
+            running.reload(site.config)?;
         }
         let next_start = self.begun.changed(&snapshot, true);
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -256,9 +264,9 @@ impl Again {
 }
 
 /// What came of a reload, in a sentence for the log.
-fn told(reloaded: Result<Reloaded, String>) -> String {
+fn told(reloaded: Result<Reloaded, ReloadRefused>) -> String {
     match reloaded {
-        Err(why) => why,
+        Err(why) => why.to_string(),
         Ok(Reloaded { changed, next_start }) => {
             let list = |what: &str, keys: &[&str]| match keys {
                 [] => String::new(),
@@ -280,7 +288,7 @@ fn open_control(
 ) -> Result<Option<Control>, Failure> {
     let again = again.clone();
     let orders = Orders {
-        reload: Box::new(move || again.reload()),
+        reload: Box::new(move || Ok(again.reload()?)),
         successor: Box::new(successor_command),
         relieved: Box::new(|pid| notify::say(&format!("MAINPID={pid}\nREADY=1"))),
     };
@@ -387,8 +395,8 @@ fn listen_to_signals(mut signals: Signals, running: Weak<Running>, again: Again)
             match (signal, running.upgrade()) {
                 (SIGHUP, Some(running)) => {
                     let reloaded = again.reload();
-                    let failed = reloaded.as_ref().err().map(String::as_str);
-                    running.note_administered("SIGHUP", failed, None);
+                    let failed = reloaded.as_ref().err().map(ToString::to_string);
+                    running.note_administered("SIGHUP", failed.as_deref(), None);
                     let told = told(reloaded);
                     if !running.warn_in_json(&told) {
                         let _ = writeln!(io::stderr(), "millrace: {told}");

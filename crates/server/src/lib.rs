@@ -50,5 +50,5 @@ pub use millrace_storage as storage;
 /// What a back end of your own implements.
 pub use millrace_vfs as vfs;
 pub use running::connection::ConnectionError;
-pub use running::upgrade::{HandOverError, Predecessor};
+pub use running::upgrade::{HandOverError, Predecessor, TakeOverError};
 pub use running::{Prepared, ReloadError, Running, Server, StartError};

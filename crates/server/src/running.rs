@@ -24,7 +24,7 @@ use thiserror::Error;
 use self::assembling::{look_at_ports, state};
 use self::doors::Doors;
 pub use self::reloading::ReloadError;
-use self::upgrade::Predecessor;
+use self::upgrade::{Predecessor, TakeOverError};
 use crate::blocking::BlockingPool;
 use crate::certificates;
 use crate::config::Config;
@@ -112,7 +112,7 @@ pub enum StartError {
     Hooks(#[source] HookError),
     /// The server that was to be relieved does not let go.
     #[error("the server that runs goes on: {0}")]
-    Relief(String),
+    Relief(#[source] TakeOverError),
     /// Threads or descriptors are not to be had.
     #[error("cannot start a worker: {0}")]
     Worker(#[source] io::Error),

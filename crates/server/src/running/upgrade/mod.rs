@@ -37,7 +37,7 @@ use serde::{Deserialize, Serialize};
 use crate::limits::Since;
 use crate::worker::Door;
 
-pub use predecessor::Predecessor;
+pub use predecessor::{Predecessor, TakeOverError};
 pub use successor::HandOverError;
 pub(crate) use successor::say_farewell;
 

@@ -19,6 +19,17 @@ use crate::worker::{Door, Listener};
 /// How long the old one may take to hand over its state, or to stop accepting.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Why a predecessor does not let go.
+#[derive(Debug, thiserror::Error)]
+pub enum TakeOverError {
+    /// It is not heard.
+    #[error("it does not let go: {0}")]
+    Io(#[from] io::Error),
+    /// It speaks another language.
+    #[error("it sent an unknown message")]
+    UnknownMessage,
+}
+
 /// A server that this process is to relieve, and that has started it for that.
 #[derive(Debug)]
 pub struct Predecessor {
@@ -83,13 +94,12 @@ impl Predecessor {
 
     /// Makes it stop accepting, and takes over its state; returns its process ID. A predecessor that has ended need not
     /// be asked.
-    pub(crate) fn take_over(&mut self, server: &ServerState) -> Result<u32, String> {
+    pub(crate) fn take_over(&mut self, server: &ServerState) -> Result<u32, TakeOverError> {
         // Copies of those that are used are with the workers; the others end with the old one.
         self.listeners.clear();
-        let lost = |error: io::Error| format!("it does not let go: {error}");
         let asked = Word::Ready {}.send(&self.socket, None);
         if asked.is_ok() {
-            while let Some((word, _)) = Word::receive(&self.socket, Some(PATIENCE)).map_err(lost)? {
+            while let Some((word, _)) = Word::receive(&self.socket, Some(PATIENCE))? {
                 match word {
                     Word::Ban { network, user, milliseconds } => {
                         let left = milliseconds.map(Duration::from_millis);
@@ -101,7 +111,7 @@ impl Predecessor {
                         server.next_session.store(next_session, Ordering::Relaxed);
                         break;
                     }
-                    _ => return Err("it sent an unknown message".to_owned()),
+                    _ => return Err(TakeOverError::UnknownMessage),
                 }
             }
         }

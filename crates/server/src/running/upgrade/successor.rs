@@ -41,9 +41,29 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 const ANSWER_TIME: Duration = Duration::from_secs(5);
 
 /// Why no other server has taken the place of this one, which goes on as it was: a sentence without its full stop.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{0}")]
-pub struct HandOverError(String);
+#[derive(Debug, Error)]
+pub enum HandOverError {
+    /// There is no socket to talk to it by.
+    #[error("the new server cannot be started: {0}")]
+    Socket(#[from] io::Error),
+    /// Its program does not start.
+    #[error("{program} cannot be started: {error}")]
+    Program {
+        /// Which.
+        program: String,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// What the new server said.
+    #[error("{0}")]
+    Said(String),
+    /// It has ended.
+    #[error("the new server ended before it served ({0}); the log may say why")]
+    Gone(String),
+    /// It took too long, or this server cannot hand over.
+    #[error("the new server was given up: {0}")]
+    GivenUp(String),
+}
 
 impl Running {
     /// Starts another server by this command and has it take the place of this one; returns its process number. Takes
@@ -51,19 +71,18 @@ impl Running {
     ///
     /// Where it fails, all is as it was.
     pub fn hand_over(&self, successor: Command) -> Result<u32, HandOverError> {
-        give(self, successor).map_err(HandOverError)
+        give(self, successor)
     }
 }
 
 /// Has another server, which this command starts, take the place of this one; answers its process number. Where it
 /// fails, all is as it was, and the error says why.
-fn give(running: &Running, command: Command) -> Result<u32, String> {
-    let failed = |error: io::Error| format!("the new server cannot be started: {error}");
-    let (socket, theirs) = fd_passing::pair().map_err(failed)?;
-    fd_passing::bound_sending(&socket, WORD_TIME).map_err(failed)?;
+fn give(running: &Running, command: Command) -> Result<u32, HandOverError> {
+    let (socket, theirs) = fd_passing::pair()?;
+    fd_passing::bound_sending(&socket, WORD_TIME)?;
     let program = command.get_program().to_string_lossy().into_owned();
     let started = start_successor(command, theirs);
-    let mut child = started.map_err(|error| format!("{program} cannot be started: {error}"))?;
+    let mut child = started.map_err(|error| HandOverError::Program { program, error })?;
     let pid = child.pid().as_raw_nonzero().get().unsigned_abs();
     match hand_over(running, &socket) {
         Ok(()) => {
@@ -84,7 +103,7 @@ fn give(running: &Running, command: Command) -> Result<u32, String> {
 }
 
 /// Sees to it that a new server that does not serve has ended; what it says itself is said as it is.
-fn given_up(child: &mut Process, trouble: Trouble) -> String {
+fn given_up(child: &mut Process, trouble: Trouble) -> HandOverError {
     if !matches!(trouble, Trouble::Ours(_)) {
         let end = Instant::now() + LAST_WORDS;
         while matches!(child.try_wait(), Ok(None)) && Instant::now() < end {
@@ -94,9 +113,9 @@ fn given_up(child: &mut Process, trouble: Trouble) -> String {
     let _ = child.kill();
     let status = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
     match trouble {
-        Trouble::Said(why) => why,
-        Trouble::Gone => format!("the new server ended before it served ({status}); the log may say why"),
-        Trouble::Ours(why) => format!("the new server was given up: {why}"),
+        Trouble::Said(why) => HandOverError::Said(why),
+        Trouble::Gone => HandOverError::Gone(status),
+        Trouble::Ours(why) => HandOverError::GivenUp(why),
     }
 }
 

@@ -1,0 +1,79 @@
+//! Why a request of an administrator is not carried out.
+
+use std::io;
+
+use millrace_hooks::QueueError;
+use millrace_limits::{LimitError, NetworkError, Scope};
+use millrace_server::HandOverError;
+use millrace_storage::LedgerError;
+
+/// Why a reload changed nothing: the program around the server has errors of its own.
+pub type ReloadFailure = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a request is not carried out: a sentence without its full stop.
+#[derive(Debug, thiserror::Error)]
+pub enum AdminError {
+    /// The line is no request.
+    #[error("not a request: {0}")]
+    NotARequest(#[from] serde_json::Error),
+    /// A kick of all sessions.
+    #[error("say whom: a session, a user or an address")]
+    KickWhom,
+    /// Limits without a scope.
+    #[error("say whose: server, user NAME, session NUMBER")]
+    LimitsWhose,
+    /// A text that names no scope.
+    #[error("{0:?} is not server, listener ADDR:PORT, group NAME, user NAME or session NUMBER")]
+    NotAScope(String),
+    /// No account source knows the user.
+    #[error("no account has the name {0}")]
+    UnknownUser(String),
+    /// A scope that does not exist now.
+    #[error("there is no {0}")]
+    UnknownScope(Scope),
+    /// A text that is no limit.
+    #[error(transparent)]
+    Limit(#[from] LimitError),
+    /// A text that is no network.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+    /// The list of bans is full.
+    #[error("too many networks are banned already; deny a larger one")]
+    TooManyBans,
+    /// There is no ban to lift.
+    #[error("{0} is not banned")]
+    NotBanned(String),
+    /// Quotas cannot be counted.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// A contradictory choice of events.
+    #[error("say which: their ids, or all, and then of one receiver if not of all")]
+    WhichEvents,
+    /// No hook stores events.
+    #[error("there is no queue: no [[hook]] needs one, or hooks-queue names none")]
+    NoQueue,
+    /// The queue of events fails, or has no such event.
+    #[error(transparent)]
+    Queue(#[from] QueueError),
+    /// No audit log is configured.
+    #[error("there is no audit log: audit-log names its file")]
+    NoAuditLog,
+    /// The audit log cannot be read.
+    #[error("the audit log cannot be read: {0}")]
+    AuditLog(io::Error),
+    /// The new configuration is not in force.
+    #[error("{0}")]
+    Reload(ReloadFailure),
+    /// The server ends.
+    #[error("this server is shutting down and accepts no more clients")]
+    Ending,
+    /// An upgrade is under way.
+    #[error("another server is being started already")]
+    Upgrading,
+    /// The new server did not take over.
+    #[error("the server that runs goes on as it was: {0}")]
+    Upgrade(#[from] HandOverError),
+    /// The control socket is not given to another server yet.
+    #[error("this server lets clients in")]
+    Serving,
+}
