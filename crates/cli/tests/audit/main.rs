@@ -107,12 +107,12 @@ fn what_administrators_and_the_server_do_is_recorded() {
 #[test]
 fn accounts_and_links_are_recorded_by_the_commands_that_change_them() {
     let site = Site::new("accounts");
-    let keys = "http-link-keys = \"keys\"\n";
+    let keys = "http-link-keys = \"keys\"\n[[group]]\nname = \"staff\"\n";
     site.configure(keys);
     fs::write(site.folder.join("keys"), "0123456789abcdef0123456789abcdef\n").unwrap();
     fs::write(site.folder.join("files/f"), "content").unwrap();
     let serving = site.serve();
-    site.user(&["add", "bob", "--hash", HASH, "access=ro", "groups=staff"]);
+    site.user(&["--config", "millrace.toml", "add", "bob", "--hash", HASH, "access=ro", "groups=staff"]);
     site.user(&["set", "bob", "access=rw", "sessions="]);
     site.user(&["passwd", "bob", "--hash", HASH]);
     site.user(&["totp", "bob"]);
@@ -125,7 +125,7 @@ fn accounts_and_links_are_recorded_by_the_commands_that_change_them() {
     site.user(&["remove", "bob"]);
     fs::write(site.folder.join("htpasswd"), format!("carol:{HASH}\n")).unwrap();
     site.user(&["import", "htpasswd", "htpasswd"]);
-    site.done(&["link", "--config", "millrace.toml", "/f", "--url", "http://h"]);
+    site.done(&["link", "--config", "millrace.toml", "--user", "carol", "/f", "--url", "http://h"]);
     fs::write(site.folder.join("keys"), "fedcba9876543210fedcba9876543210\n").unwrap();
     site.ctl(&["reload"]);
     site.records_up_to(is("administered"));
@@ -163,7 +163,7 @@ fn accounts_and_links_are_recorded_by_the_commands_that_change_them() {
     );
     let of = |event: &str| records.iter().find(|record| record["event"] == event).unwrap();
     assert_eq!(of("link-issued")["key"], of("link-key-removed")["key"]);
-    assert_eq!(of("link-issued")["in_name_of"], "anonymous");
+    assert_eq!(of("link-issued")["in_name_of"], "carol");
     let text = fs::read_to_string(site.log()).unwrap();
     assert!(!text.contains("argon2") && !text.contains("0123456789abcdef0"), "{text}");
     site.is_whole(&["audit/audit.jsonl"]);
