@@ -255,7 +255,7 @@ fn limits_of_a_user_without_sessions_can_be_shown_and_set() {
 fn a_ban_is_for_a_time_as_others_are_written() {
     let site = Site::start("ban", "");
     assert_eq!(site.tell(&["ban", "192.0.2.7", "--for", "1h"]), "192.0.2.7 is banned for 1 h.\n");
-    let told: serde_json::Value = serde_json::from_str(&site.tell(&["--json", "bans"])).unwrap();
+    let told: serde_json::Value = serde_json::from_str(&site.tell(&["bans", "--json"])).unwrap();
     let ban = &told["bans"][0];
     assert!((1..=3600).contains(&ban["seconds-left"].as_u64().unwrap()), "{told}");
     assert_eq!(ban["network"], "192.0.2.7");

@@ -32,7 +32,7 @@ pub(crate) struct Ctl {
     #[arg(long, value_name = "FILE")]
     control: PathBuf,
     /// Print the server's answer as a line of JSON
-    #[arg(long)]
+    #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
     action: Action,
