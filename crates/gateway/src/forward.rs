@@ -195,8 +195,7 @@ pub fn path_and_query(head: &Head, target: &Target<'_>) -> Vec<u8> {
     out
 }
 
-/// The same as a URI, where it is one as it is; else what those have no place for, and many clients send all the same, is
-/// encoded.
+/// Parses a target as a URI. Bytes that a URI may not have, but many clients send, are percent-encoded first.
 fn as_uri(written: Vec<u8>) -> Option<Uri> {
     let mut sound = Vec::with_capacity(written.len());
     for byte in &written {

@@ -303,7 +303,7 @@ impl UpstreamResponse {
         }
     }
 
-    /// All was read that was there: the next will be told of. (Of an end that was told of, nothing more is.)
+    /// Notes that all available bytes were read: the next event of the pipe announces more. After its end there is none.
     pub(crate) fn fall_silent(&mut self) {
         if self.readable == Readable::Yes && matches!(self.answerer, Answerer::Program(_)) {
             self.readable = Readable::NotNow;

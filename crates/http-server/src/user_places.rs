@@ -1,5 +1,5 @@
-//! The places that a connection of HTTP/2 has among the sessions: one of the server's and its listener's, and one for each
-//! user in whose name its streams ask. A browser asks for sixteen files at once, and is one.
+//! How a connection of HTTP/2 counts among the sessions: once for the server and its listener, and once for each user
+//! that its streams log in as. A browser that asks for sixteen files at once counts once.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};

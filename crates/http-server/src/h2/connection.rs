@@ -528,8 +528,8 @@ impl Http2Connection {
 }
 
 impl Http2Connection {
-    /// Returns whether one of those that answer for it has a user, though no request is under way: else they are listed
-    /// by themselves.
+    /// Returns whether the connection itself is listed as a session: no stream is open, and an idle one has a user. Open
+    /// streams are listed by themselves.
     pub fn is_of_note(&self) -> bool {
         self.running.is_empty() && self.idle.iter().any(|connection| connection.is_of_note())
     }

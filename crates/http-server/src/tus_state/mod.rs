@@ -29,7 +29,7 @@ pub(crate) const OF_REFUSALS: [(&str, &str); 2] =
     [("Tus-Resumable", tus::VERSION), ("Cache-Control", "no-store")];
 
 impl Tus {
-    /// What a request is about, if it is tus's.
+    /// Returns which operation of tus a request is, if it is one.
     pub(crate) fn concern(&self, head: &Head, target: Option<&Target<'_>>) -> Option<Concern> {
         let target = target.filter(|_| self.is_spoken())?;
         tus::concern(head, address::is_address(&target.path))

@@ -1,7 +1,7 @@
 //! Header fields that an administrator adds: `Cache-Control`, security fields for browsers, others.
 //!
-//! The first rule for a file that names a field decides about it, and one that says nothing of it has it left out. So
-//! a special case is written before the general one, and the defaults come last.
+//! The first rule that matches a file and names a field decides it; a rule with an empty value leaves the field out. So a
+//! special case is written before the general one, and the defaults come last.
 
 use std::time::Duration;
 

@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millrace_net::tls::{Hello, TicketId};
 
-/// As many sessions of an address, the latest, are looked at when another begins.
+/// How many sessions of an address are compared with a new one: the latest.
 const MOST: usize = 128;
 
 /// What is certain about the tickets that a session's client holds.
@@ -177,7 +177,7 @@ impl Companion {
         let (number, own) = (self.own.number, Arc::new(Own::new()));
         own.set(self.own.ticket(), Stage::Spent);
         let mut all = self.all.lock();
-        // As many others may have come since that this one is among them no more.
+        // Later sessions may have displaced this one.
         if let Some(others) = all.get_mut(&self.client)
             && let Some(place) = others.iter().position(|other| other.number == number)
         {

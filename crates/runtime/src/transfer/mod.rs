@@ -140,8 +140,8 @@ impl Shared {
     }
 }
 
-/// Whether a client still reads, while this side has nothing more to send: megabytes may lie in the kernel's buffers,
-/// and a client that reads some kilobytes a second is slow, not idle.
+/// Tells a slow client from an idle one after the last byte was written: the kernel may still hold megabytes, and a client
+/// that takes some kilobytes of them a second is slow.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Taken(Option<u64>);
 
