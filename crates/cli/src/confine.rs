@@ -172,7 +172,7 @@ pub(crate) fn shown(confined: &Confined) -> String {
             };
             let helped = match &confined.helper {
                 None => "",
-                Some(policy) if policy.opens_files => {
+                Some(policy) if policy.opens_files() => {
                     "; a helper with the rights of root asks PAM, and opens files with the rights of users"
                 }
                 Some(_) => "; a helper with the rights of root asks PAM",

@@ -13,7 +13,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_privsep::{Policy, Question, Setup, UserFiles, Verdict, connect_helper, helper};
+use millrace_privsep::{Policy, Question, Service, Setup, UserFiles, Verdict, connect_helper, helper};
 use millrace_storage::{LocalOptions, RootDirectory, Uploads, UserStorage};
 use millrace_vfs::Wait;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
@@ -88,7 +88,9 @@ impl Site {
         fs::write(etc.join("passwd"), own("passwd") + &passwd).unwrap();
         fs::write(etc.join("shadow"), own("shadow") + &shadow).unwrap();
         fs::write(etc.join("group"), own("group") + &group).unwrap();
-        fs::write(etc.join("pam.d/millrace"), SERVICE).unwrap();
+        for service in ["millrace", "guests"] {
+            fs::write(etc.join("pam.d").join(service), SERVICE).unwrap();
+        }
         fs::write(etc.join("pam.d/other"), "auth required pam_deny.so\naccount required pam_deny.so\n")
             .unwrap();
         fs::set_permissions(etc.join("shadow"), fs::Permissions::from_mode(0o600)).unwrap();
@@ -510,8 +512,9 @@ fn a_helper_serves_nobody_who_has_not_logged_in() {
     let Some(site) = Site::new("helper") else { return };
     let mut command = site.command(env!("CARGO_BIN_EXE_millrace"), &[]);
     command.arg("privileged-helper");
-    let services = vec!["millrace".to_owned()];
-    connect_helper(command, Policy { services, opens_files: true, sandbox: None }).unwrap();
+    let services = [("guests", false), ("millrace", true)]
+        .map(|(name, opens_files)| Service { name: name.to_owned(), opens_files });
+    connect_helper(command, Policy { services: services.into(), sandbox: None }).unwrap();
     let helper = helper().unwrap();
     let check = |user: &str, password: &str, service: &str| {
         let from = "192.0.2.7".parse().unwrap();
@@ -533,6 +536,8 @@ fn a_helper_serves_nobody_who_has_not_logged_in() {
     assert_eq!(entry.home, site.0.join("home/one"));
     assert_eq!(entry.groups, ["mrone", "mrshared"]);
     assert_eq!(helper.files_of("mrone").unwrap().user(), ONE);
+    // A service whose users are only called as those of the system.
+    assert!(matches!(check("mrtwo", "password", "guests"), Ok(Verdict::Right(_))));
     assert!(refused("mrtwo").contains("has let no user mrtwo in"));
     assert!(matches!(check("mrzero", "password", "millrace"), Ok(Verdict::Right(_))));
     assert!(refused("mrzero").contains("mrzero is root"));

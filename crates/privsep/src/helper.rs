@@ -51,7 +51,7 @@ pub fn run_helper(socket: OwnedFd, user_files: fn() -> Command) -> io::Result<()
 struct Service {
     policy: Policy,
     pam: Library,
-    /// Users whose password was right. Guarded for a look-up.
+    /// Users whose password was right, at a service of users of the system. Guarded for a look-up.
     known: Mutex<HashSet<String>>,
     /// Processes that open files.
     users: Arc<AtomicUsize>,
@@ -184,7 +184,7 @@ impl Service {
         let failed = |error: &dyn std::fmt::Display| Answer::Failed(error.to_string());
         match request {
             Request::Begin(service) | Request::Check(crate::Question { service, .. })
-                if !self.policy.services.iter().any(|known| known == service) =>
+                if self.policy.service(service).is_none() =>
             {
                 failed(&Refusal::Service((*service).to_owned()))
             }
@@ -194,7 +194,9 @@ impl Service {
             },
             Request::Check(question) => match self.pam.check(question) {
                 Ok(verdict) => {
-                    if matches!(verdict, Verdict::Right(_)) {
+                    let is_of_system =
+                        self.policy.service(question.service).is_some_and(|service| service.opens_files);
+                    if is_of_system && matches!(verdict, Verdict::Right(_)) {
                         self.remember(question.user);
                     }
                     Answer::Verdict(verdict)
@@ -220,7 +222,7 @@ impl Service {
     }
 
     fn open_files(&self, user: &str, connections: Vec<OwnedFd>) -> Result<u32, Refusal> {
-        if !self.policy.opens_files {
+        if !self.policy.opens_files() {
             return Err(Refusal::Files);
         }
         if !self.known.lock().unwrap_or_else(PoisonError::into_inner).contains(user) {

@@ -25,7 +25,7 @@
 //!
 //! | Message | Content | Bounds |
 //! |---|---|---|
-//! | [`Policy`], once, on the first socket | services of PAM; whether the files of users are opened; whether there is a sandbox, and its trees. With it come the connections | 8 services, 1,024 trees, 64 KiB |
+//! | [`Policy`], once, on the first socket | services of PAM, each with whether files are opened with the rights of its users; whether there is a sandbox, and its trees. With it come the connections | 8 services, 1,024 trees, 64 KiB |
 //! | [`Request::Begin`] | 0, a service | its name 255 bytes |
 //! | [`Request::Check`] | 1, service, user, password, the client's address, its protocol, whether home and groups are wanted | user 255 bytes, password 511, as PAM itself has it |
 //! | [`Request::OpenFiles`] | 2, a user. With it come 4 sockets, the connections for file calls | |
@@ -40,7 +40,7 @@
 //! Any message that is longer than its bound, has a byte too many or too few, or comes with another number of descriptors.
 //!
 //! - By the helper: services that the first policy does not name; [`Request::OpenFiles`] for a user whose password it has not
-//!   found right, for root (any name of number 0), and beyond 1,024 users at a time.
+//!   found right at a service whose files it opens, for root (any name of number 0), and beyond 1,024 users at a time.
 //! - By `user-files`: paths that are absolute or lead up or out (`RESOLVE_BENEATH`, `RESOLVE_NO_MAGICLINKS`, always),
 //!   names with a slash, flags that the server does not use, set-user-ID and set-group-ID bits of files.
 //!
@@ -68,5 +68,5 @@ pub use call::FileCall;
 pub use client::{Helper, HelperError, StartError, connect_helper, helper, join_helper};
 pub use files::UserFiles;
 pub use helper::run_helper;
-pub use policy::{Policy, Setup};
+pub use policy::{Policy, Service, Setup};
 pub use question::{Answer, Entry, LONGEST_PASSWORD, LONGEST_USER, Question, Request, Verdict};

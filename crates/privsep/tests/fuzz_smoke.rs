@@ -1,7 +1,7 @@
 //! The fuzz target, briefly: inputs made by mutating real messages, with fixed seeds so that a failure comes back.
 //! `MILLRACE_FUZZ_INPUTS` says how many.
 
-use millrace_privsep::{Answer, Entry, FileCall, Policy, Question, Request, Setup, Verdict};
+use millrace_privsep::{Answer, Entry, FileCall, Policy, Question, Request, Service, Setup, Verdict};
 
 mod fuzz_targets;
 
@@ -97,8 +97,7 @@ fn answers() -> Vec<Answer> {
 
 fn policy() -> Policy {
     Policy {
-        services: vec!["millrace".to_owned()],
-        opens_files: true,
+        services: vec![Service { name: "millrace".to_owned(), opens_files: true }],
         sandbox: Some(vec!["/home".into(), "/srv".into()]),
     }
 }
@@ -169,7 +168,7 @@ fn what_passes_its_bound_is_refused() {
         assert!(!read(FileCall::MakeSymlink { text: b"/", name: bad }), "{bad:?}");
     }
     assert!(!read(FileCall::Open { path: &name, flags: 0, mode: 0, resolve: 0 }));
-    let many = Policy { services: vec![String::new(); 9], ..Policy::default() };
+    let many = Policy { services: vec![Service::default(); 9], ..Policy::default() };
     assert!(Policy::read(&many.to_bytes()).is_err());
     let many = Setup { groups: vec![0; 4097], ..Setup::default() };
     assert!(Setup::read(&many.to_bytes()).is_err());

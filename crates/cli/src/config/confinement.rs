@@ -1,12 +1,13 @@
 //! What a server may use once it is confined: which files, which programs, which user. It is told from what was written
 //! alone, as the sandbox is entered before anything of it is opened.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use millrace_privsep as privsep;
+use millrace_privsep::{self as privsep, Service};
 use millrace_process::{Policy, Word};
 use millrace_sandbox::{Access, Grant, Identity, covers};
 use millrace_server::config::ProgramLimits;
@@ -207,13 +208,13 @@ impl Loaded {
 
     /// What the privileged helper does, where there are accounts of PAM.
     fn helper_policy(&self, is_sandboxed: bool) -> Option<privsep::Policy> {
-        let asked: Vec<_> = self.written.source.iter().filter_map(|source| source.pam_service()).collect();
-        let mut services: Vec<String> = asked.iter().map(|(service, _)| (*service).to_owned()).collect();
-        services.sort();
-        services.dedup();
-        (!services.is_empty()).then(|| privsep::Policy {
-            services,
-            opens_files: asked.iter().any(|(_, opens_files)| *opens_files),
+        let mut asked: BTreeMap<&str, bool> = BTreeMap::new();
+        for (name, opens_files) in self.written.source.iter().filter_map(|source| source.pam_service()) {
+            *asked.entry(name).or_default() |= opens_files;
+        }
+        let service = |(name, opens_files): (&str, bool)| Service { name: name.to_owned(), opens_files };
+        (!asked.is_empty()).then(|| privsep::Policy {
+            services: asked.into_iter().map(service).collect(),
             sandbox: is_sandboxed.then(|| [self.trees(), self.more()].concat()),
         })
     }
