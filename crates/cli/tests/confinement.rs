@@ -2,6 +2,9 @@
 //!
 //! What the kernel keeps from code inside is attacked in `crates/sandbox/tests/attacks.rs`.
 
+#[path = "kit/client.rs"]
+mod client;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use client::Client;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A user and a group that do not exist.
@@ -109,9 +113,6 @@ impl Drop for Site {
     }
 }
 
-/// A client of FTP who is logged in.
-struct Client(BufReader<TcpStream>);
-
 impl Client {
     fn log_in(site: &Site) -> Self {
         let stream = TcpStream::connect(&site.ftp).unwrap();
@@ -122,44 +123,6 @@ impl Client {
         client.say("PASS a@", "230");
         client.say("TYPE I", "200");
         client
-    }
-
-    #[track_caller]
-    fn expect(&mut self, code: &str) -> String {
-        let mut line = String::new();
-        self.0.read_line(&mut line).unwrap();
-        assert!(line.starts_with(code), "{line}");
-        line
-    }
-
-    #[track_caller]
-    fn say(&mut self, command: &str, code: &str) -> String {
-        self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).unwrap();
-        self.expect(code)
-    }
-
-    fn data(&mut self) -> TcpStream {
-        let reply = self.say("EPSV", "229");
-        let port: u16 = reply.split('|').nth(3).unwrap().parse().unwrap();
-        let host = self.0.get_ref().peer_addr().unwrap().ip();
-        TcpStream::connect((host, port)).unwrap()
-    }
-
-    fn upload(&mut self, name: &str) {
-        let mut data = self.data();
-        self.say(&format!("STOR {name}"), "150");
-        data.write_all(b"text").unwrap();
-        drop(data);
-        self.expect("226");
-    }
-
-    fn download(&mut self, name: &str) -> String {
-        let mut data = self.data();
-        self.say(&format!("RETR {name}"), "150");
-        let mut text = String::new();
-        data.read_to_string(&mut text).unwrap();
-        self.expect("226");
-        text
     }
 }
 
@@ -175,8 +138,8 @@ fn is_root() -> bool {
 fn every_thread_is_confined_and_the_log_says_so() {
     let site = Site::start("threads", "ftp = \"127.0.0.1:0\"\n");
     let mut client = Client::log_in(&site);
-    client.upload("new");
-    assert_eq!(client.download("new"), "text");
+    client.upload("STOR new", "text");
+    assert_eq!(client.download("RETR new"), "text");
     site.expect_in_log(" started ");
     let log = site.log();
     let line = log.lines().find(|line| line.contains(" started ")).unwrap();
@@ -217,7 +180,7 @@ fn a_reload_that_needs_more_than_the_sandbox_grants_changes_nothing() {
     site.expect_in_log("configuration reloaded");
     let mut client = Client::log_in(&site);
     client.say("CWD /more", "250");
-    client.upload("new");
+    client.upload("STOR new", "text");
     assert_eq!(fs::read_to_string(more.join("site/new")).unwrap(), "text");
     site.reload(&keys("hooks-queue = \"../state/q.db\"\n[[hook]]\non = \"upload\"\nrun = [\"/bin/true\"]\n"));
     site.expect_in_log("does not let it start /bin/true so: restart the server");
@@ -357,8 +320,8 @@ fn no_thread_keeps_root_or_a_capability_and_all_of_it_still_works() {
     let site = Site::in_folder(folder);
     assert!(!site.log().contains("runs as root"));
     let mut client = Client::log_in(&site);
-    client.upload("new");
-    assert_eq!(client.download("new"), "text");
+    client.upload("STOR new", "text");
+    assert_eq!(client.download("RETR new"), "text");
     let threads = site.threads();
     assert!(threads.len() > 2);
     let spawner = children(site.child.id());
@@ -393,7 +356,7 @@ fn no_thread_keeps_root_or_a_capability_and_all_of_it_still_works() {
     let upgraded = site.ctl("upgrade");
     assert!(upgraded.status.success(), "{}", String::from_utf8_lossy(&upgraded.stderr));
     drop(client);
-    Client::log_in(&site).upload("after");
+    Client::log_in(&site).upload("STOR after", "text");
     assert!(site.ctl("stop").status.success());
 }
 

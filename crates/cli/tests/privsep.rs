@@ -3,8 +3,11 @@
 //! The users are of a `passwd` and a `shadow` of the test's own, and PAM is that of the machine (`pam_unix`): both are
 //! mounted over the files of `/etc` where the server sees them, in a mount namespace, and nowhere else.
 
+#[path = "kit/client.rs"]
+mod client;
+
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -13,6 +16,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use client::Client;
 use millrace_privsep::{Policy, Question, Service, Setup, UserFiles, Verdict, connect_helper, helper};
 use millrace_storage::{LocalOptions, RootDirectory, Uploads, UserStorage};
 use millrace_vfs::Wait;
@@ -273,49 +277,7 @@ fn assert_powerless(status: &str, user: u32) {
     assert_eq!((values("NoNewPrivs"), values("Seccomp")), (vec!["1".to_owned()], vec!["2".to_owned()]));
 }
 
-struct Client(BufReader<TcpStream>);
-
 impl Client {
-    #[track_caller]
-    fn expect(&mut self, code: &str) -> String {
-        let mut line = String::new();
-        self.0.read_line(&mut line).unwrap();
-        assert!(line.starts_with(code), "{line}");
-        line
-    }
-
-    #[track_caller]
-    fn say(&mut self, command: &str, code: &str) -> String {
-        self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).unwrap();
-        self.expect(code)
-    }
-
-    fn data(&mut self) -> TcpStream {
-        let reply = self.say("EPSV", "229");
-        let port: u16 = reply.split('|').nth(3).unwrap().parse().unwrap();
-        let host = self.0.get_ref().peer_addr().unwrap().ip();
-        TcpStream::connect((host, port)).unwrap()
-    }
-
-    #[track_caller]
-    fn upload(&mut self, command: &str, text: &str) {
-        let mut data = self.data();
-        self.say(command, "150");
-        data.write_all(text.as_bytes()).unwrap();
-        drop(data);
-        self.expect("226");
-    }
-
-    #[track_caller]
-    fn download(&mut self, command: &str) -> String {
-        let mut data = self.data();
-        self.say(command, "150");
-        let mut text = String::new();
-        data.read_to_string(&mut text).unwrap();
-        self.expect("226");
-        text
-    }
-
     /// A transfer that is refused.
     #[track_caller]
     fn refused(&mut self, command: &str) {
