@@ -46,7 +46,7 @@ struct Errors {
 pub enum Line {
     /// A place among the running CGI programs.
     Programs,
-    /// This one of the passes.
+    /// The proxy route of this number.
     Proxy(usize),
 }
 

@@ -94,7 +94,7 @@ impl fmt::Display for Peer {
     }
 }
 
-/// Which of the passes a path is for.
+/// Returns which route a path is for.
 pub fn route_of<P: Borrow<ProxyRoute>>(proxy_routes: &[P], path: &VirtualPath) -> Option<usize> {
     proxy_routes.iter().position(|route| route.borrow().takes(path))
 }

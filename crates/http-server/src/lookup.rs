@@ -114,7 +114,7 @@ pub(crate) enum FileContent {
     Stream,
 }
 
-/// Finds what a path stands for; a trailing slash says that it is meant as a directory. What the passes and programs of
+/// Finds what a path stands for; a trailing slash says that it is meant as a directory. What the proxy routes and programs of
 /// `config` answer is not opened to be sent.
 pub(crate) fn find(
     (web, config): (&CompiledWebConfig, &HttpConfig),

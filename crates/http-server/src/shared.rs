@@ -32,7 +32,7 @@ pub struct Http {
     pub dav: Dav,
     /// Uploads that go on where they were cut.
     pub(crate) tus: Tus,
-    /// Connections to servers that requests are forwarded to, as many as there are passes.
+    /// Connections to servers that requests are forwarded to, one for each proxy route.
     pub(crate) forwards: Vec<Arc<Kept>>,
     /// What has a runtime of its own beside the workers.
     pub(crate) side: Arc<Side>,

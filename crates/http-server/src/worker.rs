@@ -55,7 +55,7 @@ pub(crate) struct Shared {
     pub(crate) cache: Cache,
     pub(crate) heads: Heads,
     pub(crate) programs: Programs,
-    /// As many as there are passes.
+    /// One for each proxy route.
     pub(crate) routes: Vec<RouteConnections>,
     /// The header fields that are added to files.
     pub(crate) web: Arc<CompiledWebConfig>,
