@@ -15,7 +15,7 @@ use crate::connection::exchange::Exchange;
 use crate::connection::{Asked, Connection, ExtraHeaders, ProgramPath, Resumed, Work};
 use crate::identity::Who;
 use crate::lookup::Found;
-use crate::methods::{dav, get, index, to_https, tus, writing};
+use crate::methods::{dav, get, index, to_download_origin, to_https, tus, writing};
 use crate::shared::Http;
 use crate::upstream::{cgi, proxy};
 use crate::worker::Core;
@@ -143,7 +143,7 @@ impl Exchange<'_> {
         if matches!(head.method_text(), "CONNECT" | "TRACE") {
             return self.fail(Status::NOT_IMPLEMENTED, "This method is not known here.");
         }
-        if to_https::sends_to_https(self, &sent) {
+        if to_https::sends_to_https(self, &sent) || to_download_origin::refuses_without_link(self, &sent) {
             return;
         }
         let is_asked = found.is_none();

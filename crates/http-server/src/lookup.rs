@@ -25,7 +25,7 @@ use crate::config::HttpConfig;
 use crate::dav_work::members::DavAnswer;
 use crate::listing::{Listing, Shape};
 use crate::tus_work::TusAnswer;
-use crate::web::CompiledWebConfig;
+use crate::web::{CompiledWebConfig, Fields};
 
 /// Files up to this length are kept in memory and sent with their head in one write.
 pub(crate) const SMALL: u64 = 16 * 1024;
@@ -95,7 +95,9 @@ pub struct Entry {
     /// `Content-Encoding`, of a file that is another one's neighbour.
     pub(crate) coding: Option<&'static str>,
     /// The lines that tell of the file, but for its length, type and coding.
-    pub(crate) lines: PreparedFields,
+    lines: PreparedFields,
+    /// The same at the origin for downloads, where there is one.
+    isolated_lines: Option<PreparedFields>,
     pub(crate) content: FileContent,
     /// What its bytes were found to hash to, in the order of the algorithms.
     digests: [OnceLock<Vec<u8>>; 2],
@@ -300,7 +302,7 @@ impl Entry {
         let validators =
             if changed.is_some() { validators } else { validators.no_later_than(now_in_seconds()) };
         let media_type = web.types.of(path.name());
-        let lines = lines(web, path, &media_type, &validators);
+        let (lines, isolated_lines) = lines(web, path, &media_type, &validators);
         Self {
             path: path.clone(),
             identity,
@@ -312,6 +314,7 @@ impl Entry {
             media_type,
             coding: None,
             lines,
+            isolated_lines,
             content,
             digests: Default::default(),
             generation: web.generation,
@@ -321,9 +324,9 @@ impl Entry {
     /// This, sent in place of the file that it is a coding of.
     fn in_place_of(self, web: &CompiledWebConfig, entry: &Self, coding: Coding) -> Self {
         let validators = self.validators.coded(coding.name);
-        let lines = lines(web, &entry.path, &entry.media_type, &validators);
+        let (lines, isolated_lines) = lines(web, &entry.path, &entry.media_type, &validators);
         let media_type = entry.media_type.clone();
-        Self { validators, lines, media_type, coding: Some(coding.name), ..self }
+        Self { validators, lines, isolated_lines, media_type, coding: Some(coding.name), ..self }
     }
 
     /// The hash of its bytes, where that is known or quick to find out.
@@ -369,11 +372,18 @@ impl Entry {
         Box::new(Kept(Arc::clone(self)))
     }
 
+    /// The lines that tell of the file, but for its length, type and coding: at the origin for downloads, or elsewhere.
+    pub(crate) fn lines(&self, is_at_download_origin: bool) -> &PreparedFields {
+        self.isolated_lines.as_ref().filter(|_| is_at_download_origin).unwrap_or(&self.lines)
+    }
+
     /// The bytes that it holds in memory.
     pub(crate) fn memory(&self) -> usize {
+        let isolated = self.isolated_lines.as_ref().map_or(0, |lines| lines.lines().len());
+        let lines = (self.lines.lines().len() + isolated) * 2;
         match &self.content {
-            FileContent::Memory(bytes) => bytes.len() + self.lines.lines().len() * 2,
-            _ => self.lines.lines().len() * 2,
+            FileContent::Memory(bytes) => bytes.len() + lines,
+            _ => lines,
         }
     }
 
@@ -402,13 +412,14 @@ fn now_in_seconds() -> i64 {
     i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
 }
 
-/// The lines that tell of a file, with what was configured for its path and type.
+/// The lines that tell of a file, with what was configured for its path and type; and the same for the origin for
+/// downloads, where there is one.
 fn lines(
     web: &CompiledWebConfig,
     path: &VirtualPath,
     media_type: &str,
     validators: &Validators,
-) -> PreparedFields {
+) -> (PreparedFields, Option<PreparedFields>) {
     let mut lines = b"Last-Modified: ".to_vec();
     date::write(validators.modified, &mut lines);
     let rest = format!("\r\nETag: {}\r\nAccept-Ranges: bytes\r\n", validators.etag);
@@ -416,8 +427,8 @@ fn lines(
     if web.precompressed {
         lines.extend_from_slice(b"Vary: Accept-Encoding\r\n");
     }
-    lines.extend_from_slice(&web.fields.of_file(path, media_type));
-    lines.into()
+    let with = |fields: &Fields| [&lines[..], &fields.of_file(path, media_type)].concat().into();
+    (with(&web.fields), web.download_origin.as_ref().map(|isolated| with(&isolated.fields)))
 }
 
 fn by_name(algorithm: Algorithm) -> &'static ring::digest::Algorithm {

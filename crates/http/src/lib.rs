@@ -31,6 +31,7 @@ pub mod cors;
 pub mod date;
 pub mod dav;
 pub mod digest;
+pub mod download_origin;
 pub mod fastcgi;
 pub mod h1;
 pub mod h2;

@@ -182,6 +182,7 @@ fields! {
     If "if",
     LockToken "lock-token",
     Timeout "timeout",
+    SecFetchDest "sec-fetch-dest",
 }
 
 impl Field {

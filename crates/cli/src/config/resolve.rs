@@ -157,6 +157,7 @@ pub(crate) fn resolve(
     let People { accounts, logins, sources, database } =
         people(&mut written, users, &trees, &mounts, &groups, by_certificate, &places)?;
     let anybody_writes = !sources.is_empty() || logins.iter().any(|login| login.access == Access::ReadWrite);
+    web.download_origin = super::web::download_origin(written.http_download_origin.as_ref(), &web, &places)?;
     if is_on(written.http_sandbox.clone(), anybody_writes) {
         web.fields = take(&mut web.fields).sandboxed();
     }

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use millrace_server::hooks::PathPattern;
 use millrace_server::web::{
-    Cors, ErrorPage, FieldRule, Fields, Grant, HttpsRedirect, LinkKeys, Origin, Types, Web,
+    Cors, DownloadOrigin, ErrorPage, FieldRule, Fields, Grant, HttpsRedirect, IsolatedOrigin, LinkKeys,
+    Origin, Types, Web,
 };
 
 use super::places::Places;
@@ -107,12 +108,31 @@ pub(crate) fn web(written: &Written, places: &Places<'_>) -> Result<Web, Failure
             .http_link_keys
             .as_ref()
             .map_or(Ok(LinkKeys::default()), |said| link_keys(said, places))?,
+        // Its fields are those of the others without a sandbox: who decides about that adds it.
+        download_origin: None,
         index: index(&written.index, places)?,
         types,
         // They are those of the trees: who opens these says so.
         hosts: Vec::new(),
         https_redirect: HttpsRedirect::Off,
     })
+}
+
+/// The origin for downloads, whose answers have these fields; it needs keys of links.
+pub(crate) fn download_origin(
+    written: Option<&Said<String>>,
+    web: &Web,
+    places: &Places<'_>,
+) -> Result<Option<IsolatedOrigin>, Failure> {
+    let Some(said) = written else { return Ok(None) };
+    let wrong = |message: &str| places.error(&said.place, "http-download-origin", message);
+    let origin = DownloadOrigin::parse(&said.value).map_err(|error| wrong(&error.to_string()))?;
+    if web.links.names().is_empty() {
+        return Err(wrong(
+            "browsers are sent there with signed links: give a file of keys with `http-link-keys`",
+        ));
+    }
+    Ok(Some(IsolatedOrigin { origin, fields: web.fields.clone().private() }))
 }
 
 /// Where requests in clear are sent, which has to be there.

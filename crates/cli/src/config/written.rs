@@ -227,6 +227,10 @@ settings! {
             /// A file of keys that links which expire are signed with, one a line, the newest first; each of at
             /// least 32 characters. Read again at a reload: see [http.md](http.md#links-that-expire).
             http_link_keys: One<PathBuf> = unset("none");
+            /// An origin of this server at which browsers open files, in place of that to which users log in:
+            /// `"https://downloads.example.net"`. It answers signed links only, and needs `http-link-keys`. See
+            /// [HTTP](http.md#files-of-users-in-browsers).
+            http_download_origin: One<String> = unset("none");
             /// Names under which other folders are served, by HTTP and FTP, each a `[[host]]` table as below
             host: Vec<HostTable> = unset("none");
             /// Fields of answers, each rule a `[[header]]` table as below

@@ -92,3 +92,19 @@ fn a_browser_runs_nothing_of_what_users_uploaded() {
         }
     }
 }
+
+/// Users log in at `127.0.0.1`; `localhost`, at the same port, is the origin for downloads.
+#[test]
+fn a_browser_runs_uploaded_scripts_at_the_origin_for_downloads() {
+    let configuration = "anonymous = \"ro\"\nhttp-link-keys = \"keys\"\ncontrol = \"socket\"\n";
+    let server = Server::configured_with(configuration, &[("keys", b"0123456789abcdef0123456789abcdef")]);
+    let folder = server.served().parent().unwrap().to_owned();
+    let port = server.http_url("").rsplit(':').next().unwrap().trim_end_matches('/').to_owned();
+    let with_origin = format!("{configuration}http-download-origin = \"http://localhost:{port}\"\n");
+    fs::write(folder.join("millrace.toml"), with_origin).unwrap();
+    server.reload(&folder.join("socket"));
+    let show_origin = "<script>document.body.textContent = 'ran at ' + location.origin</script>";
+    fs::write(server.served().join("page.html"), format!("<!doctype html><body>shown{show_origin}")).unwrap();
+    let Some(document) = document(&server, &server.http_url("page.html")) else { return };
+    assert!(document.contains(&format!("ran at http://localhost:{port}")), "{document}\n{}", server.log());
+}

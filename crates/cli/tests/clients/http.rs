@@ -330,12 +330,7 @@ fn curl_uses_a_link_without_a_login_until_its_key_is_taken_away() {
     assert_eq!(status(&[&put]), "403", "it is for sending");
 
     fs::write(server.served().parent().unwrap().join("keys"), KEYS[1]).unwrap();
-    let socket = server.served().parent().unwrap().join("socket");
-    let reload = std::process::Command::new(env!("CARGO_BIN_EXE_millrace"))
-        .args(["ctl", "--control", socket.to_str().unwrap(), "reload"])
-        .output()
-        .unwrap();
-    assert!(reload.status.success(), "{}", String::from_utf8_lossy(&reload.stderr));
+    server.reload(&server.served().parent().unwrap().join("socket"));
     assert_eq!(status(&[&get]), "403", "its key is gone");
     assert_eq!(status(&[&link(&server, &["/a b.txt", "--user", USER])]), "200");
 }

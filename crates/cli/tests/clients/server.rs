@@ -105,6 +105,15 @@ impl Server {
         self.scratch.state().join("tls/self-signed/certificate.pem")
     }
 
+    /// Puts a changed configuration in force, by its control socket.
+    pub(crate) fn reload(&self, socket: &Path) {
+        let reload = Command::new(env!("CARGO_BIN_EXE_millrace"))
+            .args(["ctl", "--control", socket.to_str().unwrap(), "reload"])
+            .output()
+            .unwrap();
+        assert!(reload.status.success(), "{}", String::from_utf8_lossy(&reload.stderr));
+    }
+
     /// The served folder.
     pub(crate) fn served(&self) -> PathBuf {
         self.scratch.served()

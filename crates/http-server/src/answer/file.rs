@@ -62,14 +62,14 @@ pub(crate) fn answer_file(
 
 fn answer_not_modified(exchange: &mut Exchange<'_>, entry: &Entry) {
     let head = exchange.head;
-    let goes_on = exchange.may_go_on();
+    let (goes_on, is_isolated) = (exchange.may_go_on(), exchange.is_at_download_origin());
     let mut writer = AnswerHeads::of(exchange.connection).begin_file_head(
         exchange.core,
         Status::NOT_MODIFIED,
         head.version,
         goes_on,
     );
-    writer.prepared(&entry.lines);
+    writer.prepared(entry.lines(is_isolated));
     writer.end();
     exchange.log_answer(Status::NOT_MODIFIED, 0);
 }
@@ -82,11 +82,11 @@ fn answer_part(
     range: Option<Range<u64>>,
 ) {
     let head = exchange.head;
-    let goes_on = exchange.may_go_on();
+    let (goes_on, is_isolated) = (exchange.may_go_on(), exchange.is_at_download_origin());
     let status = if range.is_some() { Status::PARTIAL_CONTENT } else { Status::OK };
     let mut writer =
         AnswerHeads::of(exchange.connection).begin_file_head(exchange.core, status, head.version, goes_on);
-    writer.bytes("Content-Type", entry.media_type.as_bytes()).prepared(&entry.lines);
+    writer.bytes("Content-Type", entry.media_type.as_bytes()).prepared(entry.lines(is_isolated));
     if let Some(coding) = entry.coding {
         writer.field("Content-Encoding", coding);
     }
@@ -157,7 +157,7 @@ fn answer_parts(exchange: &mut Exchange<'_>, entry: &Arc<Entry>, ranges: &[Range
     length += end.len() as u64;
     parts.push_back(Part::Bytes(end));
 
-    let goes_on = exchange.may_go_on();
+    let (goes_on, is_isolated) = (exchange.may_go_on(), exchange.is_at_download_origin());
     let mut writer = AnswerHeads::of(exchange.connection).begin_file_head(
         exchange.core,
         Status::PARTIAL_CONTENT,
@@ -166,7 +166,7 @@ fn answer_parts(exchange: &mut Exchange<'_>, entry: &Arc<Entry>, ranges: &[Range
     );
     writer
         .field("Content-Type", format_args!("multipart/byteranges; boundary={boundary}"))
-        .prepared(&entry.lines);
+        .prepared(entry.lines(is_isolated));
     if let Some(line) = digest_line(head, entry) {
         writer.lines(line.as_bytes());
     }

@@ -22,6 +22,7 @@ use crate::listing::Shape;
 use crate::lookup;
 use crate::lookup::{Entry, FileContent, Found};
 use crate::methods::index;
+use crate::methods::to_download_origin::sends_to_download_origin;
 use crate::worker::{Core, Shared};
 
 /// What the page of a directory says of itself, whatever its form.
@@ -80,6 +81,11 @@ pub(crate) fn get(
 /// Answers with what was found.
 fn answer_found(exchange: &mut Exchange<'_>, target: &Target<'_>, who: &Who, found: Found) {
     let head = exchange.head;
+    if let Found::File(entry) | Found::Stream(_, entry) = &found
+        && sends_to_download_origin(exchange, target, entry, who)
+    {
+        return exchange.core.discard(found);
+    }
     match found {
         Found::File(entry) => match wanted_digest(exchange.core, head, &entry) {
             None => {

@@ -98,6 +98,13 @@ impl Fields {
         self
     }
 
+    /// The same, with `Cache-Control: private` for files without another one: no proxy keeps what a link gives.
+    pub fn private(mut self) -> Self {
+        let fields = vec![("Cache-Control".to_owned(), "private".to_owned())];
+        self.rules.push(FieldRule { types: vec!["*".to_owned()], fields, ..FieldRule::default() });
+        self
+    }
+
     /// The lines of answers with a file.
     pub(crate) fn of_file(&self, path: &VirtualPath, media_type: &str) -> Vec<u8> {
         lines(self.rules.iter().filter(|rule| {

@@ -20,6 +20,7 @@ use millrace_vfs::VirtualPath;
 pub use fields::{FieldError, FieldRule, Fields};
 pub use links::{LinkKeys, LinkKeysError};
 pub use millrace_http::cors::{Grant, Origin};
+pub use millrace_http::download_origin::{DownloadOrigin, InvalidDownloadOrigin};
 pub(crate) use millrace_http::link::BadLink as Bad;
 pub use millrace_http::link::{Gives, Link};
 pub use millrace_http::media_type::Types;
@@ -45,8 +46,19 @@ pub struct Web {
     pub error_pages: Vec<ErrorPage>,
     /// The keys of links that expire.
     pub links: LinkKeys,
+    /// Where browsers open the files of users, in place of the origins to which users log in.
+    pub download_origin: Option<IsolatedOrigin>,
     /// Whether requests in clear are sent on.
     pub https_redirect: HttpsRedirect,
+}
+
+/// An origin that answers signed links only, so that browsers have no login for it.
+#[derive(Debug, Clone)]
+pub struct IsolatedOrigin {
+    /// Where it is.
+    pub origin: DownloadOrigin,
+    /// Fields of its answers: they need no sandbox.
+    pub fields: Fields,
 }
 
 /// Whether requests that come in clear are sent on to HTTPS.
@@ -73,6 +85,7 @@ impl Default for Web {
             cors: Vec::new(),
             error_pages: Vec::new(),
             links: LinkKeys::default(),
+            download_origin: None,
             https_redirect: HttpsRedirect::Off,
         }
     }

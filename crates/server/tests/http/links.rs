@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use millrace_server::auth::{Attempt, Decision};
 use millrace_server::limits::LoginRates;
-use millrace_server::web::{Gives, Link, LinkKeys, Web};
+use millrace_server::web::{DownloadOrigin, FieldRule, Fields, Gives, IsolatedOrigin, Link, LinkKeys, Web};
 use millrace_server::{Authenticator, Config};
 use millrace_vfs::VirtualPath;
 
-use crate::kit::{Scratch, ServedHttp, eventually, http_config, serve_http_with};
+use crate::kit::{Response, Scratch, ServedHttp, eventually, http_config, serve_http_with};
 
 /// Accounts that can look up a user without a password, like those of a configuration file.
 #[derive(Debug)]
@@ -95,6 +95,77 @@ fn requests_by_link_lock_no_user_out_and_are_logged_without_it() {
     let signature = target.split("signature=").nth(1).unwrap();
     assert!(!read().contains(signature), "{}", read());
     assert!(read().contains("http://h/f?expires=4000000000&user=u&signature=..."), "{}", read());
+}
+
+/// Serves `/d/`, with `downloads.test` as the origin for downloads; returns a link to that folder, too.
+fn serve_with_download_origin(scratch: &Scratch) -> (ServedHttp, String) {
+    folder_link(scratch, |config| {
+        let rule = |value: &str| FieldRule {
+            fields: vec![("Content-Security-Policy".to_owned(), value.to_owned())],
+            types: vec!["*".to_owned()],
+            ..FieldRule::default()
+        };
+        config.web.fields = Fields::new(vec![rule("sandbox")], false).unwrap();
+        let origin = DownloadOrigin::parse("http://downloads.test").unwrap();
+        let fields = Fields::new(Vec::new(), false).unwrap().private();
+        config.web.download_origin = Some(IsolatedOrigin { origin, fields });
+    })
+}
+
+/// What a browser says that opens a document.
+const OPENS: &str = "Sec-Fetch-Dest: document\r\n";
+/// The login of the user.
+const LOGIN: &str = "Authorization: Basic dTpw\r\n";
+
+/// The answer of the origin for downloads.
+fn get_there(served: &ServedHttp, target: &str, fields: &str) -> Response {
+    served.ask(format!("GET {target} HTTP/1.1\r\nHost: downloads.test\r\n{fields}\r\n"))
+}
+
+#[test]
+fn a_browser_opens_files_at_the_origin_for_downloads() {
+    let scratch = Scratch::new();
+    std::fs::create_dir(scratch.file("d")).unwrap();
+    scratch.write("d/page.html", b"<script>");
+    scratch.write("d/image.png", b"png");
+    let (served, of_folder) = serve_with_download_origin(&scratch);
+    let sent_on = served.get("/d/page.html", &[OPENS, LOGIN].concat());
+    assert_eq!((sent_on.status, sent_on.field("cache-control")), (307, Some("no-store")));
+    let location = sent_on.field("location").unwrap().to_owned();
+    let target = location.strip_prefix("http://downloads.test").unwrap();
+    // There without a login, without a sandbox, for this file only.
+    let opened = get_there(&served, target, OPENS);
+    assert_eq!((opened.status, &opened.body[..]), (200, &b"<script>"[..]));
+    assert_eq!(opened.field("content-security-policy"), None);
+    assert_eq!(opened.field("cache-control"), Some("private"));
+    let other = target.replace("page.html", "image.png");
+    assert_eq!(get_there(&served, &other, "").status, 403);
+    // A part of a page, and what no browser asks for, stay where they are, in the sandbox.
+    for asks in ["Sec-Fetch-Dest: image\r\n", "Accept: */*\r\n", ""] {
+        let shown = served.get("/d/page.html", &[asks, LOGIN].concat());
+        assert_eq!((shown.status, shown.field("content-security-policy")), (200, Some("sandbox")), "{asks}");
+    }
+    // One who came by a link may be logged in as well, and the new link is no longer good than that one.
+    let query = of_folder.split('?').nth(1).unwrap();
+    let sent_on = served.get(&format!("/d/page.html?{query}"), OPENS);
+    assert_eq!(sent_on.status, 307);
+    let location = sent_on.field("location").unwrap();
+    assert!(!location.contains("beneath"), "{location}");
+    // The page of the folder is ours.
+    assert_eq!(served.get("/d/", &[OPENS, LOGIN].concat()).status, 200);
+}
+
+#[test]
+fn the_origin_for_downloads_answers_links_only() {
+    let scratch = Scratch::new();
+    std::fs::create_dir(scratch.file("d")).unwrap();
+    scratch.write("d/page.html", b"<script>");
+    let (served, of_folder) = serve_with_download_origin(&scratch);
+    for target in ["/d/page.html", "/d/", "/d/page.html?expires=4000000000", "/"] {
+        let refused = get_there(&served, target, LOGIN);
+        assert_eq!((refused.status, refused.field("www-authenticate")), (403, None), "{target}");
+    }
+    assert_eq!(get_there(&served, &of_folder, "").status, 200);
 }
 
 /// Serves these files, with a link to `/d/`; returns that link, too.
