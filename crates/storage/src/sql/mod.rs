@@ -17,6 +17,8 @@
 
 mod content;
 mod directory;
+#[cfg(test)]
+mod faults;
 mod pool;
 #[cfg(feature = "postgres")]
 mod postgres;

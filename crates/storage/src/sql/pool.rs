@@ -22,6 +22,7 @@ impl Pool {
         &self,
         look: impl Fn(&dyn Statements) -> Result<T, FileError>,
     ) -> Result<T, FileError> {
+        let look = observed(look);
         match self {
             Self::Sqlite(pool) => pool.look(look),
             #[cfg(feature = "postgres")]
@@ -34,6 +35,7 @@ impl Pool {
         &self,
         change: impl Fn(&dyn Statements) -> Result<T, FileError>,
     ) -> Result<T, FileError> {
+        let change = observed(change);
         match self {
             Self::Sqlite(pool) => pool.change(change),
             #[cfg(feature = "postgres")]
@@ -46,6 +48,7 @@ impl Pool {
         &self,
         change: impl Fn(&dyn Statements) -> Result<T, FileError>,
     ) -> Result<T, FileError> {
+        let change = observed(change);
         match self {
             Self::Sqlite(pool) => pool.change(change),
             #[cfg(feature = "postgres")]
@@ -70,4 +73,24 @@ impl Pool {
             Self::Postgres(_) => Err(FileError::Unsupported),
         }
     }
+}
+
+/// What a transaction does, as tests want it: each of its statements, and its end, may fail.
+#[cfg(test)]
+fn observed<T>(
+    body: impl Fn(&dyn Statements) -> Result<T, FileError>,
+) -> impl Fn(&dyn Statements) -> Result<T, FileError> {
+    move |statements| {
+        let value = body(&super::faults::Observed(statements))?;
+        super::faults::step()?;
+        Ok(value)
+    }
+}
+
+/// What a transaction does.
+#[cfg(not(test))]
+fn observed<T>(
+    body: impl Fn(&dyn Statements) -> Result<T, FileError>,
+) -> impl Fn(&dyn Statements) -> Result<T, FileError> {
+    body
 }

@@ -11,10 +11,10 @@ use super::sole::Others;
 use super::{Pool, Shared, SqlStorage, sqlite};
 
 /// A folder of a test's own.
-struct Folder(PathBuf);
+pub(super) struct Folder(PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Self {
+    pub(super) fn new(name: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("millrace-sql-{}-{name}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         Self(folder)
@@ -28,29 +28,29 @@ impl Drop for Folder {
 }
 
 /// Opens the database as another process does: with connections, a lock and open files of its own.
-fn process(folder: &Folder, others: Others) -> Result<SqlStorage, millrace_vfs::FileError> {
+pub(super) fn process(folder: &Folder, others: Others) -> Result<SqlStorage, millrace_vfs::FileError> {
     let pool = Pool::Sqlite(sqlite::Pool::open(&folder.0.join("files.db"), others)?);
     Ok(SqlStorage { shared: Arc::new(Shared { pool, contents: Contents::default(), device: 1 }) })
 }
 
-fn path(name: &str) -> VirtualPath {
+pub(super) fn path(name: &str) -> VirtualPath {
     VirtualPath::root().resolve(Path::new(name).as_os_str().as_encoded_bytes()).unwrap()
 }
 
-fn put(storage: &SqlStorage, name: &str, bytes: &[u8]) {
+pub(super) fn put(storage: &SqlStorage, name: &str, bytes: &[u8]) {
     let mut upload = storage.open_write(&path(name), WriteMode::Replace, Wait::Allowed).unwrap();
     upload.write_all(bytes).unwrap();
     upload.commit().unwrap();
 }
 
-fn reader(storage: &SqlStorage, name: &str) -> Box<dyn ReadStream> {
+pub(super) fn reader(storage: &SqlStorage, name: &str) -> Box<dyn ReadStream> {
     match storage.open_read(&path(name), Wait::Allowed).unwrap() {
         ReadHandle::Stream(stream) => stream,
         ReadHandle::File(_) => panic!("rows are no descriptor"),
     }
 }
 
-fn bytes(reader: &mut dyn ReadStream) -> Vec<u8> {
+pub(super) fn bytes(reader: &mut dyn ReadStream) -> Vec<u8> {
     let mut bytes = vec![0; 100];
     let count = reader.read_at(0, &mut bytes).unwrap();
     bytes.truncate(count);
@@ -58,7 +58,7 @@ fn bytes(reader: &mut dyn ReadStream) -> Vec<u8> {
 }
 
 /// How many contents the database has.
-fn contents(storage: &SqlStorage) -> i64 {
+pub(super) fn contents(storage: &SqlStorage) -> i64 {
     let count = |look: &dyn super::Statements| look.row("SELECT count(*) FROM content", &[]);
     storage.shared.pool.look(count).unwrap().unwrap().number(0).unwrap()
 }
