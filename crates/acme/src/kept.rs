@@ -94,7 +94,7 @@ impl Acme {
             Err(error) => Err(KeepError::Unusable(error)),
         };
         match usable {
-            Ok(info) => settle(&staged, &path).map(|()| info).map_err(failed),
+            Ok(info) => settle_staged(&staged, &path).map(|()| info).map_err(failed),
             Err(why) => {
                 let _ = fs::remove_file(staged);
                 Err(why)
@@ -139,7 +139,7 @@ fn alone() -> impl Drop {
 
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let _alone = alone();
-    settle(&stage(path, text)?, path)
+    settle_staged(&stage(path, text)?, path)
 }
 
 /// Gives a file a name beside its own that nothing has, and answers it.
@@ -154,15 +154,19 @@ fn set_aside(path: &Path) -> io::Result<PathBuf> {
     settle(path, &name).map(|()| name)
 }
 
-/// Writes beside a name.
+/// Writes beside a name. A failure leaves no file.
 fn stage(path: &Path, text: &str) -> io::Result<PathBuf> {
     let staged = path.with_extension(format!("new.{}", std::process::id()));
     // A file left by a killed process of the same ID may be readable by others.
     let _ = fs::remove_file(&staged);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&staged)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    Ok(staged)
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    written.map(|()| staged.clone()).inspect_err(|_| drop(fs::remove_file(&staged)))
+}
+
+/// Gives the name to what was staged. A failure leaves no second file.
+fn settle_staged(staged: &Path, path: &Path) -> io::Result<()> {
+    settle(staged, path).inspect_err(|_| drop(fs::remove_file(staged)))
 }
 
 /// Gives the name to what was written.

@@ -26,17 +26,23 @@ pub fn self_signed(folder: &Path, names: &[String]) -> io::Result<KeyPair> {
     }
     let (certificate, key) = generate(names).map_err(io::Error::other)?;
     let staged = folder.join(format!("self-signed.{}", std::process::id()));
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(&staged)?;
-    write(&staged.join("key.pem"), &key, 0o600)?;
-    write(&staged.join("certificate.pem"), &certificate, 0o644)?;
-    match fs::rename(&staged, folder.join("self-signed")) {
+    let stored =
+        stage(&staged, &certificate, &key).and_then(|()| fs::rename(&staged, folder.join("self-signed")));
+    match stored {
         Ok(()) => Ok(pair),
         Err(error) => {
-            fs::remove_dir_all(&staged)?;
+            let _ = fs::remove_dir_all(&staged);
             // Another process has stored one first.
             if pair.certificate.is_file() && pair.key.is_file() { Ok(pair) } else { Err(error) }
         }
     }
+}
+
+/// Makes a folder with a certificate and its key.
+fn stage(folder: &Path, certificate: &str, key: &str) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    write(&folder.join("key.pem"), key, 0o600)?;
+    write(&folder.join("certificate.pem"), certificate, 0o644)
 }
 
 /// A certificate of the same kind and its key, in PEM, in this order: for as long as a better one is not there.
