@@ -32,6 +32,12 @@ mod through;
 mod user;
 mod withheld;
 
+/// Synchronisation, which loom's tests of the same modules replace.
+mod sync {
+    pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
+    pub(crate) use std::sync::{Arc, Mutex, MutexGuard};
+}
+
 pub use archive::Archives;
 pub use encrypted::{Encrypted, Key, KeyError};
 pub use fault::{Fault, FaultStorage, Faults};

@@ -16,6 +16,8 @@ mod in_place;
 mod metadata;
 mod opening;
 mod ownership;
+#[cfg(test)]
+mod ownership_tests;
 mod partial;
 mod permissions;
 mod root;

@@ -1,7 +1,7 @@
 //! How files are opened: regular ones and no others, to be read, to be replaced, or to be written to in place.
 
 use std::fs::File;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use millrace_vfs::{FileError, Readiness, Upload, VirtualPath, Wait, WriteMode};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
@@ -9,9 +9,12 @@ use rustix::fs::{FileType, Mode, OFlags, Stat};
 use super::disk;
 use super::errno::file_error;
 use super::in_place::{InPlace, Made};
-use super::ownership::Ownership;
+use super::ownership::OwnedFiles;
 use super::staged::{self, Staged};
 use super::{LocalStorage, Uploads, metadata, target};
+
+/// The files that are being written in place, for the whole process, because a file may lie in several trees.
+static OWNED_FILES: LazyLock<OwnedFiles> = LazyLock::new(OwnedFiles::default);
 
 impl LocalStorage {
     pub(super) fn open_regular(
@@ -70,7 +73,7 @@ impl LocalStorage {
     ) -> Result<InPlace, FileError> {
         let Opened { file, stat, readiness, is_ours } = self.open_to_write(path, mode, bits, wait)?;
         let made = if is_ours { Made::new(&self.tree, &self.staging, path, &file) } else { None };
-        let ownership = Ownership::take((stat.st_dev, stat.st_ino), wait)?;
+        let ownership = OWNED_FILES.take((stat.st_dev, stat.st_ino), wait)?;
         // The previous owner may have cut it meanwhile; a replaced file is cut anyway.
         let stat = match mode {
             WriteMode::Replace | WriteMode::CreateNew => stat,

@@ -7,16 +7,18 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{PoisonError, TryLockError};
 
 use millrace_vfs::{FileError, Wait};
+
+use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering};
 
 /// A file system, and a file of it.
 pub(super) type Identity = (u64, u64);
 
-/// The files that are being written in place, for the whole process, because a file may lie in several trees.
-static FILES: Mutex<BTreeMap<Identity, Owners>> = Mutex::new(BTreeMap::new());
+/// Files that are being written in place.
+#[derive(Debug, Default)]
+pub(super) struct OwnedFiles(Mutex<BTreeMap<Identity, Owners>>);
 
 #[derive(Debug)]
 struct Owners {
@@ -37,27 +39,36 @@ struct OwnedFile {
 /// An upload's ownership of a file, until it is dropped or a later upload takes over.
 #[derive(Debug)]
 pub(super) struct Ownership {
+    files: &'static OwnedFiles,
     identity: Identity,
     file: Arc<OwnedFile>,
     number: u64,
 }
 
-impl Ownership {
+impl OwnedFiles {
     /// Takes a file over. Waits, where that is allowed, while its owner writes.
-    pub(super) fn take(identity: Identity, wait: Wait) -> Result<Self, FileError> {
+    pub(super) fn take(&'static self, identity: Identity, wait: Wait) -> Result<Ownership, FileError> {
         let file = {
-            let mut files = lock(&FILES);
+            let mut files = lock(&self.0);
             let unknown = || Owners { file: Arc::default(), count: 0 };
             let claimed = files.entry(identity).or_insert_with(unknown);
             claimed.count += 1;
             Arc::clone(&claimed.file)
         };
         // From here on dropping it gives it back, also after a failed takeover.
-        let mut ownership = Self { identity, file, number: 0 };
+        let mut ownership = Ownership { files: self, identity, file, number: 0 };
         ownership.number = ownership.take_over(wait)?;
         Ok(ownership)
     }
 
+    /// Returns whether an upload to a file is remembered.
+    #[cfg(test)]
+    pub(super) fn is_known(&self, identity: Identity) -> bool {
+        lock(&self.0).contains_key(&identity)
+    }
+}
+
+impl Ownership {
     fn take_over(&self, wait: Wait) -> Result<u64, FileError> {
         let _turn = match (wait, self.file.turn.try_lock()) {
             (_, Ok(turn)) => turn,
@@ -86,7 +97,7 @@ impl Ownership {
 
 impl Drop for Ownership {
     fn drop(&mut self) {
-        let mut files = lock(&FILES);
+        let mut files = lock(&self.files.0);
         if let Entry::Occupied(mut claimed) = files.entry(self.identity) {
             claimed.get_mut().count -= 1;
             if claimed.get().count == 0 {
@@ -98,41 +109,4 @@ impl Drop for Ownership {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// File systems that there are not.
-    const NOWHERE: u64 = u64::MAX;
-
-    fn is_known(identity: Identity) -> bool {
-        lock(&FILES).contains_key(&identity)
-    }
-
-    #[test]
-    fn the_last_upload_owns_a_file_which_is_forgotten_with_the_last() {
-        let (this, other) = ((NOWHERE, 1), (NOWHERE, 2));
-        let first = Ownership::take(this, Wait::Never).unwrap();
-        let elsewhere = Ownership::take(other, Wait::Never).unwrap();
-        assert!(first.check().is_ok());
-        let second = Ownership::take(this, Wait::Never).unwrap();
-        assert!(matches!(first.hold(|| Ok(())), Err(FileError::Busy)));
-        drop(first);
-        assert!(second.hold(|| Ok(())).is_ok() && elsewhere.check().is_ok());
-        drop((second, elsewhere));
-        assert!(!is_known(this) && !is_known(other));
-    }
-
-    #[test]
-    fn a_takeover_waits_for_a_write() {
-        let this = (NOWHERE - 1, 1);
-        let first = Ownership::take(this, Wait::Never).unwrap();
-        let busy = first.hold(|| Ownership::take(this, Wait::Never).map(drop));
-        assert!(matches!(busy, Err(FileError::WouldWait)));
-        assert!(first.check().is_ok(), "who did not get it has taken nothing");
-        drop(first);
-        assert!(!is_known(this));
-    }
 }
