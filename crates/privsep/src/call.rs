@@ -238,7 +238,7 @@ impl<'a> FileCall<'a> {
                 rustix::fs::utimensat(first, c"", &times, AtFlags::EMPTY_PATH)
             }
             Self::Check { name, access } => {
-                let access = Access::from_bits(access).ok_or(Errno::INVAL)?;
+                let access = Access::from_bits(access as _).ok_or(Errno::INVAL)?;
                 rustix::fs::accessat(first, name, access, AtFlags::EACCESS)
             }
         }

@@ -138,7 +138,7 @@ impl UserFiles {
 
     /// Checks the user's rights to a name.
     pub fn check(&self, parent: BorrowedFd<'_>, name: &[u8], access: Access) -> Result<()> {
-        self.done(&FileCall::Check { name, access: access.bits() }, &[parent])
+        self.done(&FileCall::Check { name, access: access.bits() as _ }, &[parent])
     }
 
     fn done(&self, call: &FileCall<'_>, descriptors: &[BorrowedFd<'_>]) -> Result<()> {

@@ -5,7 +5,7 @@
 //!
 //! What makes it sound: the types of [`Functions`] are those of `pam_appl.h` of Linux-PAM; every pointer that is handed
 //! over outlives the transaction, which is a value of this file and ends with it; and [`answer`] allocates as the library
-//! frees (`calloc`, `strdup`), and never panics.
+//! frees (`calloc`), and never panics.
 //!
 //! Every call may take as long as the modules like. A prompt with echo is not answered with the password, because the
 //! module treats the answer as public.
@@ -338,7 +338,7 @@ extern "C" fn answer(
             let message = *messages.add(index);
             let style = if message.is_null() { 0 } else { (*message).style };
             match style {
-                PROMPT_ECHO_OFF => (*made.add(index)).text = libc::strdup(data.cast()),
+                PROMPT_ECHO_OFF => (*made.add(index)).text = copy(CStr::from_ptr(data.cast())),
                 ERROR_MSG | TEXT_INFO => {}
                 _ => {
                     for index in 0..count {
@@ -354,6 +354,19 @@ extern "C" fn answer(
     SUCCESS
 }
 
+/// Copies a text into memory of the C library; null where there is none.
+fn copy(text: &CStr) -> *mut c_char {
+    let bytes = text.to_bytes_with_nul();
+    // SAFETY: there is room for the text and its NUL.
+    unsafe {
+        let made = libc::calloc(bytes.len(), 1).cast::<c_char>();
+        if !made.is_null() {
+            ptr::copy_nonoverlapping(text.as_ptr(), made, bytes.len());
+        }
+        made
+    }
+}
+
 /// A user as the system's own database knows it.
 fn entry(name: &str) -> Result<Entry, PamError> {
     let cannot = |source| PamError::Entry { user: name.to_owned(), source };
@@ -366,3 +379,6 @@ fn entry(name: &str) -> Result<Entry, PamError> {
     let entry = Entry { home: user.dir, groups };
     if entry.is_within_bounds() { Ok(entry) } else { Err(cannot("it is too long".into())) }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! A child that shares this process's memory until it is another program: `clone3` with `CLONE_VM` and `CLONE_VFORK`.
 //!
-//! This is one of the two places of the workspace with `unsafe` code (the other is `crates/uring`), because neither the
+//! This is one of the three places of the workspace with `unsafe` code (the others: `crates/uring`, `crates/privsep`), because neither the
 //! standard library nor `rustix` or `nix` starts a process in this way: theirs are `fork`, and the C library's
 //! `posix_spawn`. Three things make it sound:
 //!

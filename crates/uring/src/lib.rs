@@ -1,7 +1,7 @@
 //! Readiness from io_uring: the kernel is told once which descriptors to watch, and posts a completion whenever one of
 //! them becomes ready (`IORING_OP_POLL_ADD` with `IORING_POLL_ADD_MULTI`, Linux 5.13).
 //!
-//! This is one of the two places of the workspace with `unsafe` code (the other is `crates/process`): the one function
+//! This is one of the three places of the workspace with `unsafe` code (the others: `crates/process`, `crates/privsep`): the one function
 //! [`Ring::push`], because no safe
 //! crate offers this operation alone: `io-uring` and `rustix` leave it to their callers that buffers outlive an
 //! operation, and those that take it upon themselves (`compio-driver`, `tokio-uring`, `a10`) bring a runtime, or an
