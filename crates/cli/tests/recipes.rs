@@ -72,10 +72,14 @@ fn go_runs_its_recipe() {
 }
 
 #[test]
-fn minitest_runs_its_recipe() {
+fn minitest_runs_its_recipes() {
     passes(
         Command::new("ruby").arg(recipe("millrace_test.rb")),
         "1 runs, 1 assertions, 0 failures, 0 errors",
+    );
+    passes(
+        Command::new("ruby").arg(recipe("millrace_ftps_test.rb")),
+        "3 runs, 11 assertions, 0 failures, 0 errors",
     );
 }
 
