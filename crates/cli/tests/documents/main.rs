@@ -1,5 +1,6 @@
 //! What users of the servers in the project's five documents had, row by row, tried with the real program.
 
+mod commands;
 mod row_01_started_by_others;
 mod row_03_classes;
 mod row_04_host_address;
