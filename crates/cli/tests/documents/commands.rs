@@ -25,6 +25,9 @@ fn commands(section: &str) -> Vec<&'static str> {
     found.filter(is_command).collect()
 }
 
+/// The list of what each command printed in its whole form.
+const RECORD: &str = include_str!("../../../../bench-runs/documents/README.md");
+
 /// The server of the page, with a log of its transfers beside it.
 struct Served {
     folder: Folder,
@@ -112,9 +115,8 @@ impl Served {
     fn replace_absent_servers(&self, words: &mut [String]) {
         let list = self.folder.tell(&["race", "--list"]);
         let is_absent = |word: &&mut String| {
-            list.lines().any(|line| {
-                line.split(' ').next() == Some(word.as_str()) && line.contains("not installed")
-            })
+            list.lines()
+                .any(|line| line.split(' ').next() == Some(word.as_str()) && line.contains("not installed"))
         };
         for word in words.iter_mut().filter(is_absent) {
             "millrace".clone_into(word);
@@ -126,6 +128,7 @@ impl Served {
         let commands = commands(section);
         assert_eq!(commands.len(), count, "{commands:?}");
         for command in commands {
+            assert!(RECORD.contains(&format!("| `{command}` |")), "{command} is not on the record");
             let Some(output) = self.run(command) else { continue };
             assert!(is_well(command, &output), "{command}: {}\n{}", output.status, text(&output));
         }
@@ -148,6 +151,7 @@ fn short_form(first: &str, words: &[String]) -> Vec<&'static str> {
         "bench" if has("--search") => vec!["--users", "2", "--duration", "300ms"],
         "bench" if has("dkftp-2001-09-14") => vec!["--quick", "--quiet", "500ms"],
         "bench" => vec!["--quick"],
+        "race" if has("pyftpdlib") => vec!["--quick", "--blocks", "2", "--duration", "100ms"],
         "race" => vec!["--quick", "--blocks", "2"],
         "poller-bench" => vec!["--sockets", "100", "--active", "1", "--time", "0.05"],
         _ => vec![],
