@@ -13,6 +13,9 @@ use signal_hook::iterator::Signals;
 
 use crate::failure::Failure;
 
+/// Characters that a password should have (OWASP ASVS 2.1.1).
+const ADVISED_LENGTH: usize = 12;
+
 pub(crate) fn run() -> Result<(), Failure> {
     println!("{}", hash_password(&ask()?));
     Ok(())
@@ -31,6 +34,9 @@ pub(crate) fn ask() -> Result<Vec<u8>, Failure> {
         return Err(Failure::Configuration(
             "the password contains a control character, which FTP clients cannot send.".to_owned(),
         ));
+    }
+    if String::from_utf8_lossy(&password).chars().count() < ADVISED_LENGTH {
+        eprintln!("warning: the password has fewer than {ADVISED_LENGTH} characters, and may be guessed");
     }
     Ok(password)
 }

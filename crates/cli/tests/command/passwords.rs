@@ -25,10 +25,14 @@ fn a_hashed_password_logs_in() {
 }
 
 #[test]
-fn further_lines_after_the_password_are_reported() {
+fn further_lines_after_the_password_and_short_ones_are_reported() {
     for (input, told) in [
-        ("pw\nmore\n", "warning: only the first line was taken for the password; more followed it\n"),
-        ("pw\n", ""),
+        (
+            "twelve chars\nmore\n",
+            "warning: only the first line was taken for the password; more followed it\n",
+        ),
+        ("twelve chars\n", ""),
+        ("eleven char\n", "warning: the password has fewer than 12 characters, and may be guessed\n"),
     ] {
         let mut child = millrace(&["hash-password"])
             .stdin(Stdio::piped())
