@@ -4,6 +4,7 @@
 //! the user's folder     <- mounted folders      each held to its own access, and maybe encrypted
 //!                       <- the user's rules     (Account::ruled) about paths as the user sees them
 //!                       <- archives             pack what the rules show
+//!                       <- conversions          compress and decompress that, by FTP
 //! ```
 //!
 //! A folder that cannot be opened does not prevent logins: it is not listed, and access to it is an error. It is tried
@@ -15,8 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use millrace_ftp::session::{Permission, Permissions, Rules};
 use millrace_storage::{
-    Archives, Encrypted, Folders, Key, Ledger, LocalOptions, LocalStorage, Quota, SqlError, SqlStorage,
-    Tally, Withheld,
+    Archives, Conversions, Encrypted, Folders, Key, Ledger, LocalOptions, LocalStorage, Quota, SqlError,
+    SqlStorage, Tally, Withheld,
 };
 use millrace_vfs::{FileError, QuotaScope, Storage, VirtualPath};
 
@@ -83,11 +84,12 @@ enum Rows {
     Postgres { name: String, storage: SqlStorage },
 }
 
-/// The folders that are mounted, and whether folders are archives too.
+/// The folders that are mounted, and whether folders are archives too, and files other forms of themselves.
 #[derive(Debug, Default)]
 pub struct Mounts {
     mounts: Vec<Mount>,
     archives: bool,
+    conversions: bool,
     withheld: Withheld,
     /// Where there are quotas.
     quotas: Option<Arc<Quotas>>,
@@ -306,7 +308,12 @@ impl Mounts {
     /// read as `folder.tar`, `.tar.gz`, `.tgz` and `.zip`. Encrypted files are staged, whatever the folder's options say.
     pub fn new(mut mounts: Vec<Mount>, archives: bool) -> Self {
         mounts.iter_mut().for_each(Mount::stage_what_is_encrypted);
-        Self { mounts, archives, quotas: None, withheld: Withheld::default() }
+        Self { mounts, archives, ..Self::default() }
+    }
+
+    /// Sets whether files can be read by FTP compressed, and compressed ones as what they hold.
+    pub fn converting(self, conversions: bool) -> Self {
+        Self { conversions, ..self }
     }
 
     /// Leaves these files out of archives by HTTP, because clients cannot read them otherwise either.
@@ -329,6 +336,11 @@ impl Mounts {
     /// Whether folders can be read as archives.
     pub fn archives(&self) -> bool {
         self.archives
+    }
+
+    /// Whether files can be converted.
+    pub fn conversions(&self) -> bool {
+        self.conversions
     }
 
     /// Opens the folders that do not depend on the user, and returns messages about those that are temporarily
@@ -382,19 +394,23 @@ impl Mounts {
         }))
     }
 
-    /// An account, and over its rules what packs its folders: nothing where it may not list what it would pack.
+    /// An account, and over its rules what packs its folders, where it may list what that would pack, and what converts its
+    /// files. HTTP negotiates codings instead.
     pub(super) fn cover(&self, account: Account, protocol: Protocol) -> Account {
-        let may_pack =
-            account.permissions.allows(Permission::List) && account.permissions.allows(Permission::Read);
-        if !self.archives || !may_pack {
-            return account;
+        let may = |permission| account.permissions.allows(permission);
+        let (may_read, may_list) = (may(Permission::Read), may(Permission::List));
+        let mut storage = account.storage;
+        if self.archives && may_read && may_list {
+            let archives = Archives::new(storage);
+            storage = match protocol {
+                Protocol::Http => Arc::new(archives.without(self.withheld.clone())),
+                Protocol::Ftp => Arc::new(archives),
+            };
         }
-        let archives = Archives::new(account.storage);
-        let archives = match protocol {
-            Protocol::Http => archives.without(self.withheld.clone()),
-            Protocol::Ftp => archives,
-        };
-        Account { storage: Arc::new(archives), ..account }
+        if self.conversions && may_read && protocol == Protocol::Ftp {
+            storage = Arc::new(Conversions::new(storage));
+        }
+        Account { storage, ..account }
     }
 
     /// The folders that are for a user and have quotas: where, what they are counted as, and how much they may hold.

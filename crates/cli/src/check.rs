@@ -173,8 +173,14 @@ fn folders(site: &Site, out: &mut fmt::Formatter<'_>) -> fmt::Result {
             mount.files.shown()
         )?;
     }
-    match site.mounts.archives() {
-        true => writeln!(out, "Archives      A folder can be read as .tar, .tar.gz, .tgz and .zip."),
+    if site.mounts.archives() {
+        writeln!(out, "Archives      A folder can be read as .tar, .tar.gz, .tgz and .zip.")?;
+    }
+    match site.mounts.conversions() {
+        true => writeln!(
+            out,
+            "Conversions   A file can be read by FTP as .gz, .zst and .Z, and such a file without it."
+        ),
         false => Ok(()),
     }
 }

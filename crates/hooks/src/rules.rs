@@ -17,7 +17,7 @@ mod rule;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use self::about::{first_word, may_be_archive};
+use self::about::first_word;
 pub use self::rule::{Action, Rule};
 use super::backlog::Backlog;
 use super::delivery::Warn;
@@ -180,8 +180,8 @@ impl Hooks for Rules {
         let events = [context.event, Event::UploadFailed];
         let events = &events[..if context.event == Event::Upload { 2 } else { 1 }];
         self.rules.iter().any(|rule| {
-            // Whether it is an archive, only the storage knows.
-            let is_about = |event| rule.is_about(event, context) || may_be_archive(event, context).is_some();
+            // Whether it is an archive or a conversion, only the storage knows.
+            let is_about = |event| rule.is_about(event, context) || rule.may_reach_into(event, context);
             rule.takes_long() && events.iter().any(|&event| rule.waits(event) && is_about(event))
         })
     }

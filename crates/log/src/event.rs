@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
-use millrace_vfs::{Timestamp, VirtualPath};
+use millrace_vfs::{Conversion, Timestamp, VirtualPath};
 
 use super::access::Request;
 use super::actor::Actor;
@@ -143,6 +143,8 @@ pub struct Transferred<'a> {
     pub failure: Option<&'a str>,
     /// Whether line ends were converted (TYPE A).
     pub ascii: bool,
+    /// What was done to the stored bytes on their way.
+    pub conversion: Conversion,
     /// The mail address that an anonymous user gave.
     pub guest: Option<&'a [u8]>,
 }

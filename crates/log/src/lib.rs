@@ -317,6 +317,7 @@ mod tests {
             lag: Duration::ZERO,
             failure: None,
             ascii: false,
+            conversion: millrace_vfs::Conversion::default(),
             guest: None,
         };
         assert_eq!(

@@ -396,6 +396,7 @@ mod tests {
                     lag: Duration::ZERO,
                     failure,
                     ascii,
+                    conversion: millrace_vfs::Conversion::default(),
                     guest,
                 }));
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millrace_vfs::VirtualPath;
+use millrace_vfs::{Conversion, VirtualPath};
 
 use super::{Direction, Event, Lines, Log, Subject, Transferred, wall};
 
@@ -30,8 +30,9 @@ impl Undecided {
         failure: Option<&str>,
     ) {
         let (direction, ascii, guest) = (Direction::Upload, self.ascii, self.guest.as_deref());
-        let lag = Duration::ZERO;
-        let transferred = Transferred { direction, path, bytes, elapsed, lag, failure, ascii, guest };
+        let (lag, conversion) = (Duration::ZERO, Conversion::default());
+        let transferred =
+            Transferred { direction, path, bytes, elapsed, lag, failure, ascii, conversion, guest };
         let mut lines = Lines::default();
         match self.by_http {
             true => {

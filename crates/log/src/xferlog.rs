@@ -7,7 +7,7 @@
 
 use std::io::Write;
 
-use millrace_vfs::{Civil, Timestamp};
+use millrace_vfs::{Civil, Conversion, Timestamp};
 
 use super::{Direction, Subject, Transferred};
 
@@ -48,7 +48,12 @@ pub(super) fn write(
     let kind = if transfer.ascii { 'a' } else { 'b' };
     let user = subject.user.unwrap_or(b"-");
     let anonymous = user.eq_ignore_ascii_case(b"anonymous") || user.eq_ignore_ascii_case(b"ftp");
-    let _ = write!(out, " {kind} _ {direction} {} ", if anonymous { 'a' } else { 'r' });
+    let _ = write!(
+        out,
+        " {kind} {} {direction} {} ",
+        special(transfer.conversion),
+        if anonymous { 'a' } else { 'r' }
+    );
     out.extend(transfer.guest.unwrap_or(user).iter().map(|&byte| plain(byte)));
     let _ = write!(out, " {service} 0 * {}", if transfer.failure.is_none() { 'c' } else { 'i' });
     if has_times {
@@ -56,6 +61,15 @@ pub(super) fn write(
         let _ = write!(out, " {started} {ended}");
     }
     out.push(b'\n');
+}
+
+/// The special action, in wu-ftpd's order: compressed, packed by tar, uncompressed.
+fn special(conversion: Conversion) -> String {
+    let flags = [(conversion.compressed, 'C'), (conversion.archived, 'T'), (conversion.uncompressed, 'U')];
+    match conversion.is_none() {
+        true => "_".to_owned(),
+        false => flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| *flag).collect(),
+    }
 }
 
 /// The characters of a field: neither space nor control.
@@ -82,6 +96,7 @@ mod tests {
             lag: Duration::ZERO,
             failure: None,
             ascii: false,
+            conversion: Conversion::default(),
             guest: None,
         };
         let written = |user: &[u8], transfer: &Transferred<'_>, has_times| {
@@ -102,6 +117,13 @@ mod tests {
         let times = "999999998600000 1000000000000000";
         assert_eq!(written(b"alice", &transfer, true), format!("{start} r alice ftp 0 * c {times}\n"));
         assert_eq!(line(b"ftp", &transfer), format!("{start} a ftp ftp 0 * c\n"));
+        let packed = Conversion { compressed: true, archived: true, ..Conversion::default() };
+        for (conversion, flags) in
+            [(Conversion { uncompressed: true, ..Conversion::default() }, "U"), (packed, "CT")]
+        {
+            let line = line(b"alice", &Transferred { conversion, ..transfer });
+            assert!(line.contains(&format!(" b {flags} o r alice ")), "{line}");
+        }
         let transfer = Transferred { guest: Some(b"me @example"), ..transfer };
         assert_eq!(line(b"anonymous", &transfer), format!("{start} a me_@example ftp 0 * c\n"));
     }

@@ -13,12 +13,14 @@
 //! | [`Folders`]       | a back end with others mounted in it                         | as theirs               |
 //! | [`Encrypted`]     | any other back end, its files' content encrypted              | always                  |
 //! | [`Archives`]      | any other back end; a folder is also `folder.tar`, `.zip` ... | as the other            |
+//! | [`Conversions`]   | any other back end; a file is also `file.gz`, and the reverse  | as the other            |
 //! | [`Quota`]         | any other back end, bytes and files counted, and bounded      | as the other            |
 //! | [`FaultStorage`]  | any other back end, failing or hanging on chosen calls: tests | as the other            |
 //!
 //! A new back end is one file beside these, a row here, and a test that calls the conformance suite.
 
 mod archive;
+mod conversion;
 mod encrypted;
 mod fault;
 mod folders;
@@ -39,6 +41,7 @@ mod sync {
 }
 
 pub use archive::Archives;
+pub use conversion::Conversions;
 pub use encrypted::{Encrypted, Key, KeyError};
 pub use fault::{Fault, FaultStorage, Faults};
 pub use folders::Folders;

@@ -22,6 +22,32 @@ impl ReadHandle {
             Self::Stream(stream) => stream.size(),
         }
     }
+
+    /// What is done to the stored bytes on their way.
+    pub fn conversion(&self) -> Conversion {
+        match self {
+            Self::File(_) => Conversion::default(),
+            Self::Stream(stream) => stream.conversion(),
+        }
+    }
+}
+
+/// What is done to stored bytes while they are sent, as wu-ftpd's `ftpconversions` has it; by default nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Conversion {
+    /// They are compressed.
+    pub compressed: bool,
+    /// They are decompressed.
+    pub uncompressed: bool,
+    /// A folder is packed into one file.
+    pub archived: bool,
+}
+
+impl Conversion {
+    /// Returns whether nothing is done.
+    pub fn is_none(self) -> bool {
+        self == Self::default()
+    }
 }
 
 /// Part of an open file.
@@ -48,6 +74,10 @@ pub enum Readiness {
 pub trait ReadStream: Send + std::fmt::Debug {
     /// How many bytes there are from the start, where that is known beforehand.
     fn size(&self) -> Option<u64>;
+    /// What is done to the stored bytes on their way.
+    fn conversion(&self) -> Conversion {
+        Conversion::default()
+    }
     /// Reads at `offset` into `buffer`; 0 means the end.
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<usize, FileError>;
     /// Whether `read_at` may be called on a reactor thread.

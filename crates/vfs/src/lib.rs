@@ -27,7 +27,8 @@ mod storage;
 pub use civil::Civil;
 pub use error::FileError;
 pub use handle::{
-    Committed, DirEntry, Directory, FileRange, Link, ReadHandle, ReadStream, Readiness, Upload, WriteMode,
+    Committed, Conversion, DirEntry, Directory, FileRange, Link, ReadHandle, ReadStream, Readiness, Upload,
+    WriteMode,
 };
 pub use layer::{Call, Layer};
 pub use metadata::{Change, FileKind, Metadata, Owner, Special, Timestamp};

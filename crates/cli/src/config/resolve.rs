@@ -147,11 +147,13 @@ pub(crate) fn resolve(
     let users = users(&mut written, &places)?;
     let groups = written.group.iter().map(|group| group.name.value.clone()).collect();
     let (tables, archives) = (take(&mut written.folder), is_on(written.archives.clone(), false));
+    let conversions = is_on(written.conversions.clone(), false);
     let mounts = super::folders::mounts(tables, archives, trees.files, &groups, &places)?;
     let folders = program_folders(&written.cgi, &trees.directory, &places)?;
     let programs = config::Programs { folders, ..config::Programs::default() };
     let proxy_routes =
         super::proxy_routes::proxy_routes(take(&mut written.proxy), &trees.directory, &places)?;
+    let mounts = mounts.converting(conversions);
     let mounts = Arc::new(mounts.quotas(Arc::clone(&quotas)).withholding(programs.withheld(&proxy_routes)));
     let by_certificate = tls.as_ref().is_some_and(|tls| tls.asks_for_certificates());
     let People { accounts, logins, sources, database } =

@@ -58,6 +58,9 @@ settings! {
             /// Whether a folder `x` can be read as `x.tar`, `x.tar.gz`, `x.tgz` and `x.zip`, made while they
             /// are sent
             archives: One<Switch> = default("false");
+            /// Whether FTP also sends a file `x` as `x.gz`, `x.zst` and `x.Z`, and such a file as `x`, each
+            /// [converted](folders.md#files-in-other-forms) while it is sent
+            conversions: One<Switch> = default("false");
             /// Whether FTP shows the lines of the file `.message`, and names a `README`, when a client logs in
             /// or enters a directory; once a session. The lines may have the cookies of `greeting-file`.
             messages: One<Switch> = default("false").restart() => messages;

@@ -2,6 +2,7 @@
 
 mod commands;
 mod row_01_started_by_others;
+mod row_02_conversions;
 mod row_03_classes;
 mod row_04_host_address;
 mod row_05_top;

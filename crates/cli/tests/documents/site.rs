@@ -98,6 +98,13 @@ impl Site {
         Self { child, ftp, folder }
     }
 
+    /// The most memory that the server has had at a time, in bytes.
+    pub(crate) fn peak_memory(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    }
+
     pub(crate) fn ctl(&self, arguments: &[&str]) -> Output {
         self.folder.run(&[&["ctl", "--control", "control"], arguments].concat())
     }
@@ -174,6 +181,13 @@ impl Client {
         let reply = self.reply();
         assert!(reply.starts_with(code), "{line}: expected {code}: {reply:?}");
         reply
+    }
+
+    /// Reads a reply.
+    #[track_caller]
+    pub(crate) fn expect(&mut self, code: &str) {
+        let reply = self.reply();
+        assert!(reply.starts_with(code), "expected {code}: {reply:?}");
     }
 
     /// All lines of the next reply.

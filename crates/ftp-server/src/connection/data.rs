@@ -486,6 +486,7 @@ impl Data {
             lag: ended.saturating_duration_since(scene.core.now.instant),
             failure: failure.as_deref(),
             ascii: running.ascii,
+            conversion: running.conversion,
             guest: scene.me.session.guest(),
         };
         let whole = match (&mut running.work, &result) {

@@ -261,7 +261,8 @@ fn combine(
     // By what they are: one file may have many names, and links on the way to it.
     let mut files = match storage.metadata(&target, Wait::Allowed) {
         Ok(metadata) => vec![metadata.identity],
-        Err(FileError::NotFound) => Vec::new(),
+        // What has the name of a conversion only has no file of its own.
+        Err(FileError::NotFound | FileError::Unsupported) => Vec::new(),
         Err(error) => return Err((target, error)),
     };
     let is_new = files.is_empty();
@@ -357,6 +358,10 @@ fn digest(
 ) -> Result<(String, u64), FileError> {
     let mut hasher = Hasher::new(algorithm);
     let handle = storage.open_read(path, Wait::Allowed)?;
+    // It would have to be made for nothing else.
+    if !handle.conversion().is_none() {
+        return Err(FileError::Unsupported);
+    }
     if handle.size().is_some_and(|size| range.start > size) {
         return Err(FileError::OutOfRange);
     }

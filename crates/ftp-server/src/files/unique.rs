@@ -63,7 +63,8 @@ pub(super) fn open(
         // A staged upload takes its name at the end only: look first, so that 150 can promise one.
         match storage.metadata(&candidate, Wait::Allowed) {
             // In a place that shows nothing there is no looking: the opening knows what has the name.
-            Err(FileError::NotFound | FileError::PermissionDenied) => {}
+            // What has the name of a conversion only has no file of its own.
+            Err(FileError::NotFound | FileError::PermissionDenied | FileError::Unsupported) => {}
             Ok(_) => continue,
             Err(error) => return Err(error),
         }

@@ -3,7 +3,7 @@
 //! A rule about one way to a thing is about the others, of FTP and of HTTP: there is no way round it.
 
 use millrace_ftp::listing::search::Searched;
-use millrace_storage::Archives;
+use millrace_storage::{Archives, Conversions};
 use millrace_vfs::{VirtualPath, Wait};
 
 use super::{Action, Rule};
@@ -47,6 +47,11 @@ impl Rule {
     }
 
     pub(super) fn matches(&self, context: &EventContext) -> bool {
+        self.fits(context) || self.reaches_into_conversion(context)
+    }
+
+    /// As `matches`, of files that are sent as they are.
+    fn fits(&self, context: &EventContext) -> bool {
         let is_about = self.is_about(context.event, context)
             || (self.is_of(context.event, context) && self.reaches_into_archive(context));
         is_about && self.size_matches(context)
@@ -58,6 +63,19 @@ impl Rule {
         let covers =
             self.paths.is_empty() || self.paths.iter().any(|pattern| pattern.may_cover_within(&folder));
         covers && is_archive(context, &folder)
+    }
+
+    /// Returns true if a download is a conversion of what the rule is about.
+    fn reaches_into_conversion(&self, context: &EventContext) -> bool {
+        let is_of_source = |source: EventContext| self.fits(&source) && is_there(&source);
+        sources(context).any(is_of_source) && !is_there(context)
+    }
+
+    /// Returns true if a download may be of what the rule is about in another form, as far as the paths tell.
+    pub(super) fn may_reach_into(&self, event: Event, context: &EventContext) -> bool {
+        let is_archive = |context: &EventContext| may_be_archive(event, context).is_some();
+        is_archive(context)
+            || sources(context).any(|source| self.is_about(event, &source) || is_archive(&source))
     }
 
     /// As `matches`, of a moment that may be of another event, and a file whatever its size.
@@ -99,7 +117,12 @@ impl Rule {
             (None, _) => Ok(false),
             (Some(path), _) if can && covers(path) => Ok(true),
             // Of what RNTO renames RNFR was asked.
-            (_, to) if can && !to.as_ref().is_some_and(covers) && !self.reaches_into_archive(context) => {
+            (_, to)
+                if can
+                    && !to.as_ref().is_some_and(covers)
+                    && !self.reaches_into_archive(context)
+                    && !self.reaches_into_conversion(context) =>
+            {
                 Ok(false)
             }
             _ => Err(Refusal::of_rewriting()),
@@ -127,7 +150,7 @@ impl Rule {
 }
 
 /// The folder whose archive a command asks for, if there is such a folder, and no file of the name.
-pub(super) fn may_be_archive(event: Event, context: &EventContext) -> Option<VirtualPath> {
+fn may_be_archive(event: Event, context: &EventContext) -> Option<VirtualPath> {
     let reads = event == Event::Command && matches!(&*context.verb, "RETR" | "GET" | "HEAD");
     context.path.as_ref().filter(|_| reads && !context.is_directory).and_then(Archives::folder_named)
 }
@@ -137,6 +160,20 @@ fn is_archive(context: &EventContext, folder: &VirtualPath) -> bool {
     let there = |path| context.storage.as_ref().and_then(|files| files.metadata(path, Wait::Allowed).ok());
     context.path.as_ref().is_some_and(|path| there(path).is_none())
         && there(folder).is_some_and(|folder| folder.is_directory())
+}
+
+/// A download, with each of the files in place of its path that it could be a conversion of.
+fn sources(context: &EventContext) -> impl Iterator<Item = EventContext> {
+    let reads = context.event == Event::Command && context.verb == "RETR";
+    let paths = context.path.iter().filter(move |_| reads).flat_map(Conversions::sources);
+    paths.map(|path| EventContext { path: Some(path), ..context.clone() })
+}
+
+/// Returns true if the path is a file's, or an archive's. May wait.
+fn is_there(context: &EventContext) -> bool {
+    let (Some(path), Some(files)) = (&context.path, &context.storage) else { return false };
+    files.metadata(path, Wait::Allowed).is_ok_and(|metadata| metadata.is_file())
+        || may_be_archive(context.event, context).is_some_and(|folder| is_archive(context, &folder))
 }
 
 pub(super) fn first_word(verb: &str) -> &str {

@@ -70,6 +70,7 @@ impl Notices<'_> {
             lag: Duration::ZERO,
             failure,
             ascii: false,
+            conversion: millrace_vfs::Conversion::default(),
             guest: None,
         };
         // The name that FTP shows for an unnamed user.

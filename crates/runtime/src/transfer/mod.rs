@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 use millrace_ftp::session::{Content, Progress, Protection, Transfer, TransferError, Via};
 use millrace_net::stream;
 use millrace_net::tls::{Channel, Heard};
-use millrace_vfs::VirtualPath;
+use millrace_vfs::{Conversion, VirtualPath};
 
 pub use background_drain::BackgroundDrain;
 pub use lingering_close::LingeringClose;
@@ -92,6 +92,8 @@ pub struct Running {
     pub direction: Direction,
     /// Whether line ends are converted (TYPE A).
     pub ascii: bool,
+    /// What is done to the stored bytes on their way.
+    pub conversion: Conversion,
     /// When the command came.
     pub started: Instant,
     /// When a byte last moved, or the connection came about: what the stall timeout counts from.
@@ -351,6 +353,10 @@ impl Running {
     /// Begins a transfer whose connection is yet to come.
     pub fn new(transfer: Transfer, link: Link, serial: u64, now: Instant, member: &LimitHandle) -> Self {
         let Transfer { content, via, coding, path, skip, offset, announced, protection } = transfer;
+        let conversion = match &content {
+            Content::Send(handle, _) => handle.conversion(),
+            _ => Conversion::default(),
+        };
         let (direction, total, work, pace) = match content {
             Content::Send(handle, range) => {
                 let sender = Sender::file(handle, range, coding, skip);
@@ -380,6 +386,7 @@ impl Running {
             path,
             direction,
             ascii,
+            conversion,
             started: now,
             moved: now,
             taken: Taken::default(),

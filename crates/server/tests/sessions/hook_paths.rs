@@ -10,7 +10,7 @@ use millrace_server::hooks::{
     Action, Event, EventContext, HookVerdict, Hooks, PathPattern, Rule, Rules, Template,
 };
 use millrace_server::{Accounts, Config, Permissions};
-use millrace_storage::{Archives, MemoryStorage};
+use millrace_storage::{Archives, Conversions, MemoryStorage};
 use millrace_vfs::{Storage, VirtualPath};
 
 use crate::kit::{Client, Served, config, serve_with};
@@ -172,7 +172,7 @@ fn say(client: &mut Client, switched: &Switched, line: &str, directory: &str) ->
 }
 
 #[test]
-fn a_rule_about_reading_holds_for_archives_of_what_it_is_about() {
+fn a_rule_about_reading_holds_for_archives_and_conversions_of_what_it_is_about() {
     let storage = Arc::new(MemoryStorage::new());
     for directory in ["/in", "/in/secret", "/in/open", "/out"] {
         storage.make_directory(&VirtualPath::parse(directory.as_bytes()).unwrap()).unwrap();
@@ -182,10 +182,10 @@ fn a_rule_about_reading_holds_for_archives_of_what_it_is_about() {
         rule(&["RETR"], &["/out/**"], Action::Rewrite(Template::parse("/in/open/f").unwrap())),
     ];
     let hooks: Arc<dyn Hooks> = Arc::new(Rules::new(rules, None));
-    let archives = Arc::new(Archives::new(storage));
-    let served = serve_with(Config { hooks: Some(hooks), ..config(archives) });
+    let converting = Arc::new(Conversions::new(Arc::new(Archives::new(storage))));
+    let served = serve_with(Config { hooks: Some(hooks), ..config(converting) });
     let mut client = served.login();
-    for file in ["/in/secret/f", "/in/open/f", "/in/secret.zip.zip", "/out/f"] {
+    for file in ["/in/secret/f", "/in/secret/p.gz", "/in/open/f", "/in/secret.zip.zip", "/out/f"] {
         client.store(format!("STOR {file}"), b"12345");
     }
     for (name, code) in [
@@ -197,6 +197,13 @@ fn a_rule_about_reading_holds_for_archives_of_what_it_is_about() {
         ("/none.zip", 550),
         ("/out.tar", 451),
         ("/out/f", 226),
+        ("/in/secret/f.gz", 552),
+        ("/in/secret/p", 552),
+        ("/in/secret.tar.zst", 552),
+        ("/in/open/f.Z", 226),
+        ("/in/open.tar.Z", 226),
+        ("/in/open/none.Z", 550),
+        ("/out/f.zst", 451),
     ] {
         client.expect("TYPE I", 200);
         assert_eq!(client.try_fetch(format!("RETR {name}")).1.code, code, "{name}");

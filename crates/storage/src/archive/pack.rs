@@ -4,7 +4,9 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use millrace_vfs::{DirEntry, FileError, FileKind, ReadHandle, ReadStream, Storage, VirtualPath, Wait};
+use millrace_vfs::{
+    Conversion, DirEntry, FileError, FileKind, ReadHandle, ReadStream, Storage, VirtualPath, Wait,
+};
 
 use super::Format;
 use super::tarball::Tarball;
@@ -154,6 +156,10 @@ impl Packer {
 impl ReadStream for Packer {
     fn size(&self) -> Option<u64> {
         None
+    }
+
+    fn conversion(&self) -> Conversion {
+        Conversion { compressed: self.format != Format::Tar, archived: true, ..Conversion::default() }
     }
 
     /// Reads on from where it stands; a place that has gone by is reached by beginning anew.

@@ -2,7 +2,8 @@
 
 use millrace_vfs::VirtualPath;
 
-use super::{Argument, Command, PATH, ROW, rest};
+use super::rest::{self, Point};
+use super::{Argument, Command, PATH, ROW};
 use crate::codec::{Mode, Type};
 use crate::reply::{Reply, code};
 use crate::session::{Answer, Content, Permission, Permissions, Request, Session, Step, Transfer};
@@ -30,6 +31,10 @@ fn opened(session: &mut Session, answer: Answer) -> Step {
         Ok(point) => point,
         Err(reply) => return reply.into(),
     };
+    if point != Point::default() && !handle.conversion().is_none() {
+        let text = "This file is made while it is sent: fetch it from its start, and whole.";
+        return Reply::new(code::BAD_RESTART, text).into();
+    }
     let size = handle.size();
     if let Some(size) = size {
         if point.range.start > size {
