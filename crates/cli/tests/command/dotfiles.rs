@@ -59,7 +59,7 @@ fn http(address: &str, request: &str) -> String {
 fn dotfiles_are_hidden_from_the_anonymous_user_alone_and_by_every_way() {
     for (keys, user, sees) in [
         ("", "anonymous", false),
-        ("archives = true", "anonymous", false),
+        ("archives = true\nconversions = true", "anonymous", false),
         ("[[group]]\nname = \"anonymous\"\nsessions = 9", "anonymous", false),
         ("anonymous-dotfiles = true", "anonymous", true),
         ("", "al", true),

@@ -112,7 +112,8 @@ fn what_a_user_may_not_read_is_not_converted_either_and_the_setting_says_whether
     for name in ["files/in/f", "files/in/g.gz", "files/.hidden"] {
         fs::write(folder.0.join(name), filter(&["gzip", "-c"], b"content").unwrap()).unwrap();
     }
-    let rule = "[[user]]\nname = \"eva\"\npassword = \"$HASH\"\n[user.paths]\n\"/in\" = [\"list\"]\n";
+    let rule =
+        "[[user]]\nname = \"eva\"\npassword = \"$HASH\"\ntree = [{ path = \"/in\", access = [\"list\"] }]\n";
     let rule = rule.replace("$HASH", super::site::HASH);
     let mut site = Site::start_in(folder, &format!("{KEYS}{rule}"));
     for (user, line, code) in [

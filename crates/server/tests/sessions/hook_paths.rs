@@ -174,18 +174,19 @@ fn say(client: &mut Client, switched: &Switched, line: &str, directory: &str) ->
 #[test]
 fn a_rule_about_reading_holds_for_archives_and_conversions_of_what_it_is_about() {
     let storage = Arc::new(MemoryStorage::new());
-    for directory in ["/in", "/in/secret", "/in/open", "/out"] {
+    for directory in ["/in", "/in/secret", "/in/open", "/out", "/one"] {
         storage.make_directory(&VirtualPath::parse(directory.as_bytes()).unwrap()).unwrap();
     }
     let rules = vec![
         rule(&["RETR"], &["/in/secret/**"], Action::Refuse("552 Kept.".to_owned())),
         rule(&["RETR"], &["/out/**"], Action::Rewrite(Template::parse("/in/open/f").unwrap())),
+        rule(&["RETR"], &["/one/f"], Action::Rewrite(Template::parse("/in/open/f").unwrap())),
     ];
     let hooks: Arc<dyn Hooks> = Arc::new(Rules::new(rules, None));
     let converting = Arc::new(Conversions::new(Arc::new(Archives::new(storage))));
     let served = serve_with(Config { hooks: Some(hooks), ..config(converting) });
     let mut client = served.login();
-    for file in ["/in/secret/f", "/in/secret/p.gz", "/in/open/f", "/in/secret.zip.zip", "/out/f"] {
+    for file in ["/in/secret/f", "/in/secret/p.gz", "/in/open/f", "/in/secret.zip.zip", "/out/f", "/one/f"] {
         client.store(format!("STOR {file}"), b"12345");
     }
     for (name, code) in [
@@ -203,7 +204,8 @@ fn a_rule_about_reading_holds_for_archives_and_conversions_of_what_it_is_about()
         ("/in/open/f.Z", 226),
         ("/in/open.tar.Z", 226),
         ("/in/open/none.Z", 550),
-        ("/out/f.zst", 451),
+        ("/out/f.zst", 226),
+        ("/one/f.zst", 451),
     ] {
         client.expect("TYPE I", 200);
         assert_eq!(client.try_fetch(format!("RETR {name}")).1.code, code, "{name}");
