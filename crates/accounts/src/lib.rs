@@ -45,7 +45,7 @@ use std::time::SystemTime;
 use millrace_ftp::session::Rules;
 pub use millrace_ftp::session::{Permission, Permissions};
 use millrace_limits::AccountLimits;
-pub use millrace_limits::Protocol;
+pub use millrace_limits::{HostName, HostNameError, Protocol};
 use millrace_vfs::{Storage, VirtualPath};
 
 pub use accounts::Accounts;
@@ -54,8 +54,8 @@ pub use chain::{Chain, Explained};
 pub use database_error::DatabaseError;
 pub use effective::{AdmitError, Effective, Origin, TemplateError, resolve};
 pub use homes::{HomeError, Homes};
+pub use hosts::VirtualHost;
 pub use hosts::plain as plain_host;
-pub use hosts::{HostName, HostNameError, VirtualHost};
 pub use ldap::{Ldap, ldap};
 pub use listed::Listed;
 pub use mounts::{Mount, MountError, MountedDatabase, MountedDirectory, MountedFiles, Mounts};

@@ -3,15 +3,18 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::{GroupLimits, Limits, Network};
+use crate::{GroupLimits, HostName, Limits, Network};
 
 /// Sessions that share limits because of where their clients are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Class {
     /// Its name.
     pub name: String,
-    /// The networks of its clients; none for all.
+    /// The networks of its clients.
     pub from: Vec<Network>,
+    /// The names of its clients' hosts. A client of one of the networks or with one of the names is in the class; where there is
+    /// neither, each is.
+    pub hosts: Vec<HostName>,
     /// Whether it is of anonymous users, or of others; `None` for both.
     pub anonymous: Option<bool>,
     /// For all of its sessions together.
@@ -21,12 +24,25 @@ pub struct Class {
 }
 
 impl Class {
-    /// Returns the first class that a session is in.
-    pub fn of(classes: &[Self], from: IpAddr, is_anonymous: bool) -> Option<&Self> {
+    /// Returns the first class that a session is in. `host` is the name of the client's host, in lower case, where that is known.
+    pub fn of<'a>(
+        classes: &'a [Self],
+        from: IpAddr,
+        host: Option<&str>,
+        is_anonymous: bool,
+    ) -> Option<&'a Self> {
         classes.iter().find(|class| {
-            let is_near = class.from.is_empty() || class.from.iter().any(|network| network.contains(from));
+            let is_any = class.from.is_empty() && class.hosts.is_empty();
+            let is_near = is_any
+                || class.from.iter().any(|network| network.contains(from))
+                || host.is_some_and(|host| class.hosts.iter().any(|name| name.covers(host)));
             is_near && class.anonymous.is_none_or(|wanted| wanted == is_anonymous)
         })
+    }
+
+    /// Returns whether a class depends on the names of hosts.
+    pub fn need_names(classes: &[Self]) -> bool {
+        classes.iter().any(|class| !class.hosts.is_empty())
     }
 
     /// Returns the group that counts its sessions: `class local`.
@@ -41,26 +57,30 @@ mod tests {
 
     #[test]
     fn the_first_class_that_fits_has_the_session() {
-        let class = |name: &str, from: &[&str], anonymous| Class {
+        let class = |name: &str, from: &[&str], hosts: &[&str], anonymous| Class {
             name: name.to_owned(),
             from: from.iter().map(|network| network.parse().unwrap()).collect(),
+            hosts: hosts.iter().map(|name| HostName::parse(name).unwrap()).collect(),
             anonymous,
             limits: Limits::default(),
             message: Arc::default(),
         };
         let classes = [
-            class("local", &["10.0.0.0/8", "2001:db8::/32"], None),
-            class("guests", &[], Some(true)),
-            class("remote", &["192.0.2.0/24"], Some(false)),
+            class("local", &["10.0.0.0/8", "2001:db8::/32"], &["*.here.example"], None),
+            class("mirrors", &[], &["mirror.example"], Some(true)),
+            class("guests", &[], &[], Some(true)),
+            class("remote", &["192.0.2.0/24"], &[], Some(false)),
         ];
-        for (from, is_anonymous, name) in [
-            ("10.1.2.3", true, Some("local")),
-            ("2001:db8::7", false, Some("local")),
-            ("192.0.2.7", true, Some("guests")),
-            ("192.0.2.7", false, Some("remote")),
-            ("198.51.100.1", false, None),
+        for (from, host, is_anonymous, name) in [
+            ("10.1.2.3", None, true, Some("local")),
+            ("2001:db8::7", Some("else.example"), false, Some("local")),
+            ("192.0.2.7", Some("a.here.example"), false, Some("local")),
+            ("192.0.2.7", Some("mirror.example"), true, Some("mirrors")),
+            ("192.0.2.7", None, true, Some("guests")),
+            ("192.0.2.7", Some("mirror.example"), false, Some("remote")),
+            ("198.51.100.1", None, false, None),
         ] {
-            let found = Class::of(&classes, from.parse().unwrap(), is_anonymous);
+            let found = Class::of(&classes, from.parse().unwrap(), host, is_anonymous);
             assert_eq!(found.map(|class| &*class.name), name, "{from} {is_anonymous}");
         }
         assert_eq!(&*classes[0].group().name, "class local");

@@ -1,6 +1,7 @@
 //! The protocol-independent runtime of sessions: workers, admission, what these share; the state of client sockets, logins,
 //! events for hooks, passive ports, transfers, server-side TLS, trusted proxies; connections by number and by deadline.
 
+pub mod client_names;
 pub mod handshakes;
 pub mod hook_line;
 pub mod login;

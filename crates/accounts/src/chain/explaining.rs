@@ -5,9 +5,10 @@ use std::path::PathBuf;
 
 use super::granting::is_made;
 use super::{Chain, refusal, unavailable};
+use crate::HostName;
 use crate::effective::{Effective, seconds};
 use crate::homes::{HomeError, Homes};
-use crate::hosts::{HostName, plain};
+use crate::hosts::plain;
 use crate::source::{Found, Needs};
 use crate::source_error::SourceUnavailable;
 use crate::{Attempt, Decision};

@@ -30,7 +30,7 @@ pub(crate) fn hosts(
 ) -> Result<Vec<VirtualHost>, Failure> {
     let mut hosts: Vec<VirtualHost> = Vec::new();
     for table in tables {
-        let names = names(&table.names, places)?;
+        let names = names(&table.names, "names", places)?;
         let twice = names
             .iter()
             .zip(&table.names)
@@ -48,9 +48,9 @@ pub(crate) fn hosts(
 }
 
 /// Names as written.
-pub(crate) fn names(said: &[Said<String>], places: &Places<'_>) -> Result<Vec<HostName>, Failure> {
+pub(crate) fn names(said: &[Said<String>], key: &str, places: &Places<'_>) -> Result<Vec<HostName>, Failure> {
     let name = |said: &Said<String>| {
-        HostName::parse(&said.value).map_err(|error| places.error(&said.place, "names", &error.to_string()))
+        HostName::parse(&said.value).map_err(|error| places.error(&said.place, key, &error.to_string()))
     };
     said.iter().map(name).collect()
 }

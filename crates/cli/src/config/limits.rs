@@ -87,6 +87,9 @@ settings! {
         name: Said<String> = required();
         /// Networks that its clients come from, one or an array
         from: Many<Network> = unset("any");
+        /// Names of hosts that they come from, besides: `"client.example.org"`, or `"*.example.org"` for all beneath; one or an
+        /// array
+        hosts: Many<String> = unset("any");
         /// Whether it is of anonymous users (`true`), or of all others (`false`)
         anonymous: One<Switch> = unset("of both");
         /// Sessions of the class: `"100; mon-fri 08:00-18:00 20"`
@@ -112,6 +115,7 @@ pub(crate) fn classes(tables: &[ClassTable], places: &Places<'_>) -> Result<Vec<
         classes.push(Class {
             name,
             from: table.from.iter().map(|said| said.value).collect(),
+            hosts: super::hosts::names(&table.hosts, "hosts", places)?,
             anonymous: table.anonymous.as_ref().map(|said| said.value.0),
             limits: both(&table.download, &table.upload, &table.sessions),
             message: text_file(table.limit_file.as_ref(), "limit-file", places)?.into(),

@@ -270,7 +270,7 @@ fn error_page(table: &ErrorPageTable, types: &Types, places: &Places<'_>) -> Res
     let statuses = table.status.iter().map(status).collect::<Result<_, _>>()?;
     let media_type = types.of(path.as_os_str().as_encoded_bytes());
     let page = ErrorPage::new(statuses, patterns(&table.paths), media_type, body);
-    Ok(ErrorPage { hosts: super::hosts::names(&table.hosts, places)?, ..page })
+    Ok(ErrorPage { hosts: super::hosts::names(&table.hosts, "hosts", places)?, ..page })
 }
 
 fn link_keys(said: &Said<PathBuf>, places: &Places<'_>) -> Result<LinkKeys, Failure> {

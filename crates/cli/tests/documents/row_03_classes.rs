@@ -80,6 +80,25 @@ fn a_class_that_is_full_shows_its_message_and_others_come_in() {
 }
 
 #[test]
+fn a_class_is_of_clients_whose_hosts_have_a_name() {
+    for (hosts, class) in [("\"LOCALHOST\"", "named"), ("[\"*.localhost\", \"else.test\"]", "others")] {
+        let keys = format!(
+            "[[class]]\nname = \"named\"\nhosts = {hosts}\nsessions = 1\n[[class]]\nname = \"others\"\nsessions = 1"
+        );
+        let site = Site::start("named", &keys);
+        let first = site.log_in("bob");
+        let mut second = Client::connect(&site.ftp);
+        second.say("USER anonymous", "331");
+        second.say("PASS guest@", "421");
+        let limits = site.ask(&["limits"]);
+        let mut scopes = limits["limits"].as_array().unwrap().iter();
+        let name = format!("group class {class}");
+        assert!(scopes.any(|scope| scope["scope"] == name.as_str()), "{hosts}: {limits}");
+        drop(first);
+    }
+}
+
+#[test]
 fn a_full_server_shows_its_message() {
     let site = start("full");
     let mut clients: Vec<Client> = (0..6).map(|_| Client::connect(&site.ftp)).collect();

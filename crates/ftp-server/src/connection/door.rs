@@ -9,6 +9,7 @@ use millrace_blocking::BlockingPool;
 use millrace_ftp::Settings;
 use millrace_ftp::reply::{Reply, code};
 use millrace_limits::Class;
+use millrace_runtime::client_names::ClientNames;
 use millrace_runtime::passive::PassivePool;
 use millrace_runtime::report::SessionReport;
 use millrace_runtime::worker::Post;
@@ -47,6 +48,8 @@ pub struct Ftp {
     hosts: RwLock<Arc<[HostName]>>,
     /// Classes of sessions.
     classes: RwLock<Arc<[Class]>>,
+    /// Names of clients' hosts, for classes.
+    pub(super) client_names: Arc<ClientNames>,
     /// Ports for passive data connections.
     pub passive: PassivePool,
     /// Listings have threads of their own: of a disk that is slow or stuck there may be very many, and uploads have to
@@ -85,6 +88,7 @@ impl Ftp {
             settings: RwLock::new(Arc::new(settings)),
             hosts: RwLock::new(hosts.into()),
             classes: RwLock::new(classes.into()),
+            client_names: Arc::default(),
             passive,
             listings,
             promises: Promises::default(),

@@ -9,6 +9,7 @@ use millrace_ftp::Session;
 use millrace_ftp::session::{Credentials, Grant, Verdict};
 use millrace_limits::{Class, LimitHandle, Refused, Scope};
 use millrace_log::{self as log, Proved, Subject};
+use millrace_runtime::client_names::ClientNames;
 use millrace_runtime::login::{Expelled, LoginAttempt, LoginLimit, limits_of, present_account};
 use millrace_runtime::slab::Key;
 use millrace_runtime::worker::{Core, Promise};
@@ -30,6 +31,8 @@ pub(super) struct Login {
     pub(super) member: LimitHandle,
     /// What `HOST` said.
     pub(super) host: Option<Box<str>>,
+    /// The name of the client's host, where a class depends on it and it is known.
+    client_name: Option<Arc<str>>,
 }
 
 /// What a login needs of its connection.
@@ -81,6 +84,13 @@ impl LoginScene<'_> {
         move |decision| promise.keep(Message::Login(serial, decision))
     }
 
+    /// Returns where to look up the name of the client's host first, if a class depends on it and it is not known.
+    fn unnamed(&self) -> Option<(Arc<ClientNames>, IpAddr)> {
+        let (names, from) = (&self.door.ftp.client_names, self.from());
+        let is_due = Class::need_names(&self.door.ftp.classes()) && names.known(from).is_none();
+        is_due.then(|| (Arc::clone(names), from))
+    }
+
     /// The part that asks hooks, and what that needs of the others.
     fn hook_parts<'a>(
         &'a mut self,
@@ -107,7 +117,7 @@ pub(super) enum Review {
 
 impl Login {
     pub(super) fn new(member: LimitHandle) -> Self {
-        Self { account: None, reviews: Reviews::default(), member, host: None }
+        Self { account: None, reviews: Reviews::default(), member, host: None, client_name: None }
     }
 
     /// The user is logged in no longer.
@@ -123,12 +133,18 @@ impl Login {
         }
         let (edition, accounts) = scene.core.services.accounts_for_login();
         let attempt = self.attempt(scene, credentials);
-        if let Some(decision) = accounts.quick(&attempt.now()) {
+        let unnamed = scene.unnamed();
+        if unnamed.is_none()
+            && let Some(decision) = accounts.quick(&attempt.now())
+        {
             return self.verdict(scene, &attempt.user, decision, edition);
         }
         let unavailable = Decision::Unavailable("The accounts are out of order.".to_owned());
         let answer = scene.open_question(&attempt.user, edition, false, unavailable);
-        scene.core.services.logins.run(move || answer(accounts.authenticate(&attempt.now())));
+        scene.core.services.logins.run(move || {
+            look_up(unnamed);
+            answer(accounts.authenticate(&attempt.now()));
+        });
         None
     }
 
@@ -143,7 +159,9 @@ impl Login {
         let (edition, accounts) = scene.core.services.accounts_for_login();
         let attempt = self.attempt(scene, Credentials { user, password: Vec::new() });
         let answer = scene.open_question(&attempt.user, edition, false, Decision::NeedsPassword);
+        let unnamed = scene.unnamed();
         scene.core.services.logins.run(move || {
+            look_up(unnamed);
             // Whatever else they say is said to the password.
             if let Some(granted) = attempt.by_certificate(&*accounts) {
                 answer(granted);
@@ -262,7 +280,7 @@ impl Login {
         if let Err(refused) = self.enter(scene, user, &account) {
             return Verdict::Limited(
                 refused.for_the_client().to_owned(),
-                limit_message(scene, user, &refused),
+                self.limit_message(scene, user, &refused),
             );
         }
         services.bans.succeeded(scene.from(), user, now);
@@ -286,7 +304,9 @@ impl Login {
     fn enter(&mut self, scene: &mut LoginScene<'_>, user: &[u8], account: &Account) -> Result<(), Refused> {
         let (tree, now) = (&scene.core.services.limits, scene.core.now.instant);
         let mut limits = limits_of(account);
-        if let Some(class) = class_of(&scene.door.ftp.classes(), scene, user) {
+        let client_names = &scene.door.ftp.client_names;
+        self.client_name = self.client_name.take().or_else(|| client_names.known(scene.from()).flatten());
+        if let Some(class) = self.class_of(&scene.door.ftp.classes(), scene, user) {
             limits.to_mut().groups.push(class.group());
         }
         let entered = tree.log_in(&mut self.member, user, &limits, now);
@@ -347,6 +367,23 @@ impl Login {
         }
     }
 
+    /// Returns the class of a session that a user has logged in to.
+    fn class_of<'a>(&self, classes: &'a [Class], scene: &LoginScene<'_>, user: &[u8]) -> Option<&'a Class> {
+        Class::of(classes, scene.from(), self.client_name.as_deref(), is_anonymous(user))
+    }
+
+    /// Returns what a client is told, besides the reason, that a limit on sessions turns away: what its class says, or else the
+    /// server.
+    fn limit_message(&self, scene: &LoginScene<'_>, user: &[u8], refused: &Refused) -> Arc<[Vec<u8>]> {
+        let classes = scene.door.ftp.classes();
+        let class = self.class_of(&classes, scene, user);
+        let class = class.filter(|class| refused.scope == Scope::Group(class.group().name));
+        match class.map(|class| Arc::clone(&class.message)) {
+            Some(message) if !message.is_empty() => message,
+            _ => scene.door.ftp.settings().texts.limit.as_slice().into(),
+        }
+    }
+
     /// Returns the name that the client came by: that of `HOST`, else of SNI.
     fn asked_host(&self, wire: &Wire) -> String {
         // A `HOST` in clear may come from an attacker; after the handshake it can name nothing else.
@@ -380,19 +417,10 @@ fn is_own_address(scene: &LoginScene<'_>, name: &str) -> bool {
     })
 }
 
-/// The class of a session that a user has logged in to.
-fn class_of<'a>(classes: &'a [Class], scene: &LoginScene<'_>, user: &[u8]) -> Option<&'a Class> {
-    Class::of(classes, scene.from(), is_anonymous(user))
-}
-
-/// What a client is told, besides the reason, that a limit on sessions turns away: what its class says, or else the server.
-fn limit_message(scene: &LoginScene<'_>, user: &[u8], refused: &Refused) -> Arc<[Vec<u8>]> {
-    let classes = scene.door.ftp.classes();
-    let class = class_of(&classes, scene, user);
-    let class = class.filter(|class| refused.scope == Scope::Group(class.group().name));
-    match class.map(|class| Arc::clone(&class.message)) {
-        Some(message) if !message.is_empty() => message,
-        _ => scene.door.ftp.settings().texts.limit.as_slice().into(),
+/// Looks a name up. May wait.
+fn look_up(unnamed: Option<(Arc<ClientNames>, IpAddr)>) {
+    if let Some((names, from)) = unnamed {
+        names.look_up(from);
     }
 }
 
