@@ -15,6 +15,7 @@ mod civil;
 pub mod conformance;
 mod error;
 mod handle;
+pub mod hash;
 pub mod hex;
 mod layer;
 mod metadata;

@@ -25,7 +25,7 @@ fn hashes_are_those_of_the_file_in_each_form() {
     assert_eq!(driver.say("SITE CHECKMETHOD crc"), "200 The checksum is CRC32.\r\n");
     assert_eq!(driver.say("XMD5 missing 0 3"), "550 /missing 0 3: no such file or directory.\r\n");
     assert_eq!(driver.code("OPTS HASH nope"), 504);
-    assert!(driver.say("FEAT").contains(" HASH CRC32*;MD5;SHA-1;SHA-256;SHA-512;BLAKE3;\r\n"));
+    assert!(driver.say("FEAT").contains(" HASH CRC32*;CRC32C;MD5;SHA-1;SHA-256;SHA-512;BLAKE3;\r\n"));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! A wrong hash does not tell the kind of error. So the file is then read back, too, and the report always
 //! distinguishes truncated, doubled and crossed-over data.
 
-use millrace_ftp::digest::{Algorithm, Hasher};
+use millrace_ftp::digest::{Algorithm, Hasher, algorithm_of_verb};
 
 use super::blocking_session::BlockingSession;
 use crate::driver::error::DriverError;
@@ -45,7 +45,7 @@ impl Means {
         let algorithms: Vec<_> = line("HASH").into_iter().flatten().skip(1).filter_map(known).collect();
         let hash = PREFERRED.into_iter().find(|algorithm| algorithms.contains(algorithm)).map(Self::Hash);
         let verb = || VERBS.into_iter().find(|verb| line(verb).is_some());
-        let by_verb = || verb().and_then(|verb| Some(Self::Verb(verb, Algorithm::of_verb(verb)?)));
+        let by_verb = || verb().and_then(|verb| Some(Self::Verb(verb, algorithm_of_verb(verb)?)));
         hash.or_else(by_verb).unwrap_or(Self::ReadBack)
     }
 
