@@ -11,6 +11,7 @@
 use std::sync::Arc;
 
 use millrace_ftp::session::{Permission, Permissions, Rules};
+use millrace_vfs::hash::Hashes;
 use millrace_vfs::{
     Change, DirEntry, Directory, FileError, Metadata, Partial, PartialKey, PartialMode, PartialState,
     ReadHandle, Resting, Space, Storage, Upload, VirtualPath, Wait, WriteMode,
@@ -251,6 +252,11 @@ impl Storage for Guarded {
         self.file_name(to, FileError::InvalidName)?;
         self.demand_free(to, permissions)?;
         self.inner.copy(from, to, progress)
+    }
+
+    fn stored_hashes(&self, path: &VirtualPath, wait: Wait) -> Result<Option<Hashes>, FileError> {
+        self.demand_of_file(path, Permission::Read)?;
+        self.inner.stored_hashes(path, wait)
     }
 
     fn space(&self, path: &VirtualPath) -> Result<Space, FileError> {

@@ -13,6 +13,7 @@ use millrace_storage::{
     FoundDirectory, LocalError, LocalOptions, LocalStorage, RootDirectory, Uploads, UserStorage, as_user,
 };
 use millrace_vfs::Wait;
+use millrace_vfs::hash::Algorithms;
 
 use super::effective::TemplateError;
 
@@ -95,9 +96,10 @@ impl Homes {
         Self { root: RootDirectory::new(root), options, open: Mutex::default(), of_users: Mutex::default() }
     }
 
-    /// From now on every upload that replaces a file is staged.
-    pub(super) fn stage(&mut self) {
+    /// From now on every upload that replaces a file is staged, and none is hashed: what comes is encrypted.
+    pub(super) fn stage_unhashed(&mut self) {
         self.options.uploads = Uploads::Staged;
+        self.options.hashes = Algorithms::NONE;
     }
 
     /// The folder that all lie in.
@@ -170,7 +172,8 @@ impl Homes {
         read_only: bool,
         user: &Arc<UserFiles>,
     ) -> Result<UserStorage, HomeError> {
-        let options = LocalOptions { read_only, ..self.options };
+        // The attributes of a file of another user are not the server's to set.
+        let options = LocalOptions { read_only, hashes: Algorithms::NONE, ..self.options };
         UserStorage::open_found(found, options, user).map_err(HomeError::Unserved)
     }
 

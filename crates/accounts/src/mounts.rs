@@ -19,6 +19,7 @@ use millrace_storage::{
     Archives, Conversions, Encrypted, Folders, Key, Ledger, LocalOptions, LocalStorage, Quota, SqlError,
     SqlStorage, Tally, Withheld,
 };
+use millrace_vfs::hash::Algorithms;
 use millrace_vfs::{FileError, QuotaScope, Storage, VirtualPath};
 
 use super::effective::{Effective, TemplateError};
@@ -73,7 +74,10 @@ pub struct MountedDirectory {
 
 /// A database that has files as rows.
 #[derive(Debug)]
-pub struct MountedDatabase(Rows);
+pub struct MountedDatabase {
+    rows: Rows,
+    hashes: Algorithms,
+}
 
 #[derive(Debug)]
 enum Rows {
@@ -147,7 +151,7 @@ impl MountedDirectory {
 impl MountedDatabase {
     /// The SQLite database `path`.
     pub fn sqlite(path: PathBuf) -> Self {
-        Self(Rows::Sqlite { path, open: Mutex::default() })
+        Self { rows: Rows::Sqlite { path, open: Mutex::default() }, hashes: Algorithms::NONE }
     }
 
     /// A PostgreSQL database, which is not in this build.
@@ -162,7 +166,13 @@ impl MountedDatabase {
         let server = postgres::Server::new(settings)?;
         let name = server.name();
         let storage = SqlStorage::postgres(Arc::new(server), settings.time)?;
-        Ok(Self(Rows::Postgres { name, storage }))
+        Ok(Self { rows: Rows::Postgres { name, storage }, hashes: Algorithms::NONE })
+    }
+
+    /// The same, whose uploads are hashed on their way.
+    #[must_use]
+    pub fn hashing(self, hashes: Algorithms) -> Self {
+        Self { hashes, ..self }
     }
 
     /// Opens the database.
@@ -171,7 +181,7 @@ impl MountedDatabase {
     }
 
     fn open_by(&self, by: fn(&Path) -> Result<SqlStorage, SqlError>) -> Result<SqlStorage, SqlError> {
-        match &self.0 {
+        match &self.rows {
             Rows::Postgres { storage, .. } => Ok(storage.clone()),
             Rows::Sqlite { path, open } => {
                 let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -185,7 +195,7 @@ impl MountedDatabase {
 
     /// Returns true if opening it waits for nothing.
     fn is_ready(&self) -> bool {
-        match &self.0 {
+        match &self.rows {
             Rows::Postgres { .. } => true,
             Rows::Sqlite { open, .. } => open.try_lock().is_ok_and(|open| open.is_some()),
         }
@@ -194,7 +204,7 @@ impl MountedDatabase {
     /// Checks that it is reachable. A temporary problem is returned as a message, not as an error.
     fn check(&self, beside_predecessor: bool) -> Result<Option<String>, SqlError> {
         let by = if beside_predecessor { SqlStorage::open_beside_predecessor } else { SqlStorage::open };
-        match &self.0 {
+        match &self.rows {
             Rows::Postgres { name, storage } => {
                 let why = storage.check().err().map(|error| match error {
                     FileError::Io(error) => error.to_string(),
@@ -207,7 +217,7 @@ impl MountedDatabase {
     }
 
     fn shown(&self) -> String {
-        match &self.0 {
+        match &self.rows {
             Rows::Sqlite { path, .. } => format!("the database {}", path.display()),
             Rows::Postgres { name, .. } => name.clone(),
         }
@@ -240,8 +250,10 @@ impl Mount {
     /// An encrypted file is written anew as a whole, also by `APPE` and `REST`, out of the old one: in place that would
     /// destroy what it reads.
     fn stage_what_is_encrypted(&mut self) {
-        if let (MountedFiles::Directory(directory), Some(_)) = (&mut self.files, &self.key) {
-            directory.homes.stage();
+        match (&mut self.files, &self.key) {
+            (MountedFiles::Directory(directory), Some(_)) => directory.homes.stage_unhashed(),
+            (MountedFiles::Database(database), Some(_)) => database.hashes = Algorithms::NONE,
+            _ => {}
         }
     }
 
@@ -267,7 +279,7 @@ impl Mount {
                     false => homes.open(&folder, false, directory.is_template())?,
                 }
             }
-            MountedFiles::Database(database) => Arc::new(database.open()?),
+            MountedFiles::Database(database) => Arc::new(database.open()?.hashing(database.hashes)),
             MountedFiles::Storage(storage) => Arc::clone(storage),
         };
         let files = match &self.key {
@@ -294,7 +306,7 @@ impl Mount {
     fn key(&self, user: &Effective) -> Result<String, TemplateError> {
         Ok(match &self.files {
             MountedFiles::Directory(directory) => directory.homes.key(&user.fill(&directory.beneath)?),
-            MountedFiles::Database(database) => match &database.0 {
+            MountedFiles::Database(database) => match &database.rows {
                 Rows::Sqlite { path, .. } => format!("database {}", path.display()),
                 Rows::Postgres { name, .. } => name.clone(),
             },

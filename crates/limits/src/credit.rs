@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use millrace_vfs::hash::Hashes;
 use millrace_vfs::{Committed, FileError, ReadHandle, Readiness, Upload};
 
 use super::traffic::Traffic;
@@ -115,6 +116,10 @@ impl Upload for Earning {
 
     fn preview(&mut self) -> Result<Option<ReadHandle>, FileError> {
         self.inner()?.preview()
+    }
+
+    fn hashes(&self) -> Option<Hashes> {
+        self.inner.as_ref()?.hashes()
     }
 
     fn commit(mut self: Box<Self>) -> Result<Committed, FileError> {

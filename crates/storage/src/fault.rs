@@ -14,6 +14,7 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use millrace_vfs::hash::Hashes;
 use millrace_vfs::{
     Call, Committed, DirEntry, Directory, FileError, FileRange, Metadata, ReadHandle, ReadStream, Readiness,
     Resting, Storage, Upload, VirtualPath, Wait, WriteMode,
@@ -318,6 +319,10 @@ impl Upload for FaultyUpload {
     fn preview(&mut self) -> Result<Option<ReadHandle>, FileError> {
         self.faults.call(Wait::Allowed)?;
         self.inner.preview()
+    }
+
+    fn hashes(&self) -> Option<Hashes> {
+        self.inner.hashes()
     }
 
     fn commit(self: Box<Self>) -> Result<Committed, FileError> {

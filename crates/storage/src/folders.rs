@@ -14,6 +14,7 @@
 use std::io;
 use std::sync::Arc;
 
+use millrace_vfs::hash::Hashes;
 use millrace_vfs::{
     Change, DirEntry, Directory, FileError, FileKind, Metadata, Owner, Partial, PartialKey, PartialMode,
     PartialState, ReadHandle, Resting, Space, Storage, Timestamp, Upload, VirtualPath, Wait, WriteMode,
@@ -266,6 +267,13 @@ impl Storage for Folders {
             return source.copy(&inner_from, &inner_to, progress);
         }
         through::copy((source, &inner_from), (target, &inner_to), progress)
+    }
+
+    fn stored_hashes(&self, path: &VirtualPath, wait: Wait) -> Result<Option<Hashes>, FileError> {
+        match self.route(path, wait)? {
+            Route::Into(storage, inner) => storage.stored_hashes(&inner, wait),
+            Route::Way => Ok(None),
+        }
     }
 
     fn may_replace(&self, path: &VirtualPath, all_beneath: bool) -> Result<(), FileError> {

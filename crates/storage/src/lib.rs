@@ -24,6 +24,7 @@ mod conversion;
 mod encrypted;
 mod fault;
 mod folders;
+mod hashed;
 mod identity;
 mod local;
 mod memory;

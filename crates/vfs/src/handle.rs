@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::sync::Arc;
 
+use crate::hash::Hashes;
 use crate::{FileError, Metadata};
 
 /// An open file to be read.
@@ -123,6 +124,15 @@ pub trait Upload: Send + std::fmt::Debug {
     /// that no client sees. `None` where the back end cannot. May wait; the upload takes no further data.
     fn preview(&mut self) -> Result<Option<ReadHandle>, FileError> {
         Ok(None)
+    }
+    /// Takes the hashes of the whole content, of so many bytes. A back end that can stores them with the file, in
+    /// `commit`, if that has this length then.
+    fn set_hashes(&mut self, hashes: Hashes, length: u64) {
+        let _ = (hashes, length);
+    }
+    /// Returns the hashes of what came, where they were computed on the way and it is the whole content.
+    fn hashes(&self) -> Option<Hashes> {
+        None
     }
     /// Ends the upload: everything arrived, make it the file.
     fn commit(self: Box<Self>) -> Result<Committed, FileError>;

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use crate::hash::Hashes;
 use crate::{
     Change, DirEntry, Directory, FileError, Metadata, Partial, PartialKey, PartialMode, PartialState,
     ReadHandle, Resting, Space, Storage, Upload, VirtualPath, Wait, WriteMode,
@@ -116,6 +117,12 @@ pub trait Layer: Send + Sync + Debug {
         self.inner().copy(from, to, progress)
     }
 
+    /// Forwards [`Storage::stored_hashes`].
+    fn stored_hashes(&self, path: &VirtualPath, wait: Wait) -> Result<Option<Hashes>, FileError> {
+        self.admit(Call::Read, wait)?;
+        self.inner().stored_hashes(path, wait)
+    }
+
     /// Forwards [`Storage::space`].
     fn space(&self, path: &VirtualPath) -> Result<Space, FileError> {
         self.admit(Call::Read, Wait::Allowed)?;
@@ -228,6 +235,10 @@ impl<L: Layer> Storage for L {
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<u64, FileError> {
         Layer::copy(self, from, to, progress)
+    }
+
+    fn stored_hashes(&self, path: &VirtualPath, wait: Wait) -> Result<Option<Hashes>, FileError> {
+        Layer::stored_hashes(self, path, wait)
     }
 
     fn space(&self, path: &VirtualPath) -> Result<Space, FileError> {

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use crate::hash::Hashes;
 use crate::{
     Change, Directory, FileError, Held, Metadata, OverQuota, Partial, PartialKey, PartialMode, PartialState,
     ReadHandle, Resting, Upload, VirtualPath, WriteMode,
@@ -99,6 +100,12 @@ pub trait Storage: Send + Sync + Debug {
         to: &VirtualPath,
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<u64, FileError>;
+
+    /// The hashes that its upload has stored with a file, if it has not changed since. The caller may read the file.
+    fn stored_hashes(&self, path: &VirtualPath, wait: Wait) -> Result<Option<Hashes>, FileError> {
+        let _ = (path, wait);
+        Ok(None)
+    }
 
     /// Free room at a path.
     fn space(&self, path: &VirtualPath) -> Result<Space, FileError>;

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use millrace_vfs::hash::Hashes;
 use millrace_vfs::{
     Committed, FileError, ReadHandle, Readiness, Storage, Upload, VirtualPath, Wait, WriteMode,
 };
@@ -105,6 +106,10 @@ impl Upload for Unique {
 
     fn preview(&mut self) -> Result<Option<ReadHandle>, FileError> {
         self.inner.preview()
+    }
+
+    fn hashes(&self) -> Option<Hashes> {
+        self.inner.hashes()
     }
 
     fn commit(self: Box<Self>) -> Result<Committed, FileError> {

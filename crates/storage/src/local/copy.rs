@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use super::disk;
 use super::errno::transfer_error;
 use super::staged::Staged;
+use super::stored_hash;
 
 /// How much is copied between two looks at whether to go on.
 const STEP: usize = 16 << 20;
@@ -23,7 +24,14 @@ pub(super) fn copy(
     mut upload: Staged,
     progress: &mut dyn FnMut(u64) -> bool,
 ) -> Result<u64, FileError> {
+    let stored = stored_hash::fresh(source);
     append(source, &mut upload, progress)?;
+    // Not of a file that another program has changed meanwhile.
+    if let Some(stored) = stored
+        && stored_hash::fresh(source).as_ref() == Some(&stored)
+    {
+        upload.set_hashes(stored.hashes, stored.size);
+    }
     Box::new(upload).commit().map(|committed| committed.size)
 }
 

@@ -30,6 +30,8 @@ pub(super) use acting::{link_file, owner, set_mode};
 pub(super) use calls::{access, copy_file_range, flock, fstat, fstatfs, fstatvfs, ftruncate, open};
 /// The calls that wait for the device.
 pub(super) use calls::{fdatasync, fsync};
+/// The calls for attributes of open files. They take the server's own rights: a user's files have no hashes.
+pub(super) use calls::{fgetxattr, fremovexattr, fsetxattr};
 /// The calls that look at names.
 pub(super) use calls_with_rights::{accessat, readlinkat, statat, statx};
 /// The calls that open, and those that change files and names.

@@ -15,6 +15,7 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use millrace_vfs::hash::Hashes;
 use millrace_vfs::{Committed, FileError, Metadata, Readiness, Upload, VirtualPath, Wait};
 use rustix::fs::{AtFlags, RenameFlags};
 use rustix::io::Errno;
@@ -25,7 +26,7 @@ use super::ownership::Ownership;
 use super::staging::{StagingArea, hidden_name};
 use super::tree::Tree;
 use super::upload::{truncate, write_all_at};
-use super::{file_error, metadata};
+use super::{file_error, metadata, stored_hash};
 
 /// An upload into the file itself.
 #[derive(Debug)]
@@ -44,6 +45,7 @@ pub(super) struct InPlace {
     named_in: Option<OwnedFd>,
     /// The file is its own, and nothing has come yet.
     made: Option<Made>,
+    hashes: Option<(Hashes, u64)>,
 }
 
 /// A file that an upload has made.
@@ -124,8 +126,20 @@ impl InPlace {
         readiness: Readiness,
         durable: Arc<Durable>,
     ) -> Self {
-        let (appends, named_in, made) = (false, None, None);
-        Self { file, ownership, position, size, replaces, appends, readiness, durable, named_in, made }
+        let (appends, named_in, made, hashes) = (false, None, None, None);
+        Self {
+            file,
+            ownership,
+            position,
+            size,
+            replaces,
+            appends,
+            readiness,
+            durable,
+            named_in,
+            made,
+            hashes,
+        }
     }
 
     /// The same, of a file whose name in this directory is to be kept.
@@ -208,10 +222,22 @@ impl Upload for InPlace {
         }
     }
 
+    fn set_hashes(&mut self, hashes: Hashes, length: u64) {
+        self.hashes = Some((hashes, length));
+    }
+
     fn commit(mut self: Box<Self>) -> Result<Committed, FileError> {
         self.made = None;
         self.check_claim()?;
         self.cut_old_tail()?;
+        if let Some((hashes, length)) = self.hashes.take() {
+            let store = || {
+                stored_hash::store(&self.file, hashes, length);
+                Ok(())
+            };
+            // Of a file that another upload has begun to write to meanwhile there are none.
+            let _ = self.ownership.hold(store);
+        }
         self.durable.bytes(&self.file)?;
         if let Some(directory) = &self.named_in {
             self.durable.name(directory)?;

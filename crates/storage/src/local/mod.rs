@@ -23,6 +23,7 @@ mod permissions;
 mod root;
 mod staged;
 mod staging;
+mod stored_hash;
 mod sweep;
 mod target;
 mod tree;
@@ -37,6 +38,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_vfs::hash::{Algorithms, Hashes};
 use millrace_vfs::{
     Change, DirEntry, Directory, FileError, FileKind, FileRange, Link, Metadata, Partial, PartialKey,
     PartialMode, PartialState, ReadHandle, Resting, Space, Storage, Timestamp, Upload, VirtualPath, Wait,
@@ -56,6 +58,8 @@ pub use root::{FoundDirectory, RootDirectory};
 use staging::{StagingArea, refuse_reserved};
 pub use sweep::SweepReport;
 use tree::{Tree, descriptors_have_names};
+
+use crate::hashed::PartialHashes;
 
 /// How a `STOR` replaces a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -83,6 +87,8 @@ pub struct LocalOptions {
     pub directory_mode: u32,
     /// How long a partial upload is kept that is not continued.
     pub partial_age: Duration,
+    /// What uploads are hashed by as their bytes pass, to be stored with their files.
+    pub hashes: Algorithms,
 }
 
 impl Default for LocalOptions {
@@ -94,6 +100,7 @@ impl Default for LocalOptions {
             file_mode: 0o666,
             directory_mode: 0o777,
             partial_age: Duration::from_secs(24 * 3600),
+            hashes: Algorithms::NONE,
         }
     }
 }
@@ -123,6 +130,7 @@ pub struct LocalStorage {
     tree: Arc<Tree>,
     staging: Arc<StagingArea>,
     partials: Arc<Partials>,
+    partial_hashes: Arc<PartialHashes>,
     staged: staged::Settings,
     durable: Arc<Durable>,
     options: LocalOptions,
@@ -147,8 +155,8 @@ impl LocalStorage {
         let unnamed = descriptors_have_names();
         let staged = staged::Settings { mode, bits: None, unnamed };
         let durable = Arc::new(Durable::new(options.durability));
-        let partials = Arc::default();
-        Self { tree, staging, partials, staged, durable, options }
+        let (partials, partial_hashes) = Default::default();
+        Self { tree, staging, partials, partial_hashes, staged, durable, options }
     }
 
     /// Removes what killed processes left in the tree; what living ones use stays. For the start of a server,
@@ -194,6 +202,13 @@ impl LocalStorage {
     fn parent_of_old(&self, path: &VirtualPath) -> Result<OwnedFd, FileError> {
         refuse_reserved(path, FileError::NotFound)?;
         self.tree.parent(path, Wait::Allowed)
+    }
+
+    fn hash_partial(&self, partial: Partial, key: &PartialKey) -> Partial {
+        match self.options.hashes.is_empty() {
+            true => partial,
+            false => self.partial_hashes.follow(partial, key, self.options.hashes),
+        }
     }
 
     fn partials(&self) -> partial::Place {
@@ -336,7 +351,18 @@ impl Storage for LocalStorage {
                 last_access: timespec(change.accessed),
                 last_modification: timespec(change.modified),
             };
+            let opened = match change.modified {
+                Some(_) => self.open_regular(path, OFlags::RDONLY, Mode::empty(), Wait::Allowed).ok(),
+                None => None,
+            };
+            let stored = opened.as_ref().and_then(|(file, ..)| stored_hash::fresh(file));
             disk::utimensat(&fd, c"", &times, AtFlags::EMPTY_PATH).map_err(file_error)?;
+            // Hashes that held do so on; others must not because of a time that a client has chosen.
+            match (&opened, stored) {
+                (Some((file, ..)), Some(stored)) => stored_hash::store(file, stored.hashes, stored.size),
+                (Some((file, ..)), None) => drop(stored_hash::take(file)),
+                (None, _) => {}
+            }
         }
         Ok(())
     }
@@ -372,6 +398,11 @@ impl Storage for LocalStorage {
         copy::copy(&source, self.open_staged(to, false, None, Wait::Allowed)?, progress)
     }
 
+    fn stored_hashes(&self, path: &VirtualPath, wait: Wait) -> Result<Option<Hashes>, FileError> {
+        let (file, _, _) = self.open_regular(path, OFlags::RDONLY, Mode::empty(), wait)?;
+        Ok(stored_hash::fresh(&file).map(|stored| stored.hashes))
+    }
+
     /// The back end has no rules of its own.
     fn may_replace(&self, _: &VirtualPath, _: bool) -> Result<(), FileError> {
         Ok(())
@@ -392,7 +423,8 @@ impl Storage for LocalStorage {
         write: WriteMode,
         mode: PartialMode,
     ) -> Result<Partial, FileError> {
-        self.partials().open(self.partial_target(path, write)?, key, mode)
+        let partial = self.partials().open(self.partial_target(path, write)?, key, mode)?;
+        Ok(self.hash_partial(partial, key))
     }
 
     fn find_partial(&self, _: &VirtualPath, key: &PartialKey) -> Result<PartialState, FileError> {
@@ -411,7 +443,11 @@ impl Storage for LocalStorage {
         write: WriteMode,
     ) -> Result<Partial, FileError> {
         let keys: Vec<_> = parts.iter().map(|(_, key)| *key).collect();
-        self.partials().join(self.partial_target(path, write)?, &keys)
+        let partial = self.partials().join(self.partial_target(path, write)?, &keys)?;
+        Ok(match keys.first() {
+            Some(key) => self.hash_partial(partial, key),
+            None => partial,
+        })
     }
 
     fn resting(&self) -> Result<Resting, FileError> {

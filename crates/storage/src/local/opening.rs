@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::sync::{Arc, LazyLock};
 
-use millrace_vfs::{FileError, Readiness, Upload, VirtualPath, Wait, WriteMode};
+use millrace_vfs::hash::{Hashers, StoredHashes};
+use millrace_vfs::{FileError, FileRange, ReadHandle, Readiness, Upload, VirtualPath, Wait, WriteMode};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 
 use super::disk;
@@ -11,7 +12,8 @@ use super::errno::file_error;
 use super::in_place::{InPlace, Made};
 use super::ownership::OwnedFiles;
 use super::staged::{self, Staged};
-use super::{LocalStorage, Uploads, metadata, target};
+use super::{LocalStorage, Uploads, metadata, stored_hash, target};
+use crate::hashed::{self, Hashed};
 
 /// The files that are being written in place, for the whole process, because a file may lie in several trees.
 static OWNED_FILES: LazyLock<OwnedFiles> = LazyLock::new(OwnedFiles::default);
@@ -43,13 +45,21 @@ impl LocalStorage {
         bits: Option<u32>,
         wait: Wait,
     ) -> Result<Box<dyn Upload>, FileError> {
-        match (self.options.uploads, mode) {
-            (Uploads::Staged, WriteMode::Replace) => Ok(Box::new(self.open_staged(path, false, bits, wait)?)),
-            (Uploads::Staged, WriteMode::CreateNew) => {
-                Ok(Box::new(self.open_staged(path, true, bits, wait)?))
+        let algorithms = self.options.hashes;
+        let (upload, hashers): (Box<dyn Upload>, _) = match (self.options.uploads, mode) {
+            (Uploads::Staged, WriteMode::Replace | WriteMode::CreateNew) => {
+                let upload = self.open_staged(path, mode == WriteMode::CreateNew, bits, wait)?;
+                (Box::new(upload), Some(Hashers::new(algorithms)))
             }
-            _ => Ok(Box::new(self.open_in_place(path, mode, bits, wait)?)),
-        }
+            _ => {
+                let (upload, hashers) = self.open_in_place(path, mode, bits, wait)?;
+                (Box::new(upload), hashers)
+            }
+        };
+        Ok(match hashers.filter(|_| !algorithms.is_empty()) {
+            Some(hashers) => Hashed::begin(upload, algorithms, hashers),
+            None => upload,
+        })
     }
 
     pub(super) fn open_staged(
@@ -64,16 +74,23 @@ impl LocalStorage {
         Ok(Staged::new(target, Arc::clone(&self.staging), settings, Arc::clone(&self.durable)))
     }
 
+    /// Opens a file to write in place; with the hashes of what is before the first byte, if all that follows comes.
     fn open_in_place(
         &self,
         path: &VirtualPath,
         mode: WriteMode,
         bits: Option<u32>,
         wait: Wait,
-    ) -> Result<InPlace, FileError> {
+    ) -> Result<(InPlace, Option<Hashers>), FileError> {
+        // The old bytes are hashed again.
+        if mode == WriteMode::Append && wait == Wait::Never && !self.options.hashes.is_empty() {
+            return Err(FileError::WouldWait);
+        }
         let Opened { file, stat, readiness, is_ours } = self.open_to_write(path, mode, bits, wait)?;
         let made = if is_ours { Made::new(&self.tree, &self.staging, path, &file) } else { None };
         let ownership = OWNED_FILES.take((stat.st_dev, stat.st_ino), wait)?;
+        // From now on no other upload writes there.
+        let stored = if is_ours { None } else { stored_hash::take(&file) };
         // The previous owner may have cut it meanwhile; a replaced file is cut anyway.
         let stat = match mode {
             WriteMode::Replace | WriteMode::CreateNew => stat,
@@ -86,6 +103,11 @@ impl LocalStorage {
             WriteMode::At(offset) if offset > size => return Err(FileError::OutOfRange),
             WriteMode::At(offset) => offset,
         };
+        let hashers = match mode {
+            WriteMode::At(_) => None,
+            WriteMode::Append if size > 0 => stored.and_then(|stored| self.hash_again(path, &stat, &stored)),
+            _ => Some(Hashers::new(self.options.hashes)),
+        };
         // Also of a file that was there before: an upload that was cut may have made it, and nothing waited for its name.
         let named_in = match self.durable.keeps_names() {
             true => Some(target::directory_of(&self.tree, path, wait)?),
@@ -96,7 +118,20 @@ impl LocalStorage {
         let upload = InPlace::new(file, ownership, position, size, replaces, readiness, durable)
             .of(made)
             .named_in(named_in);
-        Ok(if mode == WriteMode::Append { upload.appending() } else { upload })
+        Ok((if mode == WriteMode::Append { upload.appending() } else { upload }, hashers))
+    }
+
+    /// Hashes a small file once more, to be appended to; nothing where it is not what was stored.
+    fn hash_again(&self, path: &VirtualPath, stat: &Stat, stored: &StoredHashes) -> Option<Hashers> {
+        let small = Some(stored.size).filter(|size| *size <= hashed::READ_AGAIN)?;
+        let (file, there, readiness) =
+            self.open_regular(path, OFlags::RDONLY, Mode::empty(), Wait::Allowed).ok()?;
+        if (there.st_dev, there.st_ino) != (stat.st_dev, stat.st_ino) {
+            return None;
+        }
+        let mut handle = ReadHandle::File(FileRange { file: Arc::new(file), size: small, readiness });
+        let hashers = hashed::hash(&mut handle, small, stored.hashes.algorithms()).ok()?;
+        (hashers.clone().finish() == stored.hashes).then_some(hashers)
     }
 
     /// Opens the file to write in place.

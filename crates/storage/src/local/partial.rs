@@ -18,6 +18,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use millrace_vfs::hash::Hashes;
 use millrace_vfs::{
     Committed, FileError, FileRange, Partial, PartialKey, PartialMode, PartialState, ReadHandle, Readiness,
     Resting, Timestamp, Upload,
@@ -30,6 +31,7 @@ use super::durability::Durable;
 use super::errno::file_error;
 use super::staged::{Settings, StagingFile, link, open_unnamed};
 use super::staging::{StagingArea, is_kept_file, is_mark_file, kept_name};
+use super::stored_hash;
 use super::target::Destination;
 use super::upload::{truncate, write_all_at};
 use joined::Joined;
@@ -151,6 +153,7 @@ impl Place {
             position: size,
             is_checked,
             joined: Joined::default(),
+            hashes: None,
         };
         let needed = Mark::new(size, is_checked);
         match mark {
@@ -263,6 +266,7 @@ struct Kept {
     is_checked: bool,
     /// The parts joined into it.
     joined: Joined,
+    hashes: Option<(Hashes, u64)>,
 }
 
 impl Kept {
@@ -393,7 +397,14 @@ impl Upload for Kept {
         Ok(Some(ReadHandle::File(FileRange { file, size: self.position, readiness: Readiness::MayHang })))
     }
 
+    fn set_hashes(&mut self, hashes: Hashes, length: u64) {
+        self.hashes = Some((hashes, length));
+    }
+
     fn commit(mut self: Box<Self>) -> Result<Committed, FileError> {
+        if let Some((hashes, length)) = self.hashes.take() {
+            stored_hash::store(self.open_file()?, hashes, length);
+        }
         let durable = Arc::clone(&self.place.durable);
         if let Err(error) = durable.bytes(self.open_file()?) {
             if let Some(file) = self.file.take() {

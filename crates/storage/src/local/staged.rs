@@ -49,6 +49,7 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use millrace_vfs::hash::Hashes;
 use millrace_vfs::{Committed, FileError, FileRange, Metadata, ReadHandle, Readiness, Upload};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
@@ -58,6 +59,7 @@ use super::durability::Durable;
 use super::errno::file_error;
 use super::metadata;
 use super::staging::{ATTEMPTS, StagingArea, hidden_name, hold};
+use super::stored_hash;
 use super::target::{Destination, Target};
 use super::tree::magic_link;
 use super::upload::write_all_at;
@@ -83,6 +85,7 @@ pub(super) struct Staged {
     /// Opened at the first use.
     file: Option<StagingFile>,
     position: u64,
+    hashes: Option<(Hashes, u64)>,
 }
 
 impl Staged {
@@ -93,7 +96,7 @@ impl Staged {
         settings: Settings,
         durable: Arc<Durable>,
     ) -> Self {
-        Self { destination, area, settings, durable, file: None, position: 0 }
+        Self { destination, area, settings, durable, file: None, position: 0, hashes: None }
     }
 
     fn opened(&mut self) -> Result<&mut StagingFile, FileError> {
@@ -133,13 +136,20 @@ impl Upload for Staged {
         Ok(Some(ReadHandle::File(FileRange { file, size: *position, readiness: Readiness::MayHang })))
     }
 
+    fn set_hashes(&mut self, hashes: Hashes, length: u64) {
+        self.hashes = Some((hashes, length));
+    }
+
     fn commit(mut self: Box<Self>) -> Result<Committed, FileError> {
         self.opened()?;
-        let Self { mut destination, area, durable, file, position, .. } = *self;
+        let Self { mut destination, area, durable, file, position, hashes, .. } = *self;
         let target = destination.target()?;
         let mut file = file.expect("it was opened in the line above");
         if file.hidden.is_none() && durable.wants_name(&file.file) {
             file.hidden = Some(file.link_hidden(target, &area).map_err(|error| target.reason(error))?);
+        }
+        if let Some((hashes, length)) = hashes {
+            stored_hash::store(&file.file, hashes, length);
         }
         durable.bytes(&file.file)?;
         file.publish(target, &area).map_err(|error| target.reason(error))?;

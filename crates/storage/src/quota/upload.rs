@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::sync::Arc;
 
+use millrace_vfs::hash::Hashes;
 use millrace_vfs::{Committed, FileError, ReadHandle, Readiness, Upload, VirtualPath, Wait, WriteMode};
 
 use super::Terms;
@@ -178,6 +179,10 @@ impl Upload for Metered {
 
     fn preview(&mut self) -> Result<Option<ReadHandle>, FileError> {
         self.inner()?.preview()
+    }
+
+    fn hashes(&self) -> Option<Hashes> {
+        self.inner.as_ref()?.hashes()
     }
 
     fn commit(mut self: Box<Self>) -> Result<Committed, FileError> {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millrace_vfs::FileError;
+use millrace_vfs::hash::StoredHashes;
 
 use super::Shared;
 use super::rows::{Statements, Value};
@@ -13,6 +14,9 @@ use super::tree;
 
 /// Bytes in a chunk; the last of a content may have fewer.
 pub(super) const CHUNK: usize = 64 << 10;
+
+/// The chunk that has the hashes of a content, in place of bytes of it: -1.
+const HASHES: u64 = u64::MAX;
 
 /// Chunks that are removed at a time: 64 MiB.
 const PART: i64 = 1024;
@@ -99,18 +103,19 @@ impl Shared {
 /// Removes the end of a content, unless a node has it after all: no transaction lasts for as long as a large file
 /// takes. Answers whether nothing is left to be done.
 fn remove_part(change: &dyn Statements, content: i64) -> Result<bool, FileError> {
-    let content = content.into();
-    if change.row("SELECT id FROM node WHERE content = ?1 LIMIT 1", &[content])?.is_some() {
+    let id = Value::from(content);
+    if change.row("SELECT id FROM node WHERE content = ?1 LIMIT 1", &[id])?.is_some() {
         return Ok(true);
     }
-    let last = change.row("SELECT max(number) FROM chunk WHERE content = ?1", &[content])?;
+    let last = change.row("SELECT max(number) FROM chunk WHERE content = ?1", &[id])?;
     let last = last.map(|row| row.number_if_any(0)).transpose()?.flatten();
     let first = last.map_or(0, |last| last.saturating_sub(PART - 1).max(0));
-    change.execute("DELETE FROM chunk WHERE content = ?1 AND number >= ?2", &[content, first.into()])?;
+    change.execute("DELETE FROM chunk WHERE content = ?1 AND number >= ?2", &[id, first.into()])?;
     if first > 0 {
         return Ok(false);
     }
-    change.execute("DELETE FROM content WHERE id = ?1", &[content])?;
+    set_hashes(change, content, None)?;
+    change.execute("DELETE FROM content WHERE id = ?1", &[id])?;
     Ok(true)
 }
 
@@ -199,6 +204,24 @@ pub(super) fn chunk(look: &dyn Statements, content: i64, number: u64) -> Result<
     let sql = "SELECT data FROM chunk WHERE content = ?1 AND number = ?2";
     let row = look.row(sql, &[content.into(), (number as i64).into()])?;
     row.map_or(Ok(Vec::new()), |mut row| row.bytes(0))
+}
+
+/// The hashes that are stored with a content.
+pub(super) fn hashes(look: &dyn Statements, content: i64) -> Result<Option<StoredHashes>, FileError> {
+    Ok(StoredHashes::parse(&chunk(look, content, HASHES)?))
+}
+
+/// Stores the hashes of a content, or removes them.
+pub(super) fn set_hashes(
+    change: &dyn Statements,
+    content: i64,
+    stored: Option<&StoredHashes>,
+) -> Result<(), FileError> {
+    let number = Value::from(HASHES as i64);
+    change.execute("DELETE FROM chunk WHERE content = ?1 AND number = ?2", &[content.into(), number])?;
+    let Some(stored) = stored else { return Ok(()) };
+    let sql = "INSERT INTO chunk (content, number, data) VALUES (?1, ?2, ?3)";
+    change.execute(sql, &[content.into(), number, Value::Bytes(stored.to_string().as_bytes())])
 }
 
 /// Cuts a content to a length that is no more than its own.

@@ -4,7 +4,7 @@
 //! ```text
 //! node     parent + name -> what it is, its attributes, and the content that it has
 //! content  its length                 the same file replaced has another content
-//! chunk    content + number -> 64 KiB of it
+//! chunk    content + number -> 64 KiB of it; number -1 has its hashes, where its upload was hashed
 //! ```
 //!
 //! Every change is one transaction, so a name shows the old file or all of the new, also after a kill: an upload fills
@@ -36,12 +36,14 @@ use std::sync::Arc;
 #[cfg(feature = "postgres")]
 use std::time::Duration;
 
+use millrace_vfs::hash::{Algorithms, Hashers, Hashes, StoredHashes};
 use millrace_vfs::{
     Change, DirEntry, Directory, FileError, FileKind, Metadata, ReadHandle, Space, Storage, Upload,
     VirtualPath, Wait, WriteMode,
 };
 use thiserror::Error;
 
+use crate::hashed::Hashed;
 use crate::through;
 use content::Contents;
 use directory::Cursor;
@@ -59,6 +61,8 @@ pub use postgres::{Connecting, PostgresError, PostgresServer};
 #[derive(Debug, Clone)]
 pub struct SqlStorage {
     shared: Arc<Shared>,
+    /// What uploads are hashed by on their way.
+    hashes: Algorithms,
 }
 
 /// The state shared by the storage and its open files.
@@ -125,6 +129,12 @@ impl SqlStorage {
         Ok(storage)
     }
 
+    /// The same, whose uploads are hashed on their way.
+    #[must_use]
+    pub fn hashing(self, hashes: Algorithms) -> Self {
+        Self { hashes, ..self }
+    }
+
     /// Checks that the database can be used.
     pub fn check(&self) -> Result<(), FileError> {
         self.node(&VirtualPath::root()).map(drop)
@@ -142,6 +152,11 @@ impl SqlStorage {
     ) -> Result<T, FileError> {
         self.shared.pool.change_tree(change)
     }
+}
+
+/// Returns whether stored hashes are those of a file as it is.
+fn fits(stored: &StoredHashes, node: &Node) -> bool {
+    stored.fit(node.metadata.size, node.metadata.modified)
 }
 
 /// Nothing is answered from memory.
@@ -172,7 +187,11 @@ impl Storage for SqlStorage {
         may_wait(wait)?;
         match mode {
             WriteMode::Replace | WriteMode::CreateNew => {
-                Ok(Box::new(Staged::begin(&self.shared, path, mode == WriteMode::CreateNew, bits)?))
+                let staged = Staged::begin(&self.shared, path, mode == WriteMode::CreateNew, bits)?;
+                Ok(match self.hashes.is_empty() {
+                    true => Box::new(staged),
+                    false => Hashed::begin(Box::new(staged), self.hashes, Hashers::new(self.hashes)),
+                })
             }
             WriteMode::Append => Ok(Box::new(InPlace::begin(&self.shared, path, None, bits)?)),
             WriteMode::At(offset) => Ok(Box::new(InPlace::begin(&self.shared, path, Some(offset), bits)?)),
@@ -261,8 +280,14 @@ impl Storage for SqlStorage {
 
     fn change(&self, path: &VirtualPath, wanted: Change) -> Result<(), FileError> {
         self.change_tree(|change| {
-            let id = tree::find(change, path)?.id;
-            tree::set_attributes(change, id, wanted)
+            let node = tree::find(change, path)?;
+            tree::set_attributes(change, node.id, wanted)?;
+            if let (Ok(content), Some(modified)) = (node.content(), wanted.modified) {
+                let stored = content::hashes(change, content)?.filter(|stored| fits(stored, &node));
+                let stored = stored.map(|stored| StoredHashes { modified, ..stored });
+                content::set_hashes(change, content, stored.as_ref())?;
+            }
+            Ok(())
         })
     }
 
@@ -277,6 +302,15 @@ impl Storage for SqlStorage {
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<u64, FileError> {
         through::copy((self, from), (self, to), progress)
+    }
+
+    fn stored_hashes(&self, path: &VirtualPath, wait: Wait) -> Result<Option<Hashes>, FileError> {
+        may_wait(wait)?;
+        self.shared.pool.look(|look| {
+            let node = tree::find(look, path)?;
+            let stored = content::hashes(look, node.content()?)?;
+            Ok(stored.filter(|stored| fits(stored, &node)).map(|stored| stored.hashes))
+        })
     }
 
     /// The back end has no rules of its own.

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use millrace_vfs::hash::Algorithms;
 use rustix::fs::{FlockOperation, flock};
 
 use super::content::Contents;
@@ -60,12 +61,12 @@ impl Register {
     ) -> Result<SqlStorage, E> {
         let found = self.0.iter().find(|(open, _)| *open == place).and_then(|(_, shared)| shared.upgrade());
         if let Some(shared) = found {
-            return Ok(SqlStorage { shared });
+            return Ok(SqlStorage { shared, hashes: Algorithms::NONE });
         }
         let device = place.device();
         let shared = Arc::new(Shared { pool: open()?, contents: Contents::default(), device });
         self.0.push((place, Arc::downgrade(&shared)));
-        Ok(SqlStorage { shared })
+        Ok(SqlStorage { shared, hashes: Algorithms::NONE })
     }
 }
 

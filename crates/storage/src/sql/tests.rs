@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use millrace_vfs::hash::Algorithms;
 use millrace_vfs::{ReadHandle, ReadStream, Storage, VirtualPath, Wait, WriteMode};
 
 use super::content::Contents;
@@ -30,7 +31,10 @@ impl Drop for Folder {
 /// Opens the database as another process does: with connections, a lock and open files of its own.
 pub(super) fn process(folder: &Folder, others: Others) -> Result<SqlStorage, millrace_vfs::FileError> {
     let pool = Pool::Sqlite(sqlite::Pool::open(&folder.0.join("files.db"), others)?);
-    Ok(SqlStorage { shared: Arc::new(Shared { pool, contents: Contents::default(), device: 1 }) })
+    Ok(SqlStorage {
+        shared: Arc::new(Shared { pool, contents: Contents::default(), device: 1 }),
+        hashes: Algorithms::NONE,
+    })
 }
 
 pub(super) fn path(name: &str) -> VirtualPath {

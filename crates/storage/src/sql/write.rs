@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::sync::Arc;
 
+use millrace_vfs::hash::{Hashes, StoredHashes};
 use millrace_vfs::{Committed, FileError, ReadHandle, Readiness, Upload, VirtualPath};
 
 use super::content::{self, CHUNK, Hold};
@@ -53,6 +54,7 @@ pub(super) struct Staged {
     path: VirtualPath,
     is_exclusive: bool,
     bits: Option<u32>,
+    hashes: Option<Hashes>,
 }
 
 impl Staged {
@@ -68,7 +70,7 @@ impl Staged {
             _ => {}
         }
         let body = Body::new(Hold::create(shared)?, 0);
-        Ok(Self { body, path: path.clone(), is_exclusive, bits })
+        Ok(Self { body, path: path.clone(), is_exclusive, bits, hashes: None })
     }
 }
 
@@ -89,8 +91,12 @@ impl Upload for Staged {
         Ok(Some(ReadHandle::Stream(Box::new(reader))))
     }
 
+    fn set_hashes(&mut self, hashes: Hashes, length: u64) {
+        self.hashes = Some(hashes).filter(|_| length == self.body.end());
+    }
+
     fn commit(mut self: Box<Self>) -> Result<Committed, FileError> {
-        let Self { body, path, is_exclusive, bits } = &mut *self;
+        let Self { body, path, is_exclusive, bits, hashes } = &mut *self;
         // The last bytes and the name, in one transaction.
         let (size, content, shared) = (body.end(), body.hold.content, Arc::clone(body.hold.shared()));
         let named = shared.pool.change_tree(|change| {
@@ -104,6 +110,11 @@ impl Upload for Staged {
                     None
                 }
             };
+            if let Some(hashes) = &*hashes {
+                let modified = tree::find(change, path)?.metadata.modified;
+                let stored = StoredHashes { size, modified, hashes: hashes.clone() };
+                content::set_hashes(change, content, Some(&stored))?;
+            }
             body.hold.set_named(true);
             Ok(before)
         });
@@ -164,6 +175,7 @@ impl InPlace {
             if offset > size {
                 return Err(FileError::OutOfRange);
             }
+            shared.pool.change(|change| content::set_hashes(change, content, None))?;
             return Ok(Self { body: Body::new(hold, offset), size });
         }
     }

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{
     Access, AtFlags, FlockOperation, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Stat, StatFs, StatVfs,
-    Statx, StatxFlags, Timestamps, Uid,
+    Statx, StatxFlags, Timestamps, Uid, XattrFlags,
 };
 use rustix::io::{Errno, Result};
 use rustix::path::Arg;
@@ -289,6 +289,26 @@ pub(in super::super) fn utimensat<P: Arg, Fd: AsFd>(
 ) -> Result<()> {
     watch("utimensat")?;
     rustix::fs::utimensat(directory, path, times, flags)
+}
+
+pub(in super::super) fn fgetxattr<Fd: AsFd>(file: Fd, name: &str, value: &mut [u8]) -> Result<usize> {
+    watch("fgetxattr")?;
+    rustix::fs::fgetxattr(file, name, value)
+}
+
+pub(in super::super) fn fsetxattr<Fd: AsFd>(
+    file: Fd,
+    name: &str,
+    value: &[u8],
+    flags: XattrFlags,
+) -> Result<()> {
+    watch("fsetxattr")?;
+    rustix::fs::fsetxattr(file, name, value, flags)
+}
+
+pub(in super::super) fn fremovexattr<Fd: AsFd>(file: Fd, name: &str) -> Result<()> {
+    watch("fremovexattr")?;
+    rustix::fs::fremovexattr(file, name)
 }
 
 pub(in super::super) fn flock<Fd: AsFd>(file: Fd, operation: FlockOperation) -> Result<()> {
