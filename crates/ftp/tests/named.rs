@@ -122,7 +122,7 @@ fn paths_of(request: &Request) -> Vec<VirtualPath> {
         | Progress => Vec::new(),
         Metadata(path)
         | Entry(path)
-        | Look(path)
+        | Look(path, _)
         | OpenRead(path)
         | OpenWrite(path, ..)
         | OpenUnique(path, _)

@@ -1,7 +1,8 @@
 //! Facts about files beyond the storage's metadata: media types, by their names, and requested hashes.
 //!
 //! A hash is kept with what the file was when it was hashed, and holds for as long as the file is that. A file that was
-//! changed just before is not kept: another change might leave its times as they are.
+//! changed just before is not kept: another change might leave its times as they are. What is stored with a file is looked
+//! at again before each line of facts, and only passes through here.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,7 +10,7 @@ use std::time::SystemTime;
 
 use millrace_ftp::digest::Algorithm;
 use millrace_ftp::listing;
-use millrace_vfs::{Metadata, Timestamp};
+use millrace_vfs::{Metadata, Storage, Timestamp, VirtualPath, Wait};
 
 /// So many hashes are kept, in some 2 MiB.
 const MOST: usize = 10_000;
@@ -28,6 +29,7 @@ struct Known {
     state: State,
     /// As the fact has it.
     text: Box<str>,
+    is_stored: bool,
 }
 
 /// What a file was.
@@ -50,13 +52,33 @@ impl DigestCache {
         let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs() as i64;
         let is_settled = changed.seconds.saturating_add(SETTLED) < now;
         if before.identity == after.identity && state(before) == state(after) && is_settled {
-            let mut known = self.known();
-            // Waiting requests ask again.
-            if known.len() >= MOST && !known.contains_key(&after.identity) {
-                known.clear();
+            self.keep(after, format!("{}:{hash}", algorithm.name()), false);
+        }
+    }
+
+    fn keep(&self, metadata: &Metadata, text: String, is_stored: bool) {
+        let mut known = self.known();
+        // Waiting requests ask again.
+        if known.len() >= MOST && !known.contains_key(&metadata.identity) {
+            known.clear();
+        }
+        let known_now = Known { state: state(metadata), text: text.into(), is_stored };
+        known.insert(metadata.identity, known_now);
+    }
+
+    /// Looks for what is stored with a file, of which a line of facts is written next.
+    pub(crate) fn note_stored(&self, files: &dyn Storage, path: &VirtualPath, metadata: &Metadata) {
+        if !metadata.is_file() {
+            return;
+        }
+        match files.stored_hashes(path, Wait::Allowed).ok().flatten().and_then(|hashes| hashes.strongest()) {
+            Some(text) => self.keep(metadata, text, true),
+            None => {
+                let mut known = self.known();
+                if known.get(&metadata.identity).is_some_and(|known| known.is_stored) {
+                    known.remove(&metadata.identity);
+                }
             }
-            let text = format!("{}:{hash}", algorithm.name()).into();
-            known.insert(after.identity, Known { state: state(after), text });
         }
     }
 

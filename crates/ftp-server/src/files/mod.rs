@@ -4,11 +4,13 @@
 //! [`answer`] is for the blocking pool and takes the time it needs, watching for a cancellation.
 
 mod digest_cache;
+mod hashed_directory;
 mod notes;
 mod unique;
 mod walk;
 
 pub(crate) use self::digest_cache::DigestCache;
+use self::hashed_directory::HashedDirectory;
 pub(crate) use self::unique::Promises;
 
 use std::sync::Arc;
@@ -16,11 +18,11 @@ use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use millrace_ftp::digest::{Algorithm, Hasher};
-use millrace_ftp::listing::{Format, Lister};
+use millrace_ftp::listing::{Facts, Format, Lister};
 use millrace_ftp::session::{Answer, ByteRange, LeftOut, ListRequest, Request};
 use millrace_runtime::transfer::{FILL, Shared};
 use millrace_vfs::{
-    DirEntry, FileError, ReadHandle, Storage, Timestamp, Upload, VirtualPath, Wait, WriteMode,
+    DirEntry, FileError, Metadata, ReadHandle, Storage, Timestamp, Upload, VirtualPath, Wait, WriteMode,
 };
 
 /// What a hash or a copy through this process reads at a time.
@@ -88,14 +90,19 @@ pub(crate) fn answer(
     request: Request,
     limits: ListLimits,
     promises: &Promises,
-    digests: &DigestCache,
+    digests: &Arc<DigestCache>,
     shared: &Shared,
 ) -> Answer {
     let files = &**storage;
     let answer = match request {
         Request::Metadata(path) => files.metadata(&path, Wait::Allowed).map(Answer::Metadata),
         Request::Entry(path) => files.entry(&path).map(|entry| Answer::Entry(Box::new(entry))),
-        Request::Look(path) => look(files, &path).map(|entry| Answer::Entry(Box::new(entry))),
+        Request::Look(path, wants_hash) => look(files, &path).map(|entry| {
+            if wants_hash {
+                digests.note_stored(files, &path, &entry.metadata);
+            }
+            Answer::Entry(Box::new(entry))
+        }),
         Request::OpenRead(path) => files.open_read(&path, Wait::Allowed).map(Answer::Readable),
         Request::OpenWrite(path, mode, bits) => {
             files.open_write_with(&path, mode, bits, Wait::Allowed).map(Answer::Writable)
@@ -104,7 +111,7 @@ pub(crate) fn answer(
             unique::open(files, &path, bits, promises).map(|(upload, path)| Answer::Unique(upload, path))
         }
         Request::List(request) => {
-            list(storage, *request, limits).map(|lister| Answer::Listing(Box::new(lister)))
+            list(storage, *request, limits, digests).map(|lister| Answer::Listing(Box::new(lister)))
         }
         Request::MakeDirectory(path, bits) => files.make_directory_with(&path, bits).map(|()| Answer::Done),
         Request::RemoveDirectory(path) => files.remove_directory(&path).map(|()| Answer::Done),
@@ -158,7 +165,12 @@ fn blame<T>(from: VirtualPath, to: VirtualPath, alone: Result<T, FileError>, err
     }
 }
 
-fn list(storage: &Arc<dyn Storage>, request: ListRequest, limits: ListLimits) -> Result<Lister, FileError> {
+fn list(
+    storage: &Arc<dyn Storage>,
+    request: ListRequest,
+    limits: ListLimits,
+    digests: &Arc<DigestCache>,
+) -> Result<Lister, FileError> {
     let request = match request.literal {
         Some(literal) if storage.entry(&literal.path).is_ok() => *literal,
         _ => request,
@@ -170,8 +182,13 @@ fn list(storage: &Arc<dyn Storage>, request: ListRequest, limits: ListLimits) ->
     }
     match storage.open_directory(&path) {
         Ok(directory) => {
-            if let Format::Facts(_) = listing.format {
+            let mut directory = directory;
+            if let Format::Facts(facts) = listing.format {
                 listing.ancestors = ancestors(&**storage, &path)?;
+                if facts.contains(Facts::HASH) && listing.rights.read {
+                    let (storage, digests, path) = (Arc::clone(storage), Arc::clone(digests), path.clone());
+                    directory = Box::new(HashedDirectory { inner: directory, storage, digests, path });
+                }
             }
             let mut lister = Lister::new(directory, listing).in_tree(Arc::clone(storage), path);
             // A small directory needs no second trip to the pool.
@@ -330,7 +347,8 @@ fn append_all<'a>(
     Ok(())
 }
 
-/// The hash of a file; that of a whole one is known from now on, while the file is what it was.
+/// The hash of a file, without reading it where it is stored with it. That of a whole one is known from now on, while the
+/// file is what it was.
 fn learn_digest(
     files: &dyn Storage,
     path: &VirtualPath,
@@ -340,6 +358,12 @@ fn learn_digest(
     shared: &Shared,
 ) -> Result<(String, u64), FileError> {
     let before = files.metadata(path, Wait::Allowed);
+    if let Ok(before) = &before
+        && range == ByteRange::default()
+        && let Some(hash) = stored_digest(files, path, algorithm, before)
+    {
+        return Ok((hash, before.size));
+    }
     let digest = digest(files, path, algorithm, range, shared);
     if let (Ok(before), Ok((hash, _)), true) = (before, &digest, range == ByteRange::default())
         && let Ok(after) = files.metadata(path, Wait::Allowed)
@@ -347,6 +371,18 @@ fn learn_digest(
         digests.learn((&before, &after), SystemTime::now(), algorithm, hash);
     }
     digest
+}
+
+/// The hash that is stored with a file which is still what it was before.
+fn stored_digest(
+    files: &dyn Storage,
+    path: &VirtualPath,
+    algorithm: Algorithm,
+    before: &Metadata,
+) -> Option<String> {
+    let stored = files.stored_hashes(path, Wait::Allowed).ok()??;
+    let after = files.metadata(path, Wait::Allowed).ok()?;
+    stored.of(algorithm).filter(|_| after == *before).map(str::to_owned)
 }
 
 fn digest(

@@ -166,8 +166,9 @@ pub enum Request {
     Metadata(VirtualPath),
     /// Asks for the metadata of the entry itself. Answer: [`Answer::Entry`].
     Entry(VirtualPath),
-    /// Asks for a path's entry as a listing shows it: a link with its target. Answer: [`Answer::Entry`].
-    Look(VirtualPath),
+    /// Asks for a path's entry as a listing shows it: a link with its target; and whether the session's source of facts
+    /// should know the hash of a file. Answer: [`Answer::Entry`].
+    Look(VirtualPath, bool),
     /// Open to download. Answer: [`Answer::Readable`].
     OpenRead(VirtualPath),
     /// Open to upload; a file that is made has these permission bits, or the storage's own. Answer:

@@ -103,7 +103,7 @@ impl Tree {
     pub(super) fn answer(&self, request: Request) -> Result<Answer, FileError> {
         Ok(match request {
             Request::Metadata(path) => Answer::Metadata(metadata(&self.node(&path)?)),
-            Request::Entry(path) | Request::Look(path) => {
+            Request::Entry(path) | Request::Look(path, _) => {
                 Answer::Entry(Box::new(entry(&path, &self.node(&path)?)))
             }
             Request::OpenRead(path) => {

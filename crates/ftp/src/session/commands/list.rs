@@ -255,16 +255,21 @@ fn mlst(session: &mut Session, argument: &[u8]) -> Step {
     if let Some(reply) = session.listing_refusal() {
         return reply.into();
     }
-    session.ask_at(argument, Request::Look, |session, answer| {
-        let (Answer::Entry(entry), Some(path)) = (answer, session.subject.take()) else {
-            return Step::mismatch();
-        };
-        let rights = session.permissions_at(&path).into();
-        let writer = FactWriter::new(session.facts, rights, Arc::new(NumericOwners))
-            .with_links(links(session))
-            .with_fact_source(Arc::clone(&session.settings.fact_source));
-        Reply::lines(code::FILE_ACTION_OK, "Facts:", [fact_line(&writer, &entry, &path)], "End").into()
-    })
+    let wants_hash = session.facts.contains(Facts::HASH);
+    session.ask_at(
+        argument,
+        move |path| Request::Look(path, wants_hash),
+        |session, answer| {
+            let (Answer::Entry(entry), Some(path)) = (answer, session.subject.take()) else {
+                return Step::mismatch();
+            };
+            let rights = session.permissions_at(&path).into();
+            let writer = FactWriter::new(session.facts, rights, Arc::new(NumericOwners))
+                .with_links(links(session))
+                .with_fact_source(Arc::clone(&session.settings.fact_source));
+            Reply::lines(code::FILE_ACTION_OK, "Facts:", [fact_line(&writer, &entry, &path)], "End").into()
+        },
+    )
 }
 
 /// One blank, the facts, one blank, the whole path (RFC 3659 section 7.2).
