@@ -18,6 +18,7 @@ use millrace_http::retrieval;
 use millrace_net::copy;
 use millrace_vfs::{
     FileError, FileRange, Metadata, ReadHandle, ReadStream, Readiness, Storage, Timestamp, VirtualPath, Wait,
+    hash, hex,
 };
 
 use crate::change::Changed;
@@ -99,8 +100,8 @@ pub struct Entry {
     /// The same at the origin for downloads, where there is one.
     isolated_lines: Option<PreparedFields>,
     pub(crate) content: FileContent,
-    /// What its bytes were found to hash to, in the order of the algorithms.
-    digests: [OnceLock<Vec<u8>>; 2],
+    /// What its bytes were found to hash to, in the order of the algorithms; `None` where that was not found out.
+    digests: [OnceLock<Option<Vec<u8>>>; 2],
     /// The generation of the additional header fields.
     pub(crate) generation: u64,
 }
@@ -333,19 +334,57 @@ impl Entry {
     pub(crate) fn digest(&self, algorithm: Algorithm) -> Option<&[u8]> {
         let kept = &self.digests[algorithm as usize];
         match &self.content {
-            FileContent::Memory(bytes) => Some(kept.get_or_init(|| hash(algorithm, bytes))),
-            _ => kept.get().map(Vec::as_slice),
+            FileContent::Memory(bytes) => kept.get_or_init(|| Some(hash_of(algorithm, bytes))).as_deref(),
+            _ => kept.get()?.as_deref(),
         }
     }
 
-    /// Finds the hash of its bytes out, as long as it is wanted. May wait, for as long as it takes to read them.
+    /// Returns whether nothing was done yet to find the hash of its bytes out.
+    pub(crate) fn may_find_digest(&self, algorithm: Algorithm) -> bool {
+        matches!(self.content, FileContent::File(..)) && self.digests[algorithm as usize].get().is_none()
+    }
+
+    /// Finds the hash of its bytes out: the one that is stored with the file, else that of up to `most` bytes, as long as
+    /// it is wanted. May wait, for as long as it takes to read them.
     pub(crate) fn find_digest(
+        &self,
+        storage: &dyn Storage,
+        algorithm: Algorithm,
+        most: u64,
+        is_wanted: &dyn Fn() -> bool,
+    ) -> Result<(), FileError> {
+        let digest = match self.stored_digest(storage, algorithm) {
+            None if self.size <= most => self.read_digest(algorithm, is_wanted)?,
+            stored => stored,
+        };
+        // Another thread has found the same.
+        let _ = self.digests[algorithm as usize].set(digest);
+        Ok(())
+    }
+
+    /// The hash that is stored with the file, if that is still the one that was opened.
+    fn stored_digest(&self, storage: &dyn Storage, algorithm: Algorithm) -> Option<Vec<u8>> {
+        let stored = storage.stored_hashes(&self.path, Wait::Allowed).ok()??;
+        let now = storage.metadata(&self.path, Wait::Allowed).ok()?;
+        let (seen, now) = (
+            (self.identity, self.size, self.modified, self.changed),
+            (now.identity, now.size, now.modified, now.changed),
+        );
+        let kind = match algorithm {
+            Algorithm::Sha256 => hash::Algorithm::Sha256,
+            Algorithm::Sha512 => hash::Algorithm::Sha512,
+        };
+        hex::decode(stored.of(kind).filter(|_| seen == now)?.as_bytes())
+    }
+
+    /// The hash of its bytes, which are read for it.
+    fn read_digest(
         &self,
         algorithm: Algorithm,
         is_wanted: &dyn Fn() -> bool,
-    ) -> Result<(), FileError> {
-        let FileContent::File(file, _) = &self.content else { return Ok(()) };
-        let mut hash = ring::digest::Context::new(by_name(algorithm));
+    ) -> Result<Option<Vec<u8>>, FileError> {
+        let FileContent::File(file, _) = &self.content else { return Ok(None) };
+        let mut context = ring::digest::Context::new(by_name(algorithm));
         let (mut buffer, mut at) = (vec![0; HASHED], 0);
         while at < self.size {
             if !is_wanted() {
@@ -355,16 +394,14 @@ impl Entry {
             match file.read_at(&mut buffer[..most], at) {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
                 Ok(count) => {
-                    hash.update(&buffer[..count]);
+                    context.update(&buffer[..count]);
                     at += count as u64;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        // Another thread has found the same.
-        let _ = self.digests[algorithm as usize].set(hash.finish().as_ref().to_vec());
-        Ok(())
+        Ok(Some(context.finish().as_ref().to_vec()))
     }
 
     /// The bytes that it holds, as a stream, whose pace can be limited.
@@ -438,7 +475,7 @@ fn by_name(algorithm: Algorithm) -> &'static ring::digest::Algorithm {
     }
 }
 
-fn hash(algorithm: Algorithm, bytes: &[u8]) -> Vec<u8> {
+fn hash_of(algorithm: Algorithm, bytes: &[u8]) -> Vec<u8> {
     ring::digest::digest(by_name(algorithm), bytes).as_ref().to_vec()
 }
 

@@ -20,7 +20,7 @@ use crate::connection::exchange::Exchange;
 use crate::identity::Who;
 use crate::listing::Shape;
 use crate::lookup;
-use crate::lookup::{Entry, FileContent, Found};
+use crate::lookup::{Entry, Found};
 use crate::methods::index;
 use crate::methods::to_download_origin::sends_to_download_origin;
 use crate::worker::{Core, Shared};
@@ -87,7 +87,7 @@ fn answer_found(exchange: &mut Exchange<'_>, target: &Target<'_>, who: &Who, fou
         return exchange.core.discard(found);
     }
     match found {
-        Found::File(entry) => match wanted_digest(exchange.core, head, &entry) {
+        Found::File(entry) => match wanted_digest(head, &entry) {
             None => {
                 file::answer_file(exchange, &entry, None);
                 // The last user closes it.
@@ -96,8 +96,10 @@ fn answer_found(exchange: &mut Exchange<'_>, target: &Target<'_>, who: &Who, fou
                 }
             }
             Some(algorithm) => {
+                let (storage, most) = (Arc::clone(&who.account.storage), exchange.core.http.web.digest_bytes);
                 exchange.ask_while_wanted(move |is_wanted| {
-                    entry.find_digest(algorithm, is_wanted).map(|()| Found::File(entry))
+                    let found = entry.find_digest(&*storage, algorithm, most, is_wanted);
+                    found.map(|()| Found::File(entry))
                 });
             }
         },
@@ -240,12 +242,9 @@ fn keep_found(core: &mut Core, storage: &Arc<dyn Storage>, target: &Target<'_>, 
 }
 
 /// The digest that a request wants of a file, and that has to be found out first.
-fn wanted_digest(core: &Core, head: &Head, entry: &Entry) -> Option<Algorithm> {
+fn wanted_digest(head: &Head, entry: &Entry) -> Option<Algorithm> {
     head.get(Field::WantReprDigest)?;
-    let algorithm = digest::wanted(head)?;
-    let may_be_had =
-        matches!(entry.content, FileContent::File(..)) && entry.size <= core.http.web.digest_bytes;
-    (may_be_had && entry.digest(algorithm).is_none()).then_some(algorithm)
+    digest::wanted(head).filter(|algorithm| entry.may_find_digest(*algorithm))
 }
 
 fn listing_format(head: &Head) -> Format {
