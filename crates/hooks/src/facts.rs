@@ -40,6 +40,7 @@ pub const NAMES: &[(&str, &str)] = &[
     ("to", "its new name; of a copy, the copy's"),
     ("file", "the file's path on this computer, where its storage has one"),
     ("bytes", "how many were moved"),
+    ("hash", "of an upload, where it was computed on its way (`upload-hash`): its name, a colon, its digits"),
     ("code", "the code of the reply"),
     ("reason", "why it failed"),
 ];
@@ -68,6 +69,7 @@ impl<'a> Facts<'a> {
             "to" => context.to.as_ref().map(|to| to.as_bytes().to_vec()),
             "file" => self.file.as_ref().map(|file| file.as_os_str().as_bytes().to_vec()),
             "bytes" => context.bytes.map(|bytes| bytes.to_string().into_bytes()),
+            "hash" => context.hash.clone().map(String::into_bytes),
             "code" => context.code.map(|code| code.to_string().into_bytes()),
             "reason" => context.reason.clone().map(String::into_bytes),
             _ => None,

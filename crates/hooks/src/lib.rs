@@ -147,7 +147,7 @@ pub fn conclude(context: &EventContext, verdict: &HookVerdict) -> Option<String>
         let why = why_not(context, verdict, failure.as_deref());
         let subject = Subject { session: context.session, peer: context.peer, user: context.user.as_deref() };
         let (bytes, elapsed) = (context.bytes.unwrap_or(0), context.elapsed.unwrap_or_default());
-        undecided.write(&subject, path, bytes, elapsed, why.as_deref());
+        undecided.write(&subject, path, bytes, elapsed, context.hash.as_deref(), why.as_deref());
     }
     failure
 }
@@ -293,6 +293,8 @@ pub struct EventContext {
     pub bytes: Option<u64>,
     /// For how long.
     pub elapsed: Option<Duration>,
+    /// The hashes of an upload that were computed on its way: `SHA-256:ba78...`.
+    pub hash: Option<String>,
     /// The code of the reply.
     pub code: Option<u16>,
     /// Why it failed, or which limit it was.
@@ -326,6 +328,7 @@ impl EventContext {
             searched: None,
             bytes: None,
             elapsed: None,
+            hash: None,
             code: None,
             reason: None,
             storage: None,

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use millrace_http::Refusal;
 use millrace_limits::Pace;
+use millrace_vfs::hash::Hashes;
 use millrace_vfs::{FileError, Upload, VirtualPath};
 
 use crate::change::Change;
@@ -62,8 +63,8 @@ pub(crate) enum End {
 pub enum Written {
     /// There is room for more.
     More(Received),
-    /// It was the last; the tag of the file, where it is one and that could be had.
-    All(Option<String>),
+    /// It was the last; the tag of the file, where it is one and that could be had, and its hashes.
+    All(Option<String>, Option<Hashes>),
     /// It was the last of a file that is to have no name yet.
     Whole(Box<dyn Upload>),
     /// It is not what it was said to be, and gone.
@@ -161,11 +162,14 @@ impl Received {
         }
         match end {
             End::Keep => match upload.keep() {
-                Ok(()) => Written::All(None),
+                Ok(()) => Written::All(None, None),
                 Err(error) => Written::Failed(error.into()),
             },
             End::Hold => Written::Whole(upload),
-            End::Commit(commit) => commit(upload).map_or_else(Written::Failed, Written::All),
+            End::Commit(commit) => {
+                let hashes = upload.hashes();
+                commit(upload).map_or_else(Written::Failed, |tag| Written::All(tag, hashes))
+            }
         }
     }
 }

@@ -32,6 +32,8 @@ pub(crate) struct Record {
     pub(crate) is_file: bool,
     /// Where something is moved or copied.
     pub(crate) destination: Option<VirtualPath>,
+    /// The hashes of an upload that were computed on its way.
+    pub(crate) hash: Option<String>,
 }
 
 /// How much is written down of a line that could not be understood.
@@ -56,6 +58,7 @@ impl Record {
             persistent: false,
             is_file: false,
             destination: None,
+            hash: None,
         }
     }
 
@@ -75,6 +78,7 @@ impl Record {
             persistent,
             is_file: false,
             destination: destination(head),
+            hash: None,
         }
     }
 }

@@ -141,6 +141,8 @@ pub struct Transferred<'a> {
     pub lag: Duration,
     /// `None` when every byte arrived.
     pub failure: Option<&'a str>,
+    /// The hashes of an upload that were computed on its way: `SHA-256:ba78...`.
+    pub hash: Option<&'a str>,
     /// Whether line ends were converted (TYPE A).
     pub ascii: bool,
     /// What was done to the stored bytes on their way.

@@ -316,6 +316,7 @@ mod tests {
             elapsed: Duration::from_millis(1500),
             lag: Duration::ZERO,
             failure: None,
+            hash: None,
             ascii: false,
             conversion: millrace_vfs::Conversion::default(),
             guest: None,

@@ -179,6 +179,7 @@ impl Fields {
             .path(transfer.path)
             .and("bytes", Value::Number(transfer.bytes))
             .and("seconds", Value::Seconds(transfer.elapsed))
+            .maybe("hash", transfer.hash)
             .maybe("failed", transfer.failure)
     }
 
@@ -395,6 +396,7 @@ mod tests {
                     elapsed,
                     lag: Duration::ZERO,
                     failure,
+                    hash: None,
                     ascii,
                     conversion: millrace_vfs::Conversion::default(),
                     guest,

@@ -27,12 +27,13 @@ impl Undecided {
         path: &VirtualPath,
         bytes: u64,
         elapsed: Duration,
+        hash: Option<&str>,
         failure: Option<&str>,
     ) {
         let (direction, ascii, guest) = (Direction::Upload, self.ascii, self.guest.as_deref());
         let (lag, conversion) = (Duration::ZERO, Conversion::default());
         let transferred =
-            Transferred { direction, path, bytes, elapsed, lag, failure, ascii, conversion, guest };
+            Transferred { direction, path, bytes, elapsed, lag, failure, hash, ascii, conversion, guest };
         let mut lines = Lines::default();
         match self.by_http {
             true => {

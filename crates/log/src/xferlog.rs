@@ -95,6 +95,7 @@ mod tests {
             elapsed: Duration::from_millis(1400),
             lag: Duration::ZERO,
             failure: None,
+            hash: None,
             ascii: false,
             conversion: Conversion::default(),
             guest: None,

@@ -478,6 +478,11 @@ impl Data {
         let failure = result.as_ref().err().map(describe);
         // A small file takes less than a turn of the worker, whose clock stands still meanwhile.
         let ended = Instant::now();
+        let hashes = match (&running.work, &result) {
+            (Work::Receive(receiver), Ok(())) => receiver.hashes(),
+            _ => None,
+        };
+        let hash = hashes.map(|hashes| hashes.to_string());
         let transferred = Transferred {
             direction: running.direction,
             path: &running.path,
@@ -485,6 +490,7 @@ impl Data {
             elapsed: ended.saturating_duration_since(running.started),
             lag: ended.saturating_duration_since(scene.core.now.instant),
             failure: failure.as_deref(),
+            hash: hash.as_deref(),
             ascii: running.ascii,
             conversion: running.conversion,
             guest: scene.me.session.guest(),

@@ -69,6 +69,7 @@ impl Notices<'_> {
             elapsed: context.elapsed.unwrap_or_default(),
             lag: Duration::ZERO,
             failure,
+            hash: context.hash.as_deref(),
             ascii: false,
             conversion: millrace_vfs::Conversion::default(),
             guest: None,
@@ -152,6 +153,7 @@ impl Notices<'_> {
             to: record.destination.clone(),
             bytes: is_transfer.then_some(bytes),
             elapsed: is_transfer.then(|| core.now.instant.saturating_duration_since(record.began)),
+            hash: record.hash.clone(),
             reason: failure.map(str::to_owned),
             ..self.context(core, event, None)
         }

@@ -145,8 +145,14 @@ impl Reception<'_> {
                 self.connection.work = Work::Receiving(receiving);
                 self.receive_on();
             }
-            Written::All(tag) => self.received_all(*receiving, tag),
-            Written::Whole(upload) => self.received_whole(*receiving, upload),
+            Written::All(tag, hashes) => {
+                receiving.record.hash = hashes.map(|hashes| hashes.to_string());
+                self.received_all(*receiving, tag);
+            }
+            Written::Whole(upload) => {
+                receiving.record.hash = upload.hashes().map(|hashes| hashes.to_string());
+                self.received_whole(*receiving, upload);
+            }
             Written::Mismatch => {
                 let reason = "The piece does not hash to its Upload-Checksum.";
                 let refusal = Refusal { status: Status::CHECKSUM_MISMATCH, reason };

@@ -15,6 +15,7 @@ use millrace_ftp::session::TransferError;
 use millrace_net::copy::{Conduit, Side};
 use millrace_net::stream;
 use millrace_net::tls::{self, Heard};
+use millrace_vfs::hash::Hashes;
 use millrace_vfs::{FileError, Readiness, Upload};
 
 use super::{End, JobKind, Share, Shared, Socket, Turn};
@@ -75,6 +76,8 @@ pub struct Receiver {
     markers: Option<Vec<(Vec<u8>, u64)>>,
     /// The caller commits it.
     is_held_back: bool,
+    /// Those of what was committed.
+    hashes: Option<Hashes>,
 }
 
 /// The state of an upload through TLS.
@@ -110,6 +113,7 @@ impl Receiver {
             records: None,
             markers: offset.map(|_| Vec::new()),
             is_held_back: false,
+            hashes: None,
         }
     }
 
@@ -166,6 +170,11 @@ impl Receiver {
     /// about it.
     pub fn hold_back(&mut self) {
         self.is_held_back = self.upload.as_ref().is_some_and(|upload| upload.is_staged());
+    }
+
+    /// The hashes of an upload that is whole, where they were computed on its way.
+    pub fn hashes(&self) -> Option<Hashes> {
+        self.hashes.clone().or_else(|| self.upload.as_ref()?.hashes())
     }
 
     /// An upload that is whole and was held back.
@@ -332,7 +341,10 @@ impl Receiver {
 
     fn commit(&mut self) -> Result<(), TransferError> {
         match self.upload.take_if(|_| !self.is_held_back) {
-            Some(upload) => upload.commit().map(drop).map_err(TransferError::File),
+            Some(upload) => {
+                self.hashes = upload.hashes();
+                upload.commit().map(drop).map_err(TransferError::File)
+            }
             None => Ok(()),
         }
     }
