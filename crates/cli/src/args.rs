@@ -15,6 +15,7 @@ use crate::log::LogCommand;
 use crate::poller_bench::PollerBench;
 use crate::race::Race;
 use crate::user::Users;
+use crate::verify::Verify;
 
 /// Millrace: a file server for FTP, FTPS and HTTP, and the benchmark that measures any of them.
 ///
@@ -72,6 +73,15 @@ pub(crate) enum Command {
     Log(LogCommand),
     /// Keep accounts in a database: add, change, list, import
     User(Users),
+    /// Look for files that have decayed since they were uploaded
+    ///
+    /// Reads every file beneath a folder with which an upload has stored its hash (upload-hash), and says which have
+    /// another content than came although nothing says that they were changed: their length and time are as they were.
+    /// Files that were changed since by other programs are told apart, and those without a hash are counted. Links are
+    /// not followed. Run it as a user who may read the files; a server may use them meanwhile.
+    ///
+    /// The exit code is 0 where no file is damaged and all could be read, else 1.
+    Verify(Verify),
     /// A part of a load: `bench` starts it where its users need more than one process
     #[command(name = COMMAND, hide = true)]
     BenchWorker,

@@ -195,7 +195,10 @@ fn uploads(files: &LocalOptions) -> String {
         Durability::Whole => "An acknowledged one is never half or empty after a power cut",
         Durability::Full => "An acknowledged change survives a power cut",
     };
-    format!("Uploads are {how}. {survives}.")
+    let kinds: Vec<_> = files.hashes.iter().map(|algorithm| algorithm.name()).collect();
+    let hashed =
+        if kinds.is_empty() { String::new() } else { format!(" Each is hashed: {}.", kinds.join(", ")) };
+    format!("Uploads are {how}. {survives}.{hashed}")
 }
 
 fn reach(address: SocketAddr) -> &'static str {

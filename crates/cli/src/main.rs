@@ -28,6 +28,7 @@ mod race;
 mod ready;
 mod serve;
 mod user;
+mod verify;
 mod who;
 
 use std::process::ExitCode;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         Command::Log(command) => done(log::run(&command)),
         Command::Link(arguments) => done(link::run(&arguments)),
         Command::User(arguments) => done(user::run(arguments)),
+        Command::Verify(arguments) => verify::run(&arguments),
         Command::HashPassword => done(hash_password::run()),
     };
     result.unwrap_or_else(|failure| {

@@ -396,7 +396,7 @@ mod tests {
                     elapsed,
                     lag: Duration::ZERO,
                     failure,
-                    hash: None,
+                    hash: some.filter(|_| direction == Direction::Upload),
                     ascii,
                     conversion: millrace_vfs::Conversion::default(),
                     guest,

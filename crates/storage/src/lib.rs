@@ -33,6 +33,7 @@ mod read_only;
 mod sql;
 mod through;
 mod user;
+mod verify;
 mod withheld;
 
 /// Synchronisation, which loom's tests of the same modules replace.
@@ -57,4 +58,5 @@ pub use read_only::ReadOnly;
 pub use sql::{Connecting, PostgresError, PostgresServer};
 pub use sql::{SqlError, SqlStorage};
 pub use user::UserStorage;
+pub use verify::{FileState, verify};
 pub use withheld::Withheld;

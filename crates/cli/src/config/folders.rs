@@ -10,13 +10,14 @@ use millrace_server::auth::{Mount, MountedDatabase, MountedDirectory, MountedFil
 use millrace_server::limits::{HeldQuota, Quantity, Scheduled};
 use millrace_server::{Permission, Permissions};
 use millrace_storage::{Key, LocalOptions};
+use millrace_vfs::hash::Algorithms;
 
 use super::places::Places;
 use super::said::Said;
 use super::setting::{default, required, settings, unset};
 use super::slot::{Many, One};
 use super::sources;
-use super::value::{Access, Period};
+use super::value::{Access, Period, UploadHash};
 use crate::failure::Failure;
 
 /// How long a database may take for an answer.
@@ -46,6 +47,9 @@ settings! {
         /// A file with 64 hexadecimal digits (`openssl rand -hex 32`): the content of the folder's files is
         /// encrypted under this key
         key_file: One<PathBuf> = unset("none");
+        /// What uploads are hashed by, in place of the `upload-hash` of the top level. In an encrypted
+        /// folder none is hashed.
+        upload_hash: Many<UploadHash> = unset("as at the top level");
         /// The most that may be done there, `"ro"` or `"rw"`
         access: One<Access> = default("rw");
         /// Bytes of all files in it: `"10G"`, or with a [schedule](limits.md). See
@@ -94,7 +98,8 @@ fn mount(
     let key = table.key_file.as_ref().map(|said| read_key(said, places)).transpose()?;
     let access = table.access.as_ref().map_or(Permissions::READ_WRITE, |said| said.value.permissions());
     let reads = Permissions::READ_ONLY.with(Permission::Admin);
-    let options = LocalOptions { read_only: reads.contains(access), ..options };
+    let hashes = hashes(&table.upload_hash, places)?.unwrap_or(options.hashes);
+    let options = LocalOptions { read_only: reads.contains(access), hashes, ..options };
     let files = files(&table, options, places)?;
     let names = |said: Vec<Said<String>>| said.into_iter().map(|said| said.value).collect();
     Ok(Mount {
@@ -106,6 +111,17 @@ fn mount(
         users: names(table.users),
         groups: names(table.groups),
     })
+}
+
+/// What uploads are hashed by; nothing where that is not said.
+pub(super) fn hashes(said: &Many<UploadHash>, places: &Places<'_>) -> Result<Option<Algorithms>, Failure> {
+    if said.len() > 1
+        && let Some(none) = said.iter().find(|said| said.value.0.is_none())
+    {
+        return Err(places.error(&none.place, "--upload-hash", "\"none\" goes with no other hash"));
+    }
+    let algorithms = said.iter().filter_map(|said| said.value.0).fold(Algorithms::NONE, Algorithms::with);
+    Ok((!said.is_empty()).then_some(algorithms))
 }
 
 type Written = Option<Said<Scheduled<Quantity>>>;
@@ -148,8 +164,8 @@ fn files(table: &FolderTable, options: LocalOptions, places: &Places<'_>) -> Res
     }
     match (&table.directory, &table.database, &table.postgres) {
         (Some(said), None, None) => directory(said, options, places),
-        (None, Some(said), None) => database(said, places),
-        (None, None, Some(said)) => postgres(table, said, places),
+        (None, Some(said), None) => database(said, options.hashes, places),
+        (None, None, Some(said)) => postgres(table, said, options.hashes, places),
         (None, None, None) => {
             let message = "the folder needs a `directory`, a `database` or `postgres`, where its files are";
             Err(places.error(&table.path.place, "path", message))
@@ -176,18 +192,23 @@ fn directory(
     opened.map(MountedFiles::Directory).map_err(|message| places.error(&said.place, "directory", &message))
 }
 
-fn database(said: &Said<PathBuf>, places: &Places<'_>) -> Result<MountedFiles, Failure> {
+fn database(said: &Said<PathBuf>, hashes: Algorithms, places: &Places<'_>) -> Result<MountedFiles, Failure> {
     let path = places.path(said);
     let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
     let wrong = |message: String| Err(places.error(&said.place, "database", &message));
     match (path.is_dir(), folder.is_dir()) {
         (true, _) => wrong(format!("{} is a folder; name a file in it", path.display())),
         (_, false) => wrong(format!("the folder {} is not there; make it first", folder.display())),
-        _ => Ok(MountedFiles::Database(MountedDatabase::sqlite(path))),
+        _ => Ok(MountedFiles::Database(MountedDatabase::sqlite(path).hashing(hashes))),
     }
 }
 
-fn postgres(table: &FolderTable, said: &Said<String>, places: &Places<'_>) -> Result<MountedFiles, Failure> {
+fn postgres(
+    table: &FolderTable,
+    said: &Said<String>,
+    hashes: Algorithms,
+    places: &Places<'_>,
+) -> Result<MountedFiles, Failure> {
     let settings = Sql {
         connection: said.value.clone(),
         password: sources::password(table.password_file.as_ref(), places)?,
@@ -196,7 +217,9 @@ fn postgres(table: &FolderTable, said: &Said<String>, places: &Places<'_>) -> Re
         time: table.timeout.as_ref().map_or(TIMEOUT, |said| said.value.0),
     };
     let database = MountedDatabase::postgres(&settings);
-    database.map(MountedFiles::Database).map_err(|message| places.error(&said.place, "postgres", &message))
+    database
+        .map(|database| MountedFiles::Database(database.hashing(hashes)))
+        .map_err(|message| places.error(&said.place, "postgres", &message))
 }
 
 fn read_key(said: &Said<PathBuf>, places: &Places<'_>) -> Result<Key, Failure> {

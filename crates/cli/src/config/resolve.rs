@@ -10,6 +10,7 @@ use millrace_server::limits::Quotas;
 use millrace_server::{Authenticator, Config, config};
 use millrace_storage::{Ledger, LocalOptions, LocalStorage};
 use millrace_vfs::VirtualPath;
+use millrace_vfs::hash::Algorithms;
 
 use super::confinement::Confined;
 use super::logins::{self, Assembly, Login, User, UserList};
@@ -242,6 +243,9 @@ pub(crate) fn resolve(
     })
 }
 
+/// What uploads are hashed by where that is not said: `bench-runs/upload-hash/` has what each costs.
+const UNSAID_HASHES: Algorithms = Algorithms::NONE;
+
 /// The served trees, and how uploads are written.
 struct Trees {
     directory: PathBuf,
@@ -266,6 +270,7 @@ fn trees(written: &Written, places: &Places<'_>) -> Result<Trees, Failure> {
             uploads
         }),
         durability: written.durability.as_ref().map_or_else(Default::default, |said| said.value.0),
+        hashes: super::folders::hashes(&written.upload_hash, places)?.unwrap_or(UNSAID_HASHES),
         ..LocalOptions::default()
     };
     let homes = Arc::new(Homes::new(directory.clone(), files));

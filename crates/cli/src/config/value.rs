@@ -12,6 +12,7 @@ use std::time::Duration;
 use millrace_server::Permissions;
 use millrace_server::config::{Challenge, Resumption};
 use millrace_server::web::HttpsRedirect;
+use millrace_vfs::hash::Algorithm;
 use serde_json::{Value as Json, json};
 
 use super::error::{Outside, ValueError};
@@ -232,6 +233,26 @@ impl Value for Durability {
         ("none", Self(millrace_storage::Durability::None)),
         ("whole", Self(millrace_storage::Durability::Whole)),
         ("full", Self(millrace_storage::Durability::Full)),
+    ];
+}
+
+/// What uploads are hashed by on their way; `None`: by nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct UploadHash(pub(crate) Option<Algorithm>);
+
+impl Value for UploadHash {
+    const EXPECTED: &'static str =
+        "\"none\", \"crc32\", \"crc32c\", \"md5\", \"sha1\", \"sha256\", \"sha512\" or \"blake3\"";
+
+    const CHOICES: &'static [(&'static str, Self)] = &[
+        ("none", Self(None)),
+        ("crc32", Self(Some(Algorithm::Crc32))),
+        ("crc32c", Self(Some(Algorithm::Crc32c))),
+        ("md5", Self(Some(Algorithm::Md5))),
+        ("sha1", Self(Some(Algorithm::Sha1))),
+        ("sha256", Self(Some(Algorithm::Sha256))),
+        ("sha512", Self(Some(Algorithm::Sha512))),
+        ("blake3", Self(Some(Algorithm::Blake3))),
     ];
 }
 

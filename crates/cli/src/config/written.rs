@@ -18,7 +18,7 @@ use super::slot::{Many, Map, One};
 use super::sources::SourceTable;
 use super::value::{
     Anonymous, Count, Durability, Line, Listen, LogFormat, Period, Ports, Redirect, Sandbox, Switch,
-    TlsRequired, Uploads,
+    TlsRequired, UploadHash, Uploads,
 };
 use super::web::{CorsTable, ErrorPageTable, HeaderTable};
 
@@ -47,6 +47,15 @@ settings! {
             /// empty or half after it; its name may be lost. `"full"`: a power cut loses nothing that was
             /// acknowledged. The [guide](guide.md#choose-what-survives-a-power-cut) has a table.
             durability: One<Durability> = default("whole").flag("none|whole|full");
+            /// What uploads are hashed by as their bytes pass
+            ///
+            /// The hash is stored with the file, and told by `HASH`, `XCRC` and their kin, the fact `x.hash`,
+            /// `Repr-Digest`, hooks and logs without reading the file; `millrace verify` finds what has decayed since.
+            /// `"crc32"`, `"crc32c"`, `"md5"`, `"sha1"`, `"sha256"`, `"sha512"`, `"blake3"`, or several:
+            /// `["sha256", "crc32"]`. `"none"`: large uploads in clear then go to the file without passing through
+            /// this program. The [guide](guide.md#know-what-a-file-was-when-it-came) has what each costs, and what
+            /// is not hashed.
+            upload_hash: Many<UploadHash> = default("none").flag("KIND");
             /// Sort listings of up to this many entries
             ///
             /// Larger folders come in the order of the file system, so that memory stays flat and the first

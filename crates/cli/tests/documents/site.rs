@@ -75,6 +75,8 @@ pub(crate) struct Site {
     child: Child,
     /// Where it serves FTP.
     pub(crate) ftp: String,
+    /// Where it serves HTTP, if its keys say so.
+    pub(crate) http: String,
 }
 
 impl Site {
@@ -83,7 +85,8 @@ impl Site {
     }
 
     pub(crate) fn start_in(folder: Folder, keys: &str) -> Self {
-        folder.configure(&format!("ftp = \"127.0.0.1:0\"\nhttp = \"off\"\ncontrol = \"control\"\n{keys}"));
+        let http = if keys.contains("http = ") { "" } else { "http = \"off\"\n" };
+        folder.configure(&format!("ftp = \"127.0.0.1:0\"\n{http}control = \"control\"\n{keys}"));
         let mut child = folder
             .command(&["serve", "--ready-json", "--config", "millrace.toml"])
             .stdout(Stdio::piped())
@@ -94,8 +97,8 @@ impl Site {
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let ready: Value =
             serde_json::from_str(&line).unwrap_or_else(|_| panic!("it is not ready: {}", folder.log()));
-        let ftp = format!("127.0.0.1:{}", ready["ftp"][0]["port"]);
-        Self { child, ftp, folder }
+        let [ftp, http] = ["ftp", "http"].map(|door| format!("127.0.0.1:{}", ready[door][0]["port"]));
+        Self { child, ftp, http, folder }
     }
 
     /// The most memory that the server has had at a time, in bytes.

@@ -55,6 +55,7 @@ use durability::Durable;
 use errno::file_error;
 use partial::Partials;
 pub use root::{FoundDirectory, RootDirectory};
+pub(crate) use staging::DIRECTORY as STAGING;
 use staging::{StagingArea, refuse_reserved};
 pub use sweep::SweepReport;
 use tree::{Tree, descriptors_have_names};

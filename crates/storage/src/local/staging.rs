@@ -32,7 +32,7 @@ const PREFIX: &[u8] = b".millrace-";
 const SUFFIX: &[u8] = b".part";
 
 /// The staging directory, at the root of the tree.
-pub(super) const DIRECTORY: &str = ".millrace-staging";
+pub(crate) const DIRECTORY: &str = ".millrace-staging";
 
 /// How often something is made again that was gone before it was held: a sweep takes it away once or twice. Where it
 /// goes on, the folder is one in which nothing lasts.

@@ -35,7 +35,8 @@ fn only_those_who_may_write_get_a_writable_tree() {
 fn flags_become_settings() {
     let folder = Folder::new();
     let flags = "--ftp 0.0.0.0:0 --ftp [::1]:2121 --passive-ports 50000 --public-ip 203.0.113.7 --workers 3 --grace 5m \
-                 --coalesce off --uploads in-place --durability full --list-sort 10k --log-format json --xferlog x.log";
+                 --coalesce off --uploads in-place --durability full --upload-hash sha256 --upload-hash crc32 \
+                 --list-sort 10k --log-format json --xferlog x.log";
     let site = folder.flags(&flags.split_whitespace().collect::<Vec<_>>()).unwrap();
     let config = &site.config;
     assert_eq!(config.ftp, ["0.0.0.0:0".parse().unwrap(), "[::1]:2121".parse().unwrap()]);
@@ -49,6 +50,8 @@ fn flags_become_settings() {
     assert_eq!(config.xferlog.as_deref(), Some(Path::new("x.log")));
     assert_eq!(site.files.uploads, millrace_storage::Uploads::InPlace);
     assert_eq!(site.files.durability, millrace_storage::Durability::Full);
+    let hashes: Vec<_> = site.files.hashes.iter().map(|algorithm| algorithm.name()).collect();
+    assert_eq!(hashes, ["CRC32", "SHA-256"]);
 }
 
 #[test]
@@ -72,7 +75,7 @@ fn a_flag_goes_before_its_key() {
 const EVERY_FLAG: &str = "photos --ftp 127.0.0.1:1 --http 127.0.0.1:2 --cgi programs --passive-ports 50000-50001 \
     --public-ip 203.0.113.7 --workers 3 --grace 5m --control socket --run-as nobody --sandbox off --coalesce off --tls-cert a.pem --tls-key a.key \
     --tls-self-signed --acme a.example --acme-agree --tls-required data --ftps 127.0.0.1:3 --https 127.0.0.1:4 --state kept \
-    --user a:pw --users accounts --anonymous ro --uploads in-place --durability full --list-sort 10k --quiet --log-format json \
+    --user a:pw --users accounts --anonymous ro --uploads in-place --durability full --upload-hash sha256 --list-sort 10k --quiet --log-format json \
     --xferlog x.log --access-log a.log --audit-log u.log";
 
 #[test]
@@ -166,6 +169,7 @@ fn contradicting_flags_are_refused() {
         ("--user alice:pw:rw:out/tmp", "--user alice: the folder out/tmp is a link that leads out of HERE."),
         ("--user alice:pw:rw:file", "--user alice: the folder file is not a folder."),
         ("--user alice:pw:file", "--user alice: SUBDIR is not a folder."),
+        ("--upload-hash none --upload-hash md5", "--upload-hash: \"none\" goes with no other hash."),
         (
             "--user alice:s3cret:rw:missing",
             "--user alice: the folder missing is not there in HERE (No such file or directory (os error 2)); make it first.",
