@@ -107,7 +107,11 @@ fn appends_renames_copies_and_times_keep_the_hash_right() {
 
 /// What curl prints.
 fn curl(arguments: &[&str]) -> String {
-    let output = Command::new("curl").args(["-sS", "--fail-with-body"]).args(arguments).output().unwrap();
+    let output = Command::new("curl")
+        .args(["-sS", "--fail-with-body", "-ubob:password"])
+        .args(arguments)
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{arguments:?}: {output:?}");
     String::from_utf8(output.stdout).unwrap()
 }
@@ -117,14 +121,17 @@ fn http_stores_and_tells_the_hash_and_so_do_hooks() {
     if program("curl", true).is_none() {
         return;
     }
-    let keys = "http = \"127.0.0.1:0\"\nupload-hash = \"sha256\"\nhttp-digest = 0\n[[hook]]\non = \"upload\"\n\
-                run = [\"/bin/sh\", \"-c\", \"echo $MILLRACE_PATH $MILLRACE_HASH >> ../told\"]\n[[folder]]\n\
-                path = \"/rows\"\ndatabase = \"rows.db\"\n";
     let folder = Folder::new("hash-http");
-    fs::write(folder.0.join("up"), vec![b'u'; 300_000]).unwrap();
-    let site = Site::start_in(folder, keys);
-    let (up, told) = (site.folder.0.join("up"), site.folder.0.join("told"));
-    let url = |path: &str| format!("http://bob:password@{}/{path}", site.http);
+    let (up, told) = (folder.0.join("up"), folder.0.join("told"));
+    fs::write(&up, vec![b'u'; 300_000]).unwrap();
+    let keys = format!(
+        "http = \"127.0.0.1:0\"\nupload-hash = \"sha256\"\nhttp-digest = 0\n[[hook]]\non = \"upload\"\n\
+         run = [\"/bin/sh\", \"-c\", \"echo $MILLRACE_PATH $MILLRACE_HASH >> {}\"]\n[[folder]]\n\
+         path = \"/rows\"\ndatabase = \"rows.db\"\n",
+        told.display()
+    );
+    let site = Site::start_in(folder, &keys);
+    let url = |path: &str| format!("http://{}/{path}", site.http);
     curl(&["-T", up.to_str().unwrap(), &url("put")]);
     // The same in pieces, by tus.
     let head = curl(&["-D-", "-XPOST", "-HTus-Resumable: 1.0.0", "-HUpload-Length: 300000", &url("tus")]);
