@@ -52,13 +52,29 @@ impl std::fmt::Debug for BlockingPool {
 impl BlockingPool {
     /// A pool of at most `limit` threads, and at least one.
     pub fn new(limit: usize) -> Self {
-        let shared = Shared {
-            limit: limit.max(1),
-            state: Mutex::default(),
-            work: Condvar::new(),
-            ended: Condvar::new(),
-        };
-        Self { shared: Arc::new(shared) }
+        Self::with_limit(limit.max(1))
+    }
+
+    /// A pool without threads: [`Self::run_waiting`] runs its jobs. For simulations.
+    pub fn without_threads() -> Self {
+        Self::with_limit(0)
+    }
+
+    fn with_limit(limit: usize) -> Self {
+        let state = Mutex::default();
+        Self { shared: Arc::new(Shared { limit, state, work: Condvar::new(), ended: Condvar::new() }) }
+    }
+
+    /// Returns how many jobs wait.
+    pub fn waiting(&self) -> usize {
+        self.shared.lock().jobs.len()
+    }
+
+    /// Runs the waiting job at this place of the queue on the caller's thread. Returns whether there was one.
+    pub fn run_waiting(&self, place: usize) -> bool {
+        // The job may put another, so the lock is free by then.
+        let job = self.shared.lock().jobs.remove(place);
+        job.map(|job| catch_unwind(AssertUnwindSafe(job))).is_some()
     }
 
     /// Runs a job on one of the threads; beyond the limit it waits for one.

@@ -2,6 +2,7 @@
 //! events for hooks, passive ports, transfers, server-side TLS, trusted proxies; connections by number and by deadline.
 
 pub mod client_names;
+pub mod clock;
 pub mod handshakes;
 pub mod hook_line;
 pub mod login;

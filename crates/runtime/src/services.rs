@@ -10,6 +10,7 @@ use millrace_hooks::{Hooks, Pools};
 use millrace_limits::{Bans, Load, Logins, Timed, Tree};
 use millrace_log::Log;
 
+use crate::clock::Clock;
 use crate::proxies::Proxies;
 use crate::sessions::Sessions;
 use crate::tls::Security;
@@ -17,6 +18,8 @@ use crate::tls::Security;
 /// Pools of threads, accounts, limits, bans, hooks, TLS and the log.
 #[derive(Debug)]
 pub struct Services {
+    /// What time it is.
+    pub clock: Clock,
     /// Accounts and hooks, which a reload replaces.
     pub policy: Policy,
     /// `None` where there is no certificate.

@@ -1,7 +1,7 @@
 //! Starting and stopping a server.
 
 mod admin;
-mod assembling;
+pub(crate) mod assembling;
 pub(crate) mod connection;
 mod doors;
 mod reloading;
@@ -21,7 +21,7 @@ use millrace_net::limits;
 use millrace_net::tls::LoadError;
 use thiserror::Error;
 
-use self::assembling::{look_at_ports, state};
+use self::assembling::{Machine, look_at_ports, state};
 use self::doors::Doors;
 pub use self::reloading::ReloadError;
 use self::upgrade::{Predecessor, TakeOverError};
@@ -131,7 +131,7 @@ impl Server {
             config.workers = thread::available_parallelism().map_or(1, usize::from);
         }
         let Doors { listeners, bound } = Doors::open(&config, before)?;
-        let state = Arc::new(state(config, &bound, descriptors)?);
+        let state = Arc::new(state(config, &bound, descriptors, &Machine::default())?);
         look_at_ports(&state, &bound);
         let mut running = Running::new(state, bound);
         let mut workers = Vec::new();

@@ -63,7 +63,8 @@ impl Data {
             scene.send();
         }
         let serial = scene.core.next_serial();
-        let mut running = Running::new(transfer, link, serial, Instant::now(), scene.member);
+        let started = scene.core.services.clock.instant();
+        let mut running = Running::new(transfer, link, serial, started, scene.member);
         if let (Work::Receive(receiver), Some(tls)) = (&mut running.work, &scene.core.services.tls)
             && tls.excuses(scene.me.session.client())
         {
@@ -477,7 +478,7 @@ impl Data {
         self.port.drop_lease(scene);
         let failure = result.as_ref().err().map(describe);
         // A small file takes less than a turn of the worker, whose clock stands still meanwhile.
-        let ended = Instant::now();
+        let ended = scene.core.services.clock.instant();
         let hashes = match (&running.work, &result) {
             (Work::Receive(receiver), Ok(())) => receiver.hashes(),
             _ => None,

@@ -5,8 +5,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
-use millrace_net::listener;
-
 use super::port::{Whose, named};
 use super::{PassivePool, Place};
 use crate::proxies::ProxyHeaderError;
@@ -114,7 +112,7 @@ impl Lease {
             }
             let (socket, peer, is_watched) = match known.next() {
                 Some(known) => known,
-                None => match listener::accept(&port.listener) {
+                None => match reception.sockets.accept(&port.listener) {
                     Ok((socket, peer)) => (socket, peer, false),
                     Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
                     Err(error) => return Err(error),

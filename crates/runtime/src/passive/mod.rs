@@ -29,13 +29,13 @@
 
 mod lease;
 mod port;
+mod sockets;
 #[cfg(test)]
 mod tests;
 mod ticket_demultiplexer;
 pub mod ticket_isolation;
 
-use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasher, RandomState};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -48,6 +48,7 @@ use millrace_net::listener;
 use crate::proxies::Proxies;
 pub use lease::{Doorkeeper, Lease, TurnedAway};
 use port::{Port, Reception, SharedTenants, Tenant};
+pub use sockets::{DataSockets, KernelSockets};
 use ticket_demultiplexer::TicketDemultiplexer;
 use ticket_isolation::{Companions, Mark};
 
@@ -98,11 +99,10 @@ struct Host {
     /// Bound and not leased.
     free: Vec<Arc<Port>>,
     kept: usize,
-    draw: Draw,
     /// Not bound: at first all of them in random order; ports whose client never came go to the end.
     unbound: VecDeque<u16>,
     /// Leased ports.
-    leased: HashMap<u16, Arc<Port>>,
+    leased: BTreeMap<u16, Arc<Port>>,
     /// The sessions that wait for a port, the longest-waiting first.
     waiting: VecDeque<(Tenant, Deliver)>,
     /// Why the last free port could not be bound, where that was not the port's fault.
@@ -139,8 +139,18 @@ pub enum Leasing {
 impl PassivePool {
     /// A pool over these ports, of which so many are [`kept`] bound; nothing is bound yet.
     pub fn new(range: RangeInclusive<u16>, kept: usize, proxies: Arc<Proxies>) -> Self {
-        let (reception, next) =
-            (Reception { proxies, demultiplexer: TicketDemultiplexer::default() }, AtomicU64::new(0));
+        Self::with_sockets(range, kept, proxies, Arc::<KernelSockets>::default())
+    }
+
+    /// The same where the system is another.
+    pub fn with_sockets(
+        range: RangeInclusive<u16>,
+        kept: usize,
+        proxies: Arc<Proxies>,
+        sockets: Arc<dyn DataSockets>,
+    ) -> Self {
+        let (demultiplexer, next) = (TicketDemultiplexer::default(), AtomicU64::new(0));
+        let reception = Reception { sockets, proxies, demultiplexer };
         let companions = Companions::default();
         let is_shared = AtomicBool::new(false);
         let hosts = Mutex::default();
@@ -192,7 +202,7 @@ impl PassivePool {
     pub fn trouble(&self, local: IpAddr) -> Option<io::Error> {
         let mut last = None;
         for port in self.shared.range.clone() {
-            match listener::bind_data(SocketAddr::new(local, port)) {
+            match self.shared.reception.sockets.bind(SocketAddr::new(local, port)) {
                 Ok(_) => return None,
                 Err(error) => last = Some(error),
             }
@@ -230,16 +240,14 @@ impl Shared {
 impl Host {
     fn new(shared: &Shared) -> Self {
         let mut ports: Vec<u16> = shared.range.clone().collect();
-        let mut draw = Draw::new();
-        shuffle(&mut ports, &mut draw);
         let reception = shared.reception.clone();
+        shuffle(&mut ports, &*reception.sockets);
         Self {
             reception,
             free: Vec::new(),
             kept: shared.kept,
-            draw,
             unbound: ports.into(),
-            leased: HashMap::new(),
+            leased: BTreeMap::new(),
             waiting: VecDeque::new(),
             hindrance: None,
         }
@@ -272,8 +280,8 @@ impl Host {
             return Ok(port);
         }
         while !self.free.is_empty() {
-            let port = self.free.swap_remove(self.draw.below(self.free.len()));
-            if drain(&port.listener) {
+            let port = self.free.swap_remove(below(self.free.len(), &*self.reception.sockets));
+            if drain(&port.listener, &*self.reception.sockets) {
                 return Ok(port);
             }
             // Closed, which resets waiting connections.
@@ -287,7 +295,7 @@ impl Host {
         let mut last = io::Error::from(io::ErrorKind::AddrInUse);
         for _ in 0..most {
             let Some(number) = self.unbound.pop_front() else { break };
-            match listener::bind_data(SocketAddr::new(local, number)) {
+            match self.reception.sockets.bind(SocketAddr::new(local, number)) {
                 Ok(listener) => {
                     return Ok(Arc::new(Port { number, listener, tenants: SharedTenants::default() }));
                 }
@@ -310,10 +318,14 @@ impl Host {
     /// Shares a leased port on which tickets distinguish this tenant's connection.
     fn share(&mut self, mut tenant: Tenant) -> Result<Place, Tenant> {
         let client = tenant.client;
-        let by_address = self.leased.values().find(|port| port.tenants.lock().admits(client));
+        // Which of several it is cannot be foreseen either.
+        let first = self.leased.keys().nth(below(self.leased.len(), &*self.reception.sockets)).copied();
+        let first = first.unwrap_or_default();
+        let mut ports = self.leased.range(first..).chain(self.leased.range(..first)).map(|(_, port)| port);
+        let by_address = ports.clone().find(|port| port.tenants.lock().admits(client));
         let by_ticket = || {
             let mark = tenant.badge.as_ref()?;
-            self.leased.values().find(|port| port.tenants.lock().are_apart_from(client, mark))
+            ports.find(|port| port.tenants.lock().are_apart_from(client, mark))
         };
         let Some(port) = by_address.or_else(by_ticket) else { return Err(tenant) };
         let place = Place { port: Arc::clone(port), tenant: tenant.number };
@@ -380,9 +392,9 @@ impl Host {
 
 /// Closes whatever waits to be accepted. Answers whether nothing does any more: without a descriptor to spare
 /// nothing can be accepted, and what waits would be the next session's.
-fn drain(listener: &OwnedFd) -> bool {
+fn drain(listener: &OwnedFd, sockets: &dyn DataSockets) -> bool {
     while listener::may_accept(listener) {
-        match listener::accept(listener) {
+        match sockets.accept(listener) {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
@@ -391,27 +403,14 @@ fn drain(listener: &OwnedFd) -> bool {
     true
 }
 
-/// Numbers that no client can foresee: a counter, hashed with random keys.
-struct Draw {
-    keys: RandomState,
-    drawn: u64,
-}
-
-impl Draw {
-    fn new() -> Self {
-        Self { keys: RandomState::new(), drawn: 0 }
-    }
-
-    /// A number from 0 up to, but not including, `end`.
-    fn below(&mut self, end: usize) -> usize {
-        self.drawn += 1;
-        (self.keys.hash_one(self.drawn) % end.max(1) as u64) as usize
-    }
+/// A random number from 0 up to, but not including, `end`.
+fn below(end: usize, sockets: &dyn DataSockets) -> usize {
+    (sockets.random() % end.max(1) as u64) as usize
 }
 
 /// A Fisher-Yates shuffle.
-fn shuffle(ports: &mut [u16], draw: &mut Draw) {
+fn shuffle(ports: &mut [u16], sockets: &dyn DataSockets) {
     for end in (1..ports.len()).rev() {
-        ports.swap(end, draw.below(end + 1));
+        ports.swap(end, below(end + 1, sockets));
     }
 }

@@ -4,10 +4,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use millrace_net::proxy;
 use millrace_net::tls::Hello;
-use millrace_net::{listener, proxy};
 
 use super::Wake;
+use super::sockets::DataSockets;
 use super::ticket_demultiplexer::TicketDemultiplexer;
 use super::ticket_isolation::Mark;
 use crate::proxies::{Proxies, ProxyHeaderError};
@@ -58,6 +59,8 @@ pub(super) enum Whose<'a> {
 /// What identifies a connection's tenant where its address does not.
 #[derive(Clone)]
 pub(super) struct Reception {
+    /// What listens and accepts.
+    pub(super) sockets: Arc<dyn DataSockets>,
     /// The proxies that name their clients in a header.
     pub(super) proxies: Arc<Proxies>,
     /// The reader of tickets.
@@ -74,7 +77,7 @@ impl SharedTenants {
 impl Port {
     /// Accepts waiting connections, gives each to its tenant and closes the rest.
     pub(super) fn sort_arrivals(&self, tenants: &mut Tenants, reception: &Reception) {
-        while let Ok((socket, peer)) = listener::accept(&self.listener) {
+        while let Ok((socket, peer)) = reception.sockets.accept(&self.listener) {
             let from = match reception.proxies.include(peer.ip()) {
                 false => Some(peer.ip()),
                 // A header that is not there by now is not waited for: proxies send it as they connect.

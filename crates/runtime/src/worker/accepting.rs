@@ -108,6 +108,11 @@ impl<D: Doors> Worker<D> {
     /// Serves a client that was accepted elsewhere, and ends with its connection.
     pub fn serve_alone(&mut self, socket: OwnedFd, peer: SocketAddr, bound: SocketAddr, door: D::Door) {
         self.stopping = Some(self.doors.now.instant + AS_LONG_AS_IT_TAKES);
+        self.serve_accepted(socket, peer, bound, door);
+    }
+
+    /// Serves a client that was accepted elsewhere, besides others.
+    pub fn serve_accepted(&mut self, socket: OwnedFd, peer: SocketAddr, bound: SocketAddr, door: D::Door) {
         self.welcome(Accepted { socket, peer, has_sent_nothing: false }, bound, door);
     }
 

@@ -4,13 +4,12 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use millrace_ftp::session::Now;
 use millrace_log::{self as log, Subject};
 use millrace_net::timer::Wheel;
 use millrace_net::tls::{self, Channel, Wire};
-use millrace_vfs::Timestamp;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry};
 
@@ -68,7 +67,7 @@ impl std::fmt::Debug for Core {
 impl Core {
     /// For a worker that begins now.
     pub(super) fn new(registry: Registry, services: Arc<Services>) -> Self {
-        let now = clock();
+        let now = services.clock.now();
         let open_files = services.sessions.descriptors().for_files();
         Self {
             registry,
@@ -119,7 +118,7 @@ impl Core {
 
     /// Has the turn go on as if it had begun now: something was seen that is newer.
     pub fn look_at_clock(&mut self) {
-        self.now = clock();
+        self.now = self.services.clock.now();
     }
 
     /// Moves a handshake on; returns whether it is over, or `None` where this turn has no time for it.
@@ -209,12 +208,4 @@ impl Core {
 /// TLS wants room for the longest handshake message.
 fn scratch_size(services: &Services) -> usize {
     if services.tls.is_some() { tls::BUFFER } else { SCRATCH }
-}
-
-fn clock() -> Now {
-    let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Now {
-        instant: Instant::now(),
-        wall: Timestamp { seconds: wall.as_secs() as i64, nanoseconds: wall.subsec_nanos() },
-    }
 }

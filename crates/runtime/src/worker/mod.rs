@@ -91,6 +91,25 @@ pub struct Worker<D: Doors> {
     stopping: Option<Instant>,
 }
 
+/// Memory that the turns of a worker use again.
+pub struct Turns<D: Doors> {
+    events: Events,
+    messages: Vec<Message<D>>,
+    due: Vec<Key>,
+}
+
+impl<D: Doors> Default for Turns<D> {
+    fn default() -> Self {
+        Self { events: Events::with_capacity(1024), messages: Vec::new(), due: Vec::new() }
+    }
+}
+
+impl<D: Doors> fmt::Debug for Turns<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Turns").finish_non_exhaustive()
+    }
+}
+
 impl<D: Doors> fmt::Debug for Worker<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Worker").field("listeners", &self.listeners).finish_non_exhaustive()
@@ -125,59 +144,74 @@ impl<D: Doors> Worker<D> {
 
     /// Serves until told to stop.
     pub fn run(mut self) {
-        let mut events = Events::with_capacity(1024);
-        let mut messages = Vec::new();
-        let mut due = Vec::new();
+        let mut turns = Turns::default();
         loop {
-            match self.poll.poll(&mut events, self.timeout()) {
-                Err(error) if error.kind() != io::ErrorKind::Interrupted => {
-                    // An epoll that fails cannot be served by; the other workers go on.
-                    return;
-                }
-                _ => {}
-            }
-            self.doors.begin_turn();
-            for key in self.doors.handshakes.begin_turn() {
-                self.serve(key, Client::shake_hands);
-            }
-            for event in &events {
-                self.dispatch(event);
-            }
-            self.inbox.take(&mut messages);
-            for message in messages.drain(..) {
-                if matches!(message, Message::Stop) {
-                    return self.end();
-                }
-                self.receive(message);
-            }
-            self.accept();
-            D::hand_on(&mut self);
-            let now = self.doors.now.instant;
-            self.doors.wheel.expire(now, &mut due);
-            for key in due.drain(..) {
-                D::before_clock(&mut self, key);
-                self.serve_place(key, Place::look_at_clock);
-            }
-            self.run_transfers();
-            D::hand_on(&mut self);
-            let core: &mut Core = &mut self.doors;
-            core.end_turn();
-            self.doors.end_turn();
-            self.doors.hand_over_log();
-            let now = self.doors.now.instant;
-            if self.settling.take_if(|end| now >= *end).is_some() {
-                D::begin_shutdown(&mut self);
-            }
-            if self.retiring.take_if(|end| now >= *end).is_some() {
-                D::begin_shutdown(&mut self);
-                self.shut_down(now + AS_LONG_AS_IT_TAKES);
-            }
-            if let Some(end) = self.stopping
-                && (self.connections.is_empty() && self.settling.is_none() || now >= end)
-            {
-                return self.end();
+            let timeout = self.timeout();
+            match self.turn(&mut turns, timeout) {
+                Ok(true) => {}
+                Ok(false) => return self.end(),
+                // An epoll that fails cannot be served by; the other workers go on.
+                Err(_) => return,
             }
         }
+    }
+
+    /// Serves whatever has come, or comes within this time. Returns whether the worker goes on.
+    pub fn turn(&mut self, turns: &mut Turns<D>, timeout: Option<Duration>) -> io::Result<bool> {
+        let Turns { events, messages, due } = turns;
+        match self.poll.poll(events, timeout) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+            _ => {}
+        }
+        self.doors.begin_turn();
+        for key in self.doors.handshakes.begin_turn() {
+            self.serve(key, Client::shake_hands);
+        }
+        for event in &*events {
+            self.dispatch(event);
+        }
+        self.inbox.take(messages);
+        for message in messages.drain(..) {
+            if matches!(message, Message::Stop) {
+                return Ok(false);
+            }
+            self.receive(message);
+        }
+        self.accept();
+        D::hand_on(self);
+        let now = self.doors.now.instant;
+        self.doors.wheel.expire(now, due);
+        for key in due.drain(..) {
+            D::before_clock(self, key);
+            self.serve_place(key, Place::look_at_clock);
+        }
+        self.run_transfers();
+        D::hand_on(self);
+        let core: &mut Core = &mut self.doors;
+        core.end_turn();
+        self.doors.end_turn();
+        self.doors.hand_over_log();
+        Ok(!self.is_to_end())
+    }
+
+    /// Looks whether the time has come for an end that was asked for.
+    fn is_to_end(&mut self) -> bool {
+        let now = self.doors.now.instant;
+        if self.settling.take_if(|end| now >= *end).is_some() {
+            D::begin_shutdown(self);
+        }
+        if self.retiring.take_if(|end| now >= *end).is_some() {
+            D::begin_shutdown(self);
+            self.shut_down(now + AS_LONG_AS_IT_TAKES);
+        }
+        self.stopping.is_some_and(|end| self.connections.is_empty() && self.settling.is_none() || now >= end)
+    }
+
+    /// Returns when the next turn is due although nothing comes.
+    pub fn due(&self) -> Option<Instant> {
+        let ends = self.stopping.into_iter().chain(self.retiring).chain(self.settling);
+        let core: &Core = &self.doors;
+        core.due().into_iter().chain(self.doors.due()).chain(ends).min()
     }
 
     fn timeout(&self) -> Option<Duration> {
@@ -191,10 +225,8 @@ impl<D: Doors> Worker<D> {
         if is_busy || self.doors.handshakes.is_waiting() {
             return Some(Duration::ZERO);
         }
-        let ends = self.stopping.into_iter().chain(self.retiring).chain(self.settling);
-        let core: &Core = &self.doors;
-        let next = core.due().into_iter().chain(self.doors.due()).chain(ends).min();
-        let next = next.map(|moment| moment.saturating_duration_since(Instant::now()));
+        let now = self.doors.services.clock.instant();
+        let next = self.due().map(|moment| moment.saturating_duration_since(now));
         retry.into_iter().chain(next).min()
     }
 
@@ -342,13 +374,13 @@ impl<D: Doors> Worker<D> {
         let mut left = self.doors.yielded.len();
         // What they read now may have come after an answer of this turn.
         self.doors.turn += u64::from(left > 0);
-        let begin = Instant::now();
+        let begin = self.doors.services.clock.instant();
         while left > 0 {
             left -= 1;
             if let Some(key) = self.doors.yielded.pop_front() {
                 self.serve(key, Client::continue_transfer);
             }
-            if begin.elapsed() > TRANSFER_SHARE {
+            if self.doors.services.clock.instant().saturating_duration_since(begin) > TRANSFER_SHARE {
                 break;
             }
         }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use millrace_acme::Renewal;
 use millrace_ftp::Settings;
@@ -12,6 +12,7 @@ use millrace_ftp_server::{Ftp, FtpConfig};
 use millrace_gateway::runtime::Side;
 use millrace_http_server::{Dav, Http, HttpConfig, HttpParts};
 use millrace_limits::wall_seconds;
+use millrace_runtime::clock::Clock;
 use millrace_runtime::proxies::Proxies;
 use millrace_runtime::services::{Policy, Services};
 use millrace_runtime::sessions::{Descriptors, Sessions};
@@ -25,7 +26,7 @@ use crate::limits::Bans;
 use crate::limits::Load;
 use crate::limits::{ConnectionLimit, Limit, Logins, NetworkBits, Timed, Tree};
 use crate::log::{Log, LogSettings};
-use crate::passive::{self, PassivePool};
+use crate::passive::{self, DataSockets, KernelSockets, PassivePool};
 use crate::state::ServerState;
 use crate::tls::Security;
 use crate::worker::SharedByWorkers;
@@ -33,12 +34,30 @@ use crate::worker::SharedByWorkers;
 /// Logins that may be decided at once: more than cores, for accounts that are asked over a network.
 const LOGIN_THREADS: usize = 64;
 
+/// What a server takes from its machine: time, threads and data connections.
+pub(crate) struct Machine {
+    /// What its workers look at.
+    pub(crate) clock: Clock,
+    /// Makes a pool of so many threads at most.
+    pub(crate) pool: Box<dyn Fn(usize) -> BlockingPool>,
+    /// Ports for data connections.
+    pub(crate) data_sockets: Arc<dyn DataSockets>,
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        let data_sockets = Arc::<KernelSockets>::default();
+        Self { clock: Clock::System, pool: Box::new(BlockingPool::new), data_sockets }
+    }
+}
+
 /// The state shared by the workers, from the configuration, the addresses that the listeners are `bound` to, and the
 /// number of descriptors.
-pub(super) fn state(
+pub(crate) fn state(
     mut config: Config,
     bound: &[Vec<SocketAddr>; 4],
     descriptors: u64,
+    machine: &Machine,
 ) -> Result<ServerState, StartError> {
     let proxies = Arc::new(Proxies::new(config.proxy_from.clone()));
     place_limits(&mut config, bound);
@@ -74,6 +93,7 @@ pub(super) fn state(
     let descriptors = Descriptors { most: descriptors, reserve: descriptor_reserve(descriptors) };
     let threads = config.blocking_threads;
     let sessions = Arc::new(sessions(&config, descriptors));
+    let now = machine.clock.instant();
     let ftp = Ftp::new(
         FtpConfig {
             connect_timeout: config.connect_timeout,
@@ -86,24 +106,31 @@ pub(super) fn state(
         Settings { occupancy: Arc::clone(&sessions) as _, ..settings(&config) },
         &config.web.hosts,
         &config.classes,
-        PassivePool::new(config.passive_ports.clone(), passive::kept(descriptors.most), Arc::clone(&proxies)),
-        BlockingPool::new(threads / 4),
+        PassivePool::with_sockets(
+            config.passive_ports.clone(),
+            passive::kept(descriptors.most),
+            Arc::clone(&proxies),
+            Arc::clone(&machine.data_sockets),
+        ),
+        (machine.pool)(threads / 4),
     );
+    let login_threads = LOGIN_THREADS.max(thread::available_parallelism().map_or(1, usize::from));
     let services = Services {
+        clock: machine.clock.clone(),
         policy: Policy::new(Arc::clone(&config.accounts), config.hooks.clone()),
         tls,
-        pool: BlockingPool::new(threads),
-        long: BlockingPool::new(threads / 4),
-        logins: BlockingPool::new(LOGIN_THREADS.max(thread::available_parallelism().map_or(1, usize::from))),
-        hook_pools: Pools::new(config.hook_threads, threads),
+        pool: (machine.pool)(threads),
+        long: (machine.pool)(threads / 4),
+        logins: (machine.pool)(login_threads),
+        hook_pools: Pools::new(&machine.pool, config.hook_threads, threads),
         log,
         sessions,
         cpu_limit: timed(&config.cpu_limit),
         load: Load::default(),
-        logins_rated: Logins::new(config.logins.clone(), config.network_bits, Instant::now()),
+        logins_rated: Logins::new(config.logins.clone(), config.network_bits, now),
         proxies,
         bans,
-        limits: Tree::new(config.limits.clone(), Instant::now(), wall_seconds()),
+        limits: Tree::new(config.limits.clone(), now, wall_seconds()),
         is_ending: AtomicBool::new(false),
         next_session: AtomicU64::new(1),
         connect_timeout: config.connect_timeout,
