@@ -24,6 +24,8 @@ pub mod config;
 mod housekeeping;
 mod kept_bans;
 mod running;
+#[cfg(test)]
+mod simulation;
 mod state;
 pub use millrace_http_server::web;
 mod worker;

@@ -1,0 +1,178 @@
+//! What must be true of the server after each step, and when all clients have gone.
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+use rustix::io::ioctl_fionread;
+
+use super::client::{LEASE, SimulatedClient};
+use super::violation::Violation;
+use super::world::{Drawn, World};
+use crate::hooks::Event;
+use crate::limits::Scope;
+use crate::passive::{Guest, Leasing};
+use crate::state::ServerState;
+
+/// What transfers may be ahead of the rate: a slice each, of which the smallest is a kilobyte, and a small file at once.
+const AHEAD: u64 = 20_000;
+
+/// What was seen so far.
+pub(super) struct Invariants {
+    pub(super) begin: Instant,
+    rate: u64,
+    /// How much was sent to each client by now, and how full the bucket is.
+    sent: BTreeMap<usize, u64>,
+    level: f64,
+    last: Instant,
+}
+
+impl Invariants {
+    pub(super) fn new(rate: u64, now: Instant) -> Self {
+        Self { begin: now, rate, sent: BTreeMap::new(), level: 0.0, last: now }
+    }
+
+    /// Holds after each step.
+    pub(super) fn check(
+        &mut self,
+        state: &ServerState,
+        clients: &[SimulatedClient],
+        settings: &Drawn,
+        now: Instant,
+    ) -> Result<(), Violation> {
+        let sessions = state.sessions.count() as u64;
+        if sessions > settings.sessions {
+            return Err(Violation(format!("{sessions} sessions, of {} at most", settings.sessions)));
+        }
+        for report in state.limits.report() {
+            let is_user = matches!(report.scope, Scope::User(_));
+            if is_user && report.sessions as u64 > settings.sessions_per_user {
+                return Err(Violation(format!("{} sessions of {}", report.sessions, report.scope)));
+            }
+        }
+        self.downloads_keep_their_rate(clients, now)
+    }
+
+    /// What was sent leaks out of a bucket at the rate that is set; the bucket holds no more than its slices.
+    fn downloads_keep_their_rate(
+        &mut self,
+        clients: &[SimulatedClient],
+        now: Instant,
+    ) -> Result<(), Violation> {
+        if self.rate == 0 {
+            return Ok(());
+        }
+        let passed = now.saturating_duration_since(self.last).as_secs_f64();
+        self.last = now;
+        self.level = (self.level - passed * self.rate as f64).max(0.0);
+        for client in clients {
+            let Some(errand) = client.errand.as_ref().filter(|errand| errand.is_download()) else {
+                self.sent.remove(&client.name);
+                continue;
+            };
+            let waiting = errand.socket().map_or(0, |socket| ioctl_fionread(socket.as_fd()).unwrap_or(0));
+            let sent = errand.moved.len() as u64 + waiting;
+            let before = self.sent.insert(client.name, sent).unwrap_or(0);
+            self.level += sent.saturating_sub(before) as f64;
+        }
+        match self.level > AHEAD as f64 + self.rate as f64 / 5.0 {
+            true => Err(Violation(format!("{:.0} bytes ahead of {} a second", self.level, self.rate))),
+            false => Ok(()),
+        }
+    }
+
+    /// A client was given a port: no other one of its address can have it now.
+    pub(super) fn port_was_given(
+        &self,
+        clients: &[SimulatedClient],
+        to: usize,
+        now: Instant,
+    ) -> Result<(), Violation> {
+        let own = &clients[to];
+        let Some(port) = own.port else { return Ok(()) };
+        let others = clients.iter().filter(|other| other.name != own.name);
+        let mut others = others.filter(|other| other.address.ip() == own.address.ip());
+        match others.find(|other| other.surely_has(port, now)) {
+            Some(other) => {
+                Err(Violation(format!("port {port} is client {}'s and client {to}'s", other.name)))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Holds when all clients have gone.
+    pub(super) fn nothing_is_left(&self, world: &World) -> Result<(), Violation> {
+        let state = &world.state;
+        let sessions = state.sessions.count();
+        if sessions > 0 {
+            return Err(Violation(format!("{sessions} sessions are counted, of none")));
+        }
+        if let Some(report) = state.limits.report().into_iter().find(|report| report.sessions > 0) {
+            return Err(Violation(format!("{} sessions of {} are counted", report.sessions, report.scope)));
+        }
+        all_ports_are_free(world)?;
+        events_are_told(world)
+    }
+}
+
+/// Every port can be leased to one client at once, each another.
+fn all_ports_are_free(world: &World) -> Result<(), Violation> {
+    let (pool, local) = (&world.state.shared.ftp.passive, std::net::IpAddr::from([198, 51, 100, 1]));
+    let mut leases = Vec::new();
+    for count in 0..world.settings.ports {
+        let guest = Guest { client: [192, 0, 2, 99].into(), badge: None, wake: Arc::new(|| {}) };
+        match pool.lease(local, guest, Box::new(drop)) {
+            Leasing::Granted(lease) => leases.push(lease),
+            other => {
+                return Err(Violation(format!(
+                    "{count} of {} ports are free: {other:?}",
+                    world.settings.ports
+                )));
+            }
+        }
+    }
+    let mut ports: Vec<u16> = leases.iter().map(|lease| lease.address().port()).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    match ports.len() == leases.len() {
+        true => Ok(()),
+        false => Err(Violation("a port is leased although a lease of it was never given back".to_owned())),
+    }
+}
+
+/// Hooks have heard of everything that they are to hear of.
+fn events_are_told(world: &World) -> Result<(), Violation> {
+    let hooks = &world.hooks;
+    // Of a client that has left already nothing is asked, but its end is told.
+    let (connected, disconnected) = (hooks.count(Event::Connect), hooks.count(Event::Disconnect));
+    if connected > disconnected {
+        return Err(Violation(format!("{connected} clients have come, and {disconnected} gone")));
+    }
+    if world.state.hooks().is_none() {
+        return Ok(());
+    }
+    let mut acknowledged: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for client in &world.clients {
+        for path in &client.acknowledged {
+            *acknowledged.entry((client.user, path)).or_default() += 1;
+        }
+    }
+    for ((user, path), count) in acknowledged {
+        let told = hooks.uploads(user, path);
+        if told < count {
+            return Err(Violation(format!("{count} uploads of {user} to {path}, and hooks heard of {told}")));
+        }
+    }
+    Ok(())
+}
+
+impl SimulatedClient {
+    /// Returns whether a port cannot be another's of its address: it was given, and nothing that gives it back was done.
+    fn surely_has(&self, port: u16, now: Instant) -> bool {
+        self.control.is_some()
+            && self.port == Some(port)
+            && self.port_is_untouched
+            && now < self.asked_for_port + LEASE
+    }
+}

@@ -1,0 +1,111 @@
+//! Deterministic simulation: a whole server of FTP, its clients and its clock, driven from one seed.
+//!
+//! ```text
+//!   seed -> Draw -> World::step: a client acts | the worker has a turn | a pool does a job | time passes
+//!                        |                                                                     |
+//!                        +---- after each step: Invariants::check ----------------------------+
+//!                        +---- at the end: all clients leave, and nothing may be left ---------+
+//! ```
+//!
+//! **What is real.** The worker (`runtime/src/worker/`) with its event loop, wheel and inbox; control connections
+//! (`ftp-server`), sessions (`ftp`), transfers, admission, the passive pool, logins, limits and bans, uploads that wait
+//! for hooks, as `running/assembling.rs` puts them together. The jobs of the blocking pools are the real ones.
+//!
+//! **What is simulated.** *Time*: `Clock::Set`. *Threads*: pools without threads, whose jobs wait until the scheduler
+//! picks one, in any order, so that a disk or a hook is quick, slow or stuck. *Sockets*: Unix sockets within this thread
+//! in place of TCP; their names stand for addresses and ports ([`sockets`]). *Files*: memory, with `WouldWait`, `EIO` and
+//! `ENOSPC` as is drawn ([`files`]). *Hooks* that refuse or panic ([`hooks`]), *accounts* that are slow or cannot be
+//! reached ([`accounts`]). *Ports* that another program has, and descriptors that run out.
+//!
+//! **Clients** ([`client`]) wait for replies or pipeline, read slowly, say `ABOR`, `QUIT` or nonsense at any time, ask for
+//! ports that they do not use, and cut either line at any point.
+//!
+//! **Invariants** ([`conversation`], [`errand`], [`invariants`]). Every line has one final reply, in order. No 226 without a
+//! commit of exactly what was sent; after any other reply the file is what it was. What a download brings was the file
+//! once. A port is one session's of its address. Limits on sessions are never exceeded; downloads keep their rate. In the
+//! end every client has its replies, every session has ended, every port, place and count is free, hooks have heard of
+//! everything, and nothing has panicked.
+//!
+//! A seed that fails prints itself, what happened, and how to run it again:
+//!
+//! ```text
+//! SIMULATION_SEED=17 cargo test -p millrace-server --lib simulation
+//! SIMULATION_SEEDS=1000000 cargo test --release -p millrace-server --lib simulation
+//! ```
+
+mod accounts;
+mod client;
+mod conversation;
+mod draw;
+mod errand;
+mod files;
+mod hooks;
+mod invariants;
+mod panics;
+mod sockets;
+mod violation;
+mod world;
+
+use std::env;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use self::world::World;
+
+/// How many seeds are tried where nothing else is said.
+const SEEDS: u64 = 10_000;
+
+/// More would take processors from other tests.
+const THREADS: u64 = 2;
+
+fn number(variable: &str) -> Option<u64> {
+    env::var(variable).ok()?.parse().ok()
+}
+
+/// Runs a seed, and a second time with a trace if it fails.
+fn try_seed(seed: u64) {
+    if World::new(seed, false).run().is_err() {
+        show_seed(seed);
+    }
+}
+
+/// Runs a seed, prints what happened, and fails if the seed does.
+fn show_seed(seed: u64) {
+    let mut world = World::new(seed, true);
+    let result = world.run();
+    println!("{}", world.trace());
+    if let Err(violation) = result {
+        panic!(
+            "seed {seed}: {violation}\n\
+             SIMULATION_SEED={seed} cargo test -p millrace-server --lib simulation\n"
+        );
+    }
+}
+
+#[test]
+fn every_seed_keeps_the_invariants() {
+    panics::watch();
+    if let Some(seed) = number("SIMULATION_SEED") {
+        return show_seed(seed);
+    }
+    let (next, end) = (AtomicU64::new(0), number("SIMULATION_SEEDS").unwrap_or(SEEDS));
+    let work = || {
+        while let Some(seed) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|seed| *seed < end) {
+            try_seed(seed);
+        }
+    };
+    thread::scope(|scope| (0..THREADS).for_each(|_| drop(scope.spawn(work))));
+}
+
+#[test]
+fn a_seed_does_the_same_each_time() {
+    panics::watch();
+    for seed in 0..20 {
+        let [first, second] = [(), ()].map(|()| {
+            let mut world = World::new(seed, true);
+            let result = world.run();
+            (world.trace(), result)
+        });
+        assert!(first == second, "seed {seed} differs:\n{}\n---\n{}", first.0, second.0);
+    }
+}

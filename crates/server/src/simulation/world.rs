@@ -1,0 +1,371 @@
+//! A simulated world: the server without its threads, its clients, and a clock that only the scheduler moves.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use millrace_ftp::session::Now;
+use millrace_runtime::clock::Clock;
+use millrace_runtime::worker::Turns;
+
+use super::accounts::SimulatedAccounts;
+use super::client::{LEASE, Manners, SimulatedClient, Surroundings};
+use super::draw::Draw;
+use super::files::SimulatedFiles;
+use super::hooks::SimulatedHooks;
+use super::invariants::Invariants;
+use super::panics;
+use super::sockets::SimulatedPorts;
+use super::violation::Violation;
+use crate::auth::Account;
+use crate::blocking::BlockingPool;
+use crate::config::Config;
+use crate::limits::{AccountLimits, Limit, Limits, ServerLimits};
+use crate::log::LogFormat;
+use crate::running::assembling::{Machine, state};
+use crate::state::ServerState;
+use crate::vfs::{Permissions, Timestamp};
+use crate::worker::{Core, Door, Worker, worker};
+
+/// The address that clients connect to.
+const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::new(198, 51, 100, 1)), 21);
+
+/// 2026-01-01
+const BEGIN: i64 = 1_767_225_600;
+
+/// Everything of one seed.
+pub(super) struct World {
+    pub(super) draw: Draw,
+    now: Arc<Mutex<Now>>,
+    worker: Worker,
+    turns: Turns<Core>,
+    pub(super) state: ServerState,
+    pools: Arc<Mutex<Vec<BlockingPool>>>,
+    pub(super) ports: Arc<SimulatedPorts>,
+    pub(super) hooks: Arc<SimulatedHooks>,
+    pub(super) clients: Vec<SimulatedClient>,
+    pub(super) settings: Drawn,
+    invariants: Invariants,
+    /// Nothing new is begun.
+    ends: bool,
+    /// What happened, if that is wanted.
+    trace: Option<Vec<String>>,
+}
+
+/// The limits of a server, as they were drawn.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Drawn {
+    pub(super) ports: u16,
+    pub(super) sessions: u64,
+    pub(super) sessions_per_address: u64,
+    pub(super) sessions_per_user: u64,
+    /// Bytes a second to all clients together, and from them; 0 for no limit.
+    pub(super) rate: u64,
+}
+
+impl Drawn {
+    fn new(draw: &Draw) -> Self {
+        Self {
+            ports: draw.one_of(&[1, 2, 3, 8]),
+            sessions: draw.one_of(&[2, 4, 10]),
+            sessions_per_address: draw.one_of(&[1, 2, 10]),
+            sessions_per_user: draw.one_of(&[1, 2, 10]),
+            rate: draw.one_of(&[0, 0, 20_000, 100_000]),
+        }
+    }
+
+    fn config(self, accounts: SimulatedAccounts, draw: &Draw) -> Config {
+        let rate = (self.rate > 0).then(|| Limit::of(self.rate));
+        let server = Limits { download: rate.clone(), upload: rate, sessions: None };
+        let user = Limits { sessions: Some(Limit::of(self.sessions_per_user)), ..Limits::default() };
+        Config {
+            ftp: vec![SERVER],
+            passive_ports: 50_000..=50_000 + self.ports - 1,
+            workers: 1,
+            sessions: Limit::of(self.sessions),
+            sessions_per_address: Some(Limit::of(self.sessions_per_address)),
+            limits: ServerLimits { server, user, ..ServerLimits::default() },
+            login_timeout: Duration::from_secs(20),
+            idle_timeout: Duration::from_secs(30),
+            connect_timeout: LEASE,
+            stall_timeout: Duration::from_secs(10),
+            coalesce: draw.chance(50),
+            log: LogFormat::Off,
+            ..Config::new(Arc::new(accounts))
+        }
+    }
+}
+
+impl World {
+    pub(super) fn new(seed: u64, is_traced: bool) -> Self {
+        let draw = Draw::new(seed);
+        // Far ahead of the system's clock, so that what looks at that sees no time pass.
+        let instant = Instant::now() + Duration::from_secs(86_400);
+        let wall = Timestamp { seconds: BEGIN, nanoseconds: 0 };
+        let now = Arc::new(Mutex::new(Now { instant, wall }));
+        let ports = Arc::new(SimulatedPorts::new(draw.clone()));
+        let pools = Arc::new(Mutex::new(Vec::new()));
+        let made = Arc::clone(&pools);
+        let machine = Machine {
+            clock: Clock::Set(Arc::clone(&now)),
+            pool: Box::new(move |_| {
+                let pool = BlockingPool::without_threads();
+                made.lock().unwrap_or_else(PoisonError::into_inner).push(pool.clone());
+                pool
+            }),
+            data_sockets: Arc::clone(&ports) as _,
+        };
+        let settings = Drawn::new(&draw);
+        let users = ["ann", "bob"].map(|name| (name, files(name, &draw)));
+        let accounts = users.clone().map(|(name, files)| (name, account(files)));
+        let accounts = SimulatedAccounts { users: accounts.into(), draw: draw.clone() };
+        let config = settings.config(accounts, &draw);
+        let bound = [vec![SERVER], Vec::new(), Vec::new(), Vec::new()];
+        let state = state(config, &bound, 1 << 16, &machine).expect("nothing of the system is needed");
+        let hooks = Arc::new(SimulatedHooks::new(&draw));
+        if draw.chance(60) {
+            state.policy.replace_hooks(Some(Arc::clone(&hooks) as _));
+        }
+        let (worker, _) = worker(&state.shared, Vec::new()).expect("descriptors are left");
+        let clients = clients(&draw, &users, instant);
+        Self {
+            draw,
+            now,
+            worker,
+            turns: Turns::default(),
+            state,
+            pools,
+            ports,
+            hooks,
+            clients,
+            settings,
+            invariants: Invariants::new(settings.rate, instant),
+            ends: false,
+            trace: is_traced.then(Vec::new),
+        }
+    }
+
+    /// Runs the world to its end.
+    pub(super) fn run(&mut self) -> Result<(), Violation> {
+        self.note(|world| format!("{:?}", world.settings));
+        for _ in 0..self.draw.between(60, 220) {
+            self.step()?;
+            self.check()?;
+        }
+        self.end()
+    }
+
+    /// Returns what happened.
+    pub(super) fn trace(&self) -> String {
+        self.trace.iter().flatten().fold(String::new(), |text, line| text + line + "\n")
+    }
+
+    fn note(&mut self, text: impl FnOnce(&Self) -> String) {
+        if self.trace.is_some() {
+            let text = text(self);
+            let passed = self.now().saturating_duration_since(self.invariants.begin);
+            let line = format!("{:>10.3} s  {text}", passed.as_secs_f64());
+            self.trace.get_or_insert_default().push(line);
+        }
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner).instant
+    }
+
+    /// One thing happens.
+    fn step(&mut self) -> Result<(), Violation> {
+        match self.draw.below(20) {
+            0..=8 => self.let_client_act(),
+            9..=14 => self.turn(),
+            15..=17 => {
+                self.run_job();
+                Ok(())
+            }
+            _ => {
+                self.pass_time();
+                Ok(())
+            }
+        }
+    }
+
+    fn let_client_act(&mut self) -> Result<(), Violation> {
+        let chosen = self.draw.below(self.clients.len());
+        self.act(chosen)
+    }
+
+    fn act(&mut self, chosen: usize) -> Result<(), Violation> {
+        let (now, ends_politely) = (self.now(), self.ends);
+        let client = &mut self.clients[chosen];
+        if client.control.is_none() {
+            if client.visits > 0 && !ends_politely {
+                let (socket, address) = (client.connect(), client.address);
+                self.note(|_| format!("client {chosen} connects from {address}"));
+                self.worker.serve_accepted(socket, address, SERVER, Door::Ftp);
+            }
+            return Ok(());
+        }
+        let around = Surroundings { draw: &self.draw, ports: &self.ports, now, ends_politely };
+        let before = client.port;
+        let done = client.act(&around)?;
+        if client.port != before {
+            self.invariants.port_was_given(&self.clients, chosen, now)?;
+        }
+        self.note(|_| format!("client {chosen} {done}"));
+        Ok(())
+    }
+
+    /// The worker serves what has come.
+    fn turn(&mut self) -> Result<(), Violation> {
+        self.note(|_| "the worker has a turn".to_owned());
+        let goes_on = self.worker.turn(&mut self.turns, Some(Duration::ZERO));
+        match goes_on {
+            Ok(true) => panics::taken().map_or(Ok(()), |panic| Err(Violation(panic))),
+            ended => Err(Violation(format!("the worker has ended: {ended:?}"))),
+        }
+    }
+
+    /// Runs a job of a pool. Returns whether there was one.
+    fn run_job(&mut self) -> bool {
+        let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let busy: Vec<_> = pools.iter().filter(|pool| pool.waiting() > 0).cloned().collect();
+        drop(pools);
+        let Some(pool) = busy.get(self.draw.below(busy.len())) else { return false };
+        let place = self.draw.below(pool.waiting());
+        self.note(|_| format!("a pool does its job {place}"));
+        pool.run_waiting(place)
+    }
+
+    fn pass_time(&mut self) {
+        let short = Duration::from_millis(self.draw.below(300) as u64);
+        let (chance, now) = (self.draw.below(20), self.now());
+        let passes = match (chance, self.worker.due()) {
+            (0, _) => Duration::from_secs(self.draw.below(40) as u64),
+            (1..=6, Some(due)) => due.saturating_duration_since(now),
+            _ => short,
+        };
+        self.advance(passes);
+    }
+
+    fn advance(&mut self, by: Duration) {
+        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        now.instant += by;
+        let wall = Duration::new(now.wall.seconds as u64, now.wall.nanoseconds) + by;
+        now.wall = Timestamp { seconds: wall.as_secs() as i64, nanoseconds: wall.subsec_nanos() };
+        drop(now);
+        self.note(|_| format!("{} ms pass", by.as_millis()));
+    }
+
+    fn check(&mut self) -> Result<(), Violation> {
+        let now = self.now();
+        self.invariants.check(&self.state, &self.clients, &self.settings, now)
+    }
+
+    /// Lets everything come to its end, and looks whether nothing is left.
+    fn end(&mut self) -> Result<(), Violation> {
+        self.draw.end_faults();
+        self.ends = true;
+        self.note(|_| "the end begins: nothing fails any more, and clients leave".to_owned());
+        for _ in 0..3000 {
+            if self.clients.iter().all(|client| client.control.is_none()) {
+                return self.end_connections();
+            }
+            for client in 0..self.clients.len() {
+                self.act(client)?;
+            }
+            self.settle()?;
+        }
+        let left = self.clients.iter().find(|client| client.control.is_some());
+        let left = left.map(|client| format!("client {}: {:?}", client.name, client.conversation));
+        Err(Violation(format!("a client never came to its end: {left:?}")))
+    }
+
+    /// Jobs are done, the worker has its turn, and a little time passes.
+    fn settle(&mut self) -> Result<(), Violation> {
+        while self.run_job() {}
+        self.turn()?;
+        self.check()?;
+        self.advance(Duration::from_millis(100));
+        Ok(())
+    }
+
+    fn end_connections(&mut self) -> Result<(), Violation> {
+        for _ in 0..1000 {
+            if self.worker.keys().is_empty() && !self.run_job() {
+                return self.look_for_rests();
+            }
+            self.settle()?;
+        }
+        Err(Violation(format!("{} connections never ended", self.worker.keys().len())))
+    }
+
+    /// All clients have gone: whatever they held is free.
+    fn look_for_rests(&mut self) -> Result<(), Violation> {
+        self.turn()?;
+        self.invariants.nothing_is_left(self)?;
+        self.every_place_is_free()
+    }
+
+    /// As many clients as may connect do, and are greeted.
+    fn every_place_is_free(&mut self) -> Result<(), Violation> {
+        self.state.policy.replace_hooks(None);
+        let mut addresses: Vec<_> = self.clients.iter().map(|client| client.address.ip()).collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        let each = self.settings.sessions_per_address.min(self.settings.sessions);
+        for address in addresses {
+            let mut sockets: Vec<OwnedFd> = Vec::new();
+            for port in 0..each {
+                let (client, server) = super::sockets::control_connection().expect("descriptors are left");
+                let from = SocketAddr::new(address, 1000 + port as u16);
+                self.worker.serve_accepted(server, from, SERVER, Door::Ftp);
+                sockets.push(client);
+            }
+            self.turn()?;
+            for socket in &sockets {
+                let mut reply = [0; 3];
+                let heard = millrace_net::stream::read(socket, &mut reply);
+                if heard.is_err() || reply != *b"220" {
+                    let code = String::from_utf8_lossy(&reply).into_owned();
+                    return Err(Violation(format!("a place of {address} is not free again: {code}")));
+                }
+            }
+            drop(sockets);
+            for _ in 0..3 {
+                self.turn()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn account(files: SimulatedFiles) -> Account {
+    let limits = Some(Arc::new(AccountLimits::default()));
+    Account { limits, ..Account::new(Arc::new(files), Permissions::READ_WRITE) }
+}
+
+fn files(user: &str, draw: &Draw) -> SimulatedFiles {
+    let files = SimulatedFiles::new(draw);
+    for (path, length) in [("/small", 900), ("/large", 60_000)] {
+        let line = format!("{path} of {user};");
+        files.insert(path, line.bytes().cycle().take(length).collect());
+    }
+    files
+}
+
+fn clients(draw: &Draw, users: &[(&'static str, SimulatedFiles)], now: Instant) -> Vec<SimulatedClient> {
+    let shares_addresses = draw.chance(40);
+    let client = |name: usize| {
+        let host = if shares_addresses { draw.between(1, 2) } else { name + 1 };
+        let address = SocketAddr::from(([192, 0, 2, host as u8], 40_000 + name as u16));
+        let manners = match draw.below(3) {
+            0 => Manners { pipelines: 0, cuts: 0, dawdles: 0, interrupts: 3 },
+            1 => Manners { pipelines: 30, cuts: 1, dawdles: 20, interrupts: 15 },
+            _ => Manners { pipelines: 60, cuts: 3, dawdles: 60, interrupts: 30 },
+        };
+        let user = users[draw.below(users.len())].clone();
+        SimulatedClient::new(name, address, user, manners, now)
+    };
+    (0..draw.between(2, 5)).map(client).collect()
+}
