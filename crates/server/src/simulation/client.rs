@@ -131,16 +131,23 @@ impl SimulatedClient {
             self.leave();
             return Ok("cuts the line".to_owned());
         }
+        let dawdles = draw.chance(self.manners.dawdles);
         match draw.below(10) {
-            0..=2 => self.say(around),
-            3 => Ok(self.send(draw.between(1, 64))),
-            4 => Ok(self.send(usize::MAX)),
-            5 | 6 => {
-                let dawdles = draw.chance(self.manners.dawdles);
-                self.hear(if dawdles { 5 } else { usize::MAX }, around)
+            0..=3 if !self.out.is_empty() => {
+                Ok(self.send(if dawdles { draw.between(1, 20) } else { usize::MAX }))
             }
-            _ => self.run_errand(around),
+            4..=7 if self.has_data_to_move(around.now) => self.run_errand(around),
+            0..=5 => self.hear(if dawdles { 5 } else { usize::MAX }, around),
+            _ => self.say(around),
         }
+    }
+
+    /// Returns whether its transfer can go on.
+    fn has_data_to_move(&self, now: Instant) -> bool {
+        self.errand.as_ref().is_some_and(|errand| match errand.is_connected() {
+            true => errand.socket().is_some(),
+            false => self.port.is_some() && now < self.asked_for_port + LEASE,
+        })
     }
 
     /// Says its next line, if it says one now.
@@ -162,14 +169,14 @@ impl SimulatedClient {
         if draw.chance(self.manners.interrupts) {
             return Ok(self.interrupt(draw));
         }
-        if self.errand.is_none() && draw.chance(60) {
+        if self.errand.is_none() && draw.chance(75) {
             return Ok(self.begin_errand(around));
         }
         Ok(self.ask_something(draw, around.now))
     }
 
     fn log_in(&mut self, draw: &Draw) -> String {
-        let (user, password) = (self.user, if draw.chance(85) { PASSWORD } else { "wrong" });
+        let (user, password) = (self.user, if draw.chance(95) { PASSWORD } else { "wrong" });
         self.line(Line::User, &format!("USER {user}"));
         self.line(Line::Pass, &format!("PASS {password}"))
     }

@@ -28,7 +28,12 @@ impl Journal {
 
     /// Returns whether a file of this path ever had this content.
     pub(super) fn has(&self, path: &str, content: &[u8]) -> bool {
-        self.lock().get(path).is_some_and(|versions| versions.iter().any(|version| version == content))
+        self.any(path, |version| version == content)
+    }
+
+    /// Returns whether this is true of any content that a file of this path ever had.
+    pub(super) fn any(&self, path: &str, is_meant: impl Fn(&[u8]) -> bool) -> bool {
+        self.lock().get(path).is_some_and(|versions| versions.iter().any(|version| is_meant(version)))
     }
 }
 

@@ -112,6 +112,7 @@ impl Invariants {
             return Err(Violation(format!("{} sessions of {} are counted", report.sessions, report.scope)));
         }
         all_ports_are_free(world)?;
+        no_file_is_half(world)?;
         events_are_told(world)
     }
 }
@@ -141,6 +142,19 @@ fn all_ports_are_free(world: &World) -> Result<(), Violation> {
     }
 }
 
+/// By HTTP a file is whole or not there: of no upload only a part was ever committed.
+fn no_file_is_half(world: &World) -> Result<(), Violation> {
+    for visitor in &world.visitors {
+        for (path, content) in &visitor.begun {
+            let head = &content[..content.len().min(40)];
+            if visitor.files.journal.any(path, |version| version.starts_with(head) && version != content) {
+                return Err(Violation(format!("visitor {}: {path} once was half an upload", visitor.name)));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Hooks have heard of everything that they are to hear of.
 fn events_are_told(world: &World) -> Result<(), Violation> {
     let hooks = &world.hooks;
@@ -156,6 +170,11 @@ fn events_are_told(world: &World) -> Result<(), Violation> {
     for client in &world.clients {
         for path in &client.acknowledged {
             *acknowledged.entry((client.user, path)).or_default() += 1;
+        }
+    }
+    for visitor in &world.visitors {
+        for path in &visitor.acknowledged {
+            *acknowledged.entry((visitor.user, path)).or_default() += 1;
         }
     }
     for ((user, path), count) in acknowledged {

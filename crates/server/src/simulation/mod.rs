@@ -43,7 +43,9 @@ mod hooks;
 mod invariants;
 mod panics;
 mod sockets;
+mod strangers;
 mod violation;
+mod visitor;
 mod world;
 
 use std::env;

@@ -17,7 +17,9 @@ use super::hooks::SimulatedHooks;
 use super::invariants::Invariants;
 use super::panics;
 use super::sockets::SimulatedPorts;
+use super::strangers::Strangers;
 use super::violation::Violation;
+use super::visitor::Visitor;
 use crate::auth::Account;
 use crate::blocking::BlockingPool;
 use crate::config::Config;
@@ -30,6 +32,9 @@ use crate::worker::{Core, Door, Worker, worker};
 
 /// The address that clients connect to.
 const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::new(198, 51, 100, 1)), 21);
+
+/// The same for HTTP.
+const WEB_SERVER: SocketAddr = SocketAddr::new(SERVER.ip(), 80);
 
 /// 2026-01-01
 const BEGIN: i64 = 1_767_225_600;
@@ -45,6 +50,8 @@ pub(super) struct World {
     pub(super) ports: Arc<SimulatedPorts>,
     pub(super) hooks: Arc<SimulatedHooks>,
     pub(super) clients: Vec<SimulatedClient>,
+    pub(super) visitors: Vec<Visitor>,
+    strangers: Strangers,
     pub(super) settings: Drawn,
     invariants: Invariants,
     /// Nothing new is begun.
@@ -68,9 +75,9 @@ impl Drawn {
     fn new(draw: &Draw) -> Self {
         Self {
             ports: draw.one_of(&[1, 2, 3, 8]),
-            sessions: draw.one_of(&[2, 4, 10]),
-            sessions_per_address: draw.one_of(&[1, 2, 10]),
-            sessions_per_user: draw.one_of(&[1, 2, 10]),
+            sessions: draw.one_of(&[2, 4, 10, 10]),
+            sessions_per_address: draw.one_of(&[1, 2, 10, 10]),
+            sessions_per_user: draw.one_of(&[1, 2, 10, 10]),
             rate: draw.one_of(&[0, 0, 20_000, 100_000]),
         }
     }
@@ -81,6 +88,7 @@ impl Drawn {
         let user = Limits { sessions: Some(Limit::of(self.sessions_per_user)), ..Limits::default() };
         Config {
             ftp: vec![SERVER],
+            http: vec![WEB_SERVER],
             passive_ports: 50_000..=50_000 + self.ports - 1,
             workers: 1,
             sessions: Limit::of(self.sessions),
@@ -121,14 +129,14 @@ impl World {
         let accounts = users.clone().map(|(name, files)| (name, account(files)));
         let accounts = SimulatedAccounts { users: accounts.into(), draw: draw.clone() };
         let config = settings.config(accounts, &draw);
-        let bound = [vec![SERVER], Vec::new(), Vec::new(), Vec::new()];
+        let bound = [vec![SERVER], Vec::new(), vec![WEB_SERVER], Vec::new()];
         let state = state(config, &bound, 1 << 16, &machine).expect("nothing of the system is needed");
         let hooks = Arc::new(SimulatedHooks::new(&draw));
         if draw.chance(60) {
             state.policy.replace_hooks(Some(Arc::clone(&hooks) as _));
         }
         let (worker, _) = worker(&state.shared, Vec::new()).expect("descriptors are left");
-        let clients = clients(&draw, &users, instant);
+        let (clients, visitors) = (clients(&draw, &users, instant), visitors(&draw, &users));
         Self {
             draw,
             now,
@@ -139,6 +147,8 @@ impl World {
             ports,
             hooks,
             clients,
+            visitors,
+            strangers: Strangers::default(),
             settings,
             invariants: Invariants::new(settings.rate, instant),
             ends: false,
@@ -149,7 +159,7 @@ impl World {
     /// Runs the world to its end.
     pub(super) fn run(&mut self) -> Result<(), Violation> {
         self.note(|world| format!("{:?}", world.settings));
-        for _ in 0..self.draw.between(60, 220) {
+        for _ in 0..self.draw.between(100, 500) {
             self.step()?;
             self.check()?;
         }
@@ -177,9 +187,9 @@ impl World {
     /// One thing happens.
     fn step(&mut self) -> Result<(), Violation> {
         match self.draw.below(20) {
-            0..=8 => self.let_client_act(),
-            9..=14 => self.turn(),
-            15..=17 => {
+            0..=10 => self.let_client_act(),
+            11..=15 => self.turn(),
+            16..=18 => {
                 self.run_job();
                 Ok(())
             }
@@ -191,8 +201,32 @@ impl World {
     }
 
     fn let_client_act(&mut self) -> Result<(), Violation> {
-        let chosen = self.draw.below(self.clients.len());
-        self.act(chosen)
+        if self.draw.chance(2) {
+            let done = self.strangers.act(&self.draw, &self.ports, self.settings.ports)?;
+            self.note(|_| format!("a stranger {done}"));
+            return Ok(());
+        }
+        match self.draw.below(self.clients.len() + self.visitors.len()) {
+            visitor if visitor >= self.clients.len() => self.visit(visitor - self.clients.len()),
+            client => self.act(client),
+        }
+    }
+
+    fn visit(&mut self, chosen: usize) -> Result<(), Violation> {
+        let (now, ends_politely) = (self.now(), self.ends);
+        let visitor = &mut self.visitors[chosen];
+        if visitor.socket.is_none() {
+            if visitor.visits > 0 && !ends_politely {
+                let (socket, address) = (visitor.connect(), visitor.address);
+                self.note(|_| format!("visitor {chosen} connects from {address}"));
+                self.worker.serve_accepted(socket, address, WEB_SERVER, Door::Http);
+            }
+            return Ok(());
+        }
+        let around = Surroundings { draw: &self.draw, ports: &self.ports, now, ends_politely };
+        let done = visitor.act(&around)?;
+        self.note(|_| format!("visitor {chosen} {done}"));
+        Ok(())
     }
 
     fn act(&mut self, chosen: usize) -> Result<(), Violation> {
@@ -239,10 +273,10 @@ impl World {
 
     fn pass_time(&mut self) {
         let short = Duration::from_millis(self.draw.below(300) as u64);
-        let (chance, now) = (self.draw.below(20), self.now());
+        let (chance, now) = (self.draw.below(50), self.now());
         let passes = match (chance, self.worker.due()) {
             (0, _) => Duration::from_secs(self.draw.below(40) as u64),
-            (1..=6, Some(due)) => due.saturating_duration_since(now),
+            (1..=4, Some(due)) => due.saturating_duration_since(now),
             _ => short,
         };
         self.advance(passes);
@@ -268,17 +302,24 @@ impl World {
         self.ends = true;
         self.note(|_| "the end begins: nothing fails any more, and clients leave".to_owned());
         for _ in 0..3000 {
-            if self.clients.iter().all(|client| client.control.is_none()) {
+            let mut sockets = self.clients.iter().map(|client| &client.control);
+            if sockets.all(Option::is_none) && self.visitors.iter().all(|visitor| visitor.socket.is_none()) {
                 return self.end_connections();
             }
             for client in 0..self.clients.len() {
                 self.act(client)?;
             }
+            for visitor in 0..self.visitors.len() {
+                self.visit(visitor)?;
+            }
             self.settle()?;
         }
         let left = self.clients.iter().find(|client| client.control.is_some());
-        let left = left.map(|client| format!("client {}: {:?}", client.name, client.conversation));
-        Err(Violation(format!("a client never came to its end: {left:?}")))
+        let left = left.map_or_else(
+            || "a visitor".to_owned(),
+            |client| format!("client {}: {:?}", client.name, client.conversation),
+        );
+        Err(Violation(format!("{left} never came to its end")))
     }
 
     /// Jobs are done, the worker has its turn, and a little time passes.
@@ -310,7 +351,9 @@ impl World {
     /// As many clients as may connect do, and are greeted.
     fn every_place_is_free(&mut self) -> Result<(), Violation> {
         self.state.policy.replace_hooks(None);
-        let mut addresses: Vec<_> = self.clients.iter().map(|client| client.address.ip()).collect();
+        let visitors = self.visitors.iter().map(|visitor| visitor.address.ip());
+        let mut addresses: Vec<_> =
+            self.clients.iter().map(|client| client.address.ip()).chain(visitors).collect();
         addresses.sort_unstable();
         addresses.dedup();
         let each = self.settings.sessions_per_address.min(self.settings.sessions);
@@ -359,13 +402,26 @@ fn clients(draw: &Draw, users: &[(&'static str, SimulatedFiles)], now: Instant) 
     let client = |name: usize| {
         let host = if shares_addresses { draw.between(1, 2) } else { name + 1 };
         let address = SocketAddr::from(([192, 0, 2, host as u8], 40_000 + name as u16));
-        let manners = match draw.below(3) {
-            0 => Manners { pipelines: 0, cuts: 0, dawdles: 0, interrupts: 3 },
-            1 => Manners { pipelines: 30, cuts: 1, dawdles: 20, interrupts: 15 },
-            _ => Manners { pipelines: 60, cuts: 3, dawdles: 60, interrupts: 30 },
-        };
         let user = users[draw.below(users.len())].clone();
-        SimulatedClient::new(name, address, user, manners, now)
+        SimulatedClient::new(name, address, user, manners(draw), now)
     };
     (0..draw.between(2, 5)).map(client).collect()
+}
+
+fn visitors(draw: &Draw, users: &[(&'static str, SimulatedFiles)]) -> Vec<Visitor> {
+    let visitor = |name: usize| {
+        // Passwords in clear are taken by HTTP from this machine only.
+        let address = SocketAddr::from(([127, 0, 0, 1 + name as u8], 45_000 + name as u16));
+        let user = users[draw.below(users.len())].clone();
+        Visitor::new(name, address, user, manners(draw))
+    };
+    (0..draw.below(3)).map(visitor).collect()
+}
+
+fn manners(draw: &Draw) -> Manners {
+    match draw.below(3) {
+        0 => Manners { pipelines: 0, cuts: 0, dawdles: 0, interrupts: 3 },
+        1 => Manners { pipelines: 30, cuts: 1, dawdles: 20, interrupts: 15 },
+        _ => Manners { pipelines: 60, cuts: 3, dawdles: 60, interrupts: 30 },
+    }
 }
