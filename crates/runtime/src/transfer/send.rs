@@ -112,9 +112,10 @@ impl Sender {
         Self { closes: false, ..self }
     }
 
-    /// How many file bytes are still to be sent, where that is known.
+    /// How many file bytes are still to be sent, where that is known. (Converted bytes in the buffer count as they are.)
     pub fn left(&self) -> Option<u64> {
-        self.end.map(|end| end.saturating_sub(self.offset))
+        let read = (self.buffer.len() - self.sent) as u64;
+        self.end.map(|end| end.saturating_sub(self.offset) + read)
     }
 
     /// Returns true if dropping it may wait: a file system that may hang is asked when a file is closed, too.

@@ -235,3 +235,16 @@ fn a_file_that_the_kernel_does_not_send_is_read() {
     client.read_to_end(&mut received).unwrap();
     assert!(received == content);
 }
+
+#[test]
+fn bytes_that_are_read_and_not_sent_are_left_to_be_sent() {
+    let storage = MemoryStorage::new();
+    storage.insert("/f", [7; 1000]);
+    let handle = storage.open_read(&VirtualPath::parse(b"/f").unwrap(), Wait::Never).unwrap();
+    let mut sender = Sender::file(handle, ByteRange { start: 0, end: None }, Coding::PLAIN, 0);
+    sender.fill().unwrap();
+    assert_eq!(sender.left(), Some(1000));
+    let (mut out, shared) = (Vec::new(), Shared::default());
+    sender.turn_to_memory((&mut out, 400), &shared, &mut Share::new(400));
+    assert_eq!((out.len(), sender.left()), (400, Some(600)));
+}
