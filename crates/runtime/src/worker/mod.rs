@@ -435,8 +435,14 @@ impl<D: Doors> Worker<D> {
         }
     }
 
-    /// Ends what is left: transfers get their 426, sessions 421.
+    /// Ends the worker, and what is left.
     fn end(mut self) {
+        self.end_clients();
+        self.doors.hand_over_log();
+    }
+
+    /// Ends what is left: transfers get their 426, sessions 421.
+    pub fn end_clients(&mut self) {
         self.doors.ending = true;
         for key in self.connections.keys() {
             self.serve_place(key, Place::end_now);
@@ -446,7 +452,6 @@ impl<D: Doors> Worker<D> {
                 client.close(&mut self.doors);
             }
         }
-        self.doors.hand_over_log();
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_ftp::address::parse_passive;
@@ -34,11 +35,16 @@ pub(super) struct Manners {
 }
 
 /// What a client needs of the world.
-pub(super) struct Surroundings<'a> {
-    pub(super) draw: &'a Draw,
-    pub(super) ports: &'a SimulatedPorts,
+#[derive(Clone)]
+pub(super) struct Surroundings {
+    pub(super) draw: Draw,
+    pub(super) ports: Arc<SimulatedPorts>,
     pub(super) now: Instant,
     pub(super) ends_politely: bool,
+    /// An upload that is refused never had its name. (Hooks may be asked when it has it.)
+    pub(super) refusals_undo: bool,
+    /// The server closes, and may end replies that hooks hold back.
+    pub(super) may_be_cut: bool,
 }
 
 /// One client, which may connect again when it has left.
@@ -125,8 +131,8 @@ impl SimulatedClient {
     }
 
     /// Does something, as is drawn. Returns what, for the trace.
-    pub(super) fn act(&mut self, around: &Surroundings<'_>) -> Result<String, Violation> {
-        let draw = around.draw;
+    pub(super) fn act(&mut self, around: &Surroundings) -> Result<String, Violation> {
+        let draw = &around.draw;
         if draw.chance(self.manners.cuts) && !around.ends_politely {
             self.leave();
             return Ok("cuts the line".to_owned());
@@ -151,8 +157,8 @@ impl SimulatedClient {
     }
 
     /// Says its next line, if it says one now.
-    fn say(&mut self, around: &Surroundings<'_>) -> Result<String, Violation> {
-        let draw = around.draw;
+    fn say(&mut self, around: &Surroundings) -> Result<String, Violation> {
+        let draw = &around.draw;
         let waits = self.conversation.owed() > 0 && !draw.chance(self.manners.pipelines);
         if self.has_quit || self.conversation.is_over || waits && !draw.chance(self.manners.interrupts / 4) {
             return Ok("waits".to_owned());
@@ -223,8 +229,8 @@ impl SimulatedClient {
         said
     }
 
-    fn begin_errand(&mut self, around: &Surroundings<'_>) -> String {
-        let draw = around.draw;
+    fn begin_errand(&mut self, around: &Surroundings) -> String {
+        let draw = &around.draw;
         let kind = match draw.below(5) {
             0 | 1 => Kind::Download(draw.one_of(&["/small", "/large", "/missing"])),
             2 | 3 => {
@@ -267,13 +273,13 @@ impl SimulatedClient {
     }
 
     /// Reads so much of what was replied.
-    fn hear(&mut self, most: usize, around: &Surroundings<'_>) -> Result<String, Violation> {
+    fn hear(&mut self, most: usize, around: &Surroundings) -> Result<String, Violation> {
         let Some(control) = &self.control else { return Ok("is not there".to_owned()) };
         let mut buffer = [0; 4096];
         let most = buffer.len().min(most);
         match stream::read(control, &mut buffer[..most]) {
             Ok(0) => {
-                self.end_visit()?;
+                self.end_visit(around)?;
                 Ok("sees the end".to_owned())
             }
             Ok(count) => self.take(&buffer[..count], around),
@@ -286,16 +292,16 @@ impl SimulatedClient {
     }
 
     /// The server has closed the connection.
-    fn end_visit(&mut self) -> Result<(), Violation> {
+    fn end_visit(&mut self, around: &Surroundings) -> Result<(), Violation> {
         let (is_over, owed) = (self.conversation.is_over, self.conversation.owed());
         self.leave();
-        if !is_over && owed > 0 {
+        if !is_over && owed > 0 && !around.may_be_cut {
             return Err(Violation(format!("client {} was left with {owed} replies owed", self.name)));
         }
         Ok(())
     }
 
-    fn take(&mut self, bytes: &[u8], around: &Surroundings<'_>) -> Result<String, Violation> {
+    fn take(&mut self, bytes: &[u8], around: &Surroundings) -> Result<String, Violation> {
         let mut heard = Vec::new();
         let mut input = bytes;
         let mut reader = std::mem::take(&mut self.reader);
@@ -307,7 +313,7 @@ impl SimulatedClient {
         Ok(format!("hears {}", heard.join(" ")))
     }
 
-    fn reply(&mut self, code: u16, text: &[u8], around: &Surroundings<'_>) -> Result<(), Violation> {
+    fn reply(&mut self, code: u16, text: &[u8], around: &Surroundings) -> Result<(), Violation> {
         let owed = format!("{:?}", self.conversation);
         let line = self.conversation.heard(code).map_err(|_| {
             let text = String::from_utf8_lossy(text);
@@ -324,13 +330,13 @@ impl SimulatedClient {
     }
 
     /// The final reply to a transfer has come.
-    fn end_errand(&mut self, code: u16, around: &Surroundings<'_>) -> Result<(), Violation> {
+    fn end_errand(&mut self, code: u16, around: &Surroundings) -> Result<(), Violation> {
         let Some(mut errand) = self.errand.take() else { return Ok(()) };
         errand.ended_with(code, around)?;
         if let (Kind::Upload(path, _), 226) = (&errand.kind, code) {
             self.acknowledged.push((*path).to_owned());
         }
-        errand.judge(code, &self.files).map_err(|why| why.of(self.name))?;
+        errand.judge(code, &self.files, around.refusals_undo).map_err(|why| why.of(self.name))?;
         if around.draw.chance(30) && !around.ends_politely {
             self.abandoned.extend(errand.into_socket());
         }
@@ -339,14 +345,14 @@ impl SimulatedClient {
     }
 
     /// Goes on with its transfer.
-    fn run_errand(&mut self, around: &Surroundings<'_>) -> Result<String, Violation> {
+    fn run_errand(&mut self, around: &Surroundings) -> Result<String, Violation> {
         let Some(errand) = &mut self.errand else { return Ok("has no errand".to_owned()) };
         let is_ours = around.now < self.asked_for_port + LEASE;
         match self.port {
             Some(port) if !errand.is_connected() && is_ours => match around.draw.chance(90) {
                 true => {
                     self.port_is_untouched = false;
-                    Ok(errand.connect(around.ports, self.address, port))
+                    Ok(errand.connect(&around.ports, self.address, port))
                 }
                 false => Ok("does not connect".to_owned()),
             },

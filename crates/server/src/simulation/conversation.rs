@@ -1,6 +1,6 @@
 //! What a simulated client has said and heard: every line has one final reply, in the order of the lines.
 //!
-//! Only `NOOP` and `STAT` may be answered while a transfer before them runs.
+//! Only `NOOP` and `STAT` may be answered while a transfer before them runs, `STAT` also while a hook is asked.
 
 use std::collections::VecDeque;
 
@@ -33,7 +33,7 @@ impl Line {
             _ if code == 421 => true,
             Self::Greeting => matches!(code, 220 | 500..=599),
             Self::User => matches!(code, 230 | 331 | 332 | 530 | 503),
-            Self::Pass => matches!(code, 230 | 202 | 332 | 530 | 503 | 451 | 550),
+            Self::Pass => matches!(code, 230 | 202 | 332 | 530 | 503 | 451 | 550 | 426),
             Self::Noop => code == 200,
             Self::Pwd => matches!(code, 257 | 530 | 550 | 451 | 426),
             Self::Stat => matches!(code, 211 | 530),
@@ -50,8 +50,14 @@ impl Line {
         }
     }
 
-    fn passes_transfers(self) -> bool {
-        matches!(self, Self::Noop | Self::Stat)
+    /// Returns whether this may be answered while the line before it is not.
+    fn passes(self, before: Self) -> bool {
+        match self {
+            Self::Noop => before == Self::Transfer,
+            // Also while a hook is asked about a line.
+            Self::Stat => true,
+            _ => false,
+        }
     }
 }
 
@@ -100,13 +106,10 @@ impl Conversation {
         if first.is_none() && code == 421 {
             return Ok(None);
         }
-        let passing = self.owed.get(1).copied().filter(|line| line.passes_transfers() && line.allows(code));
-        match (first, passing) {
-            (Some(Line::Transfer), Some(line)) => {
-                self.owed.remove(1);
-                Ok(Some(line))
-            }
-            _ => Err(Unexplained),
+        let (Some(first), Some(second)) = (first, self.owed.get(1).copied()) else { return Err(Unexplained) };
+        match second.passes(first) && second.allows(code) {
+            true => Ok(self.owed.remove(1)),
+            false => Err(Unexplained),
         }
     }
 }

@@ -95,8 +95,8 @@ impl Errand {
     }
 
     /// Moves some bytes, or cuts the data connection.
-    pub(super) fn go_on(&mut self, around: &Surroundings<'_>, dawdles: usize) -> Result<String, Violation> {
-        let draw = around.draw;
+    pub(super) fn go_on(&mut self, around: &Surroundings, dawdles: usize) -> Result<String, Violation> {
+        let draw = &around.draw;
         let most = if draw.chance(dawdles) { 50 } else { draw.between(1, 40_000) };
         let Data::Open(socket) = &self.data else { return Ok("has no data connection".to_owned()) };
         if draw.chance(dawdles / 20) && !around.ends_politely {
@@ -148,11 +148,11 @@ impl Errand {
     }
 
     /// The final reply has come: of a download that went well, what is left is read.
-    pub(super) fn ended_with(&mut self, code: u16, around: &Surroundings<'_>) -> Result<(), Violation> {
+    pub(super) fn ended_with(&mut self, code: u16, around: &Surroundings) -> Result<(), Violation> {
         let reads = code == 226 && !matches!(self.kind, Kind::Upload(..));
         while reads && let Data::Open(_) = self.data {
             let before = self.moved.len();
-            let calm = Surroundings { ends_politely: true, ..*around };
+            let calm = Surroundings { ends_politely: true, ..around.clone() };
             self.go_on(&calm, 0)?;
             if self.moved.len() == before && matches!(self.data, Data::Open(_)) {
                 return Err(Violation("226, and the data has no end".to_owned()));
@@ -162,7 +162,12 @@ impl Errand {
     }
 
     /// Holds the final reply against what happened.
-    pub(super) fn judge(&self, code: u16, files: &SimulatedFiles) -> Result<(), Violation> {
+    pub(super) fn judge(
+        &self,
+        code: u16,
+        files: &SimulatedFiles,
+        refusals_undo: bool,
+    ) -> Result<(), Violation> {
         match (&self.kind, code) {
             (Kind::Upload(path, _), 226) => {
                 if !matches!(self.data, Data::Finished(_) | Data::Ended) {
@@ -174,7 +179,7 @@ impl Errand {
             }
             // Only what was begun can be told from other uploads.
             (Kind::Upload(path, _), _) => {
-                if self.moved.len() > 40 && files.journal.has(path, &self.moved) {
+                if refusals_undo && self.moved.len() > 40 && files.journal.has(path, &self.moved) {
                     return Err(Violation(format!("{code}, and yet {path} has what was sent")));
                 }
             }

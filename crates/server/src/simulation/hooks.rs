@@ -26,6 +26,11 @@ impl SimulatedHooks {
         Self { draw: draw.clone(), asks_beforehand: draw.chance(50), heard, uploads }
     }
 
+    /// Returns whether uploads are looked at before they have their name.
+    pub(super) fn looks_first(&self) -> bool {
+        self.asks_beforehand
+    }
+
     /// Returns how often there was an event.
     pub(super) fn count(&self, event: Event) -> usize {
         let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);

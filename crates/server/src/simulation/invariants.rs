@@ -15,8 +15,12 @@ use crate::limits::Scope;
 use crate::passive::{Guest, Leasing};
 use crate::state::ServerState;
 
-/// What transfers may be ahead of the rate: a slice each, of which the smallest is a kilobyte, and a small file at once.
-const AHEAD: u64 = 20_000;
+/// What transfers may be ahead of the rate, in seconds: half a second for one that was held up by its limit alone, and a
+/// slice each: a fifth of a second's bytes for the first, half of it for the second, and so on, for seven of them.
+const AHEAD: f64 = 0.5 + 0.2 * 2.6;
+
+/// A slice has a kilobyte at least.
+const SMALLEST_SLICES: f64 = 7.0 * 1024.0;
 
 /// What was seen so far.
 pub(super) struct Invariants {
@@ -76,7 +80,7 @@ impl Invariants {
             let before = self.sent.insert(client.name, sent).unwrap_or(0);
             self.level += sent.saturating_sub(before) as f64;
         }
-        match self.level > AHEAD as f64 + self.rate as f64 / 5.0 {
+        match self.level > SMALLEST_SLICES + self.rate as f64 * AHEAD {
             true => Err(Violation(format!("{:.0} bytes ahead of {} a second", self.level, self.rate))),
             false => Ok(()),
         }

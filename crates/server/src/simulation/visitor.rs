@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-use millrace_http::h1::client::{PreparedRequest, ResponseEvent};
+use millrace_http::h1::client::{PreparedRequest, ResponseError, ResponseEvent};
 use millrace_http::h1::{ClientConnection, Version};
 use millrace_net::stream;
 
@@ -87,8 +87,8 @@ impl Visitor {
     }
 
     /// Does something, as is drawn. Returns what, for the trace.
-    pub(super) fn act(&mut self, around: &Surroundings<'_>) -> Result<String, Violation> {
-        let draw = around.draw;
+    pub(super) fn act(&mut self, around: &Surroundings) -> Result<String, Violation> {
+        let draw = &around.draw;
         let may_leave = around.ends_politely && self.asked.is_empty();
         if may_leave || draw.chance(self.manners.cuts) && !around.ends_politely {
             self.socket = None;
@@ -99,7 +99,7 @@ impl Visitor {
             0..=2 if !self.out.is_empty() => {
                 Ok(self.send(if dawdles { draw.between(1, 50) } else { draw.between(50, 40_000) }))
             }
-            0..=4 => self.hear(if dawdles { 50 } else { 64 * 1024 }),
+            0..=4 => self.hear(if dawdles { 50 } else { 64 * 1024 }, around),
             _ => Ok(self.ask(draw, around.ends_politely)),
         }
     }
@@ -151,7 +151,7 @@ impl Visitor {
         }
     }
 
-    fn hear(&mut self, most: usize) -> Result<String, Violation> {
+    fn hear(&mut self, most: usize, around: &Surroundings) -> Result<String, Violation> {
         let Some(socket) = &self.socket else { return Ok("is not there".to_owned()) };
         let mut buffer = vec![0; most];
         match stream::read(socket, &mut buffer) {
@@ -159,11 +159,11 @@ impl Visitor {
                 self.socket = None;
                 // A response that is cut is known to be: what came of it is no file.
                 if let Ok(Some(ResponseEvent::End { .. })) = self.connection.close() {
-                    self.judge()?;
+                    self.judge(around)?;
                 }
                 Ok("sees the end".to_owned())
             }
-            Ok(count) => self.take(&buffer[..count]),
+            Ok(count) => self.take(&buffer[..count], around),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok("hears nothing".to_owned()),
             Err(error) => {
                 self.socket = None;
@@ -172,7 +172,7 @@ impl Visitor {
         }
     }
 
-    fn take(&mut self, bytes: &[u8]) -> Result<String, Violation> {
+    fn take(&mut self, bytes: &[u8], around: &Surroundings) -> Result<String, Violation> {
         let is_farewell = FAREWELLS.iter().any(|head| bytes.starts_with(head));
         if self.connection.is_idle() || is_farewell && !self.out.is_empty() {
             return self.take_farewell(bytes);
@@ -181,7 +181,15 @@ impl Visitor {
         let mut heard = String::new();
         loop {
             let received = self.connection.receive(rest);
-            let received = received.map_err(|error| Violation(format!("visitor {}: {error}", self.name)))?;
+            let received = match received {
+                Ok(received) => received,
+                // These have bodies, because they are for requests that were not read: they may be of any method.
+                Err(ResponseError::Unsolicited) if matches!(self.status, 408 | 503) => {
+                    self.socket = None;
+                    return Ok(format!("hears {} to no request", self.status));
+                }
+                Err(error) => return Err(Violation(format!("visitor {}: {error}", self.name))),
+            };
             let (input, taken) = (rest, received.taken);
             let mut has_ended = false;
             match received.event {
@@ -196,7 +204,7 @@ impl Visitor {
             }
             rest = &rest[taken..];
             if has_ended {
-                self.judge()?;
+                self.judge(around)?;
             }
         }
     }
@@ -214,7 +222,7 @@ impl Visitor {
     }
 
     /// Holds a whole response against what was asked.
-    fn judge(&mut self) -> Result<(), Violation> {
+    fn judge(&mut self, around: &Surroundings) -> Result<(), Violation> {
         let (status, body) = (self.status, std::mem::take(&mut self.body));
         let Some(Asked { method, path, content }) = self.asked.pop_front() else {
             return Err(Violation(format!("visitor {}: a response to nothing", self.name)));
@@ -230,7 +238,9 @@ impl Visitor {
                 self.acknowledged.push(path);
                 Ok(())
             }
-            ("PUT", _) if self.files.journal.has(path, &content) => broken("and yet it became that"),
+            ("PUT", _) if around.refusals_undo && self.files.journal.has(path, &content) => {
+                broken("and yet it became that")
+            }
             ("HEAD", 200) | ("DELETE", 204) | (_, 200) | (_, 400..=599) => Ok(()),
             _ => broken("which it cannot be"),
         }

@@ -56,6 +56,8 @@ pub(super) struct World {
     invariants: Invariants,
     /// Nothing new is begun.
     ends: bool,
+    /// The server accepts no more clients.
+    is_closing: bool,
     /// What happened, if that is wanted.
     trace: Option<Vec<String>>,
 }
@@ -152,6 +154,7 @@ impl World {
             settings,
             invariants: Invariants::new(settings.rate, instant),
             ends: false,
+            is_closing: false,
             trace: is_traced.then(Vec::new),
         }
     }
@@ -159,11 +162,23 @@ impl World {
     /// Runs the world to its end.
     pub(super) fn run(&mut self) -> Result<(), Violation> {
         self.note(|world| format!("{:?}", world.settings));
-        for _ in 0..self.draw.between(100, 500) {
+        let steps = self.draw.between(100, 500);
+        let shutdown = self.draw.chance(15).then(|| self.draw.below(steps));
+        for step in 0..steps {
+            if shutdown == Some(step) {
+                self.shut_down();
+            }
             self.step()?;
             self.check()?;
         }
         self.end()
+    }
+
+    /// The server begins to close: what is under way has ten seconds.
+    fn shut_down(&mut self) {
+        self.note(|_| "the server begins to close".to_owned());
+        self.worker.shut_down(self.now() + Duration::from_secs(10));
+        self.is_closing = true;
     }
 
     /// Returns what happened.
@@ -213,38 +228,48 @@ impl World {
     }
 
     fn visit(&mut self, chosen: usize) -> Result<(), Violation> {
-        let (now, ends_politely) = (self.now(), self.ends);
+        let around = self.surroundings();
         let visitor = &mut self.visitors[chosen];
         if visitor.socket.is_none() {
-            if visitor.visits > 0 && !ends_politely {
+            if visitor.visits > 0 && !self.ends && !self.is_closing {
                 let (socket, address) = (visitor.connect(), visitor.address);
                 self.note(|_| format!("visitor {chosen} connects from {address}"));
                 self.worker.serve_accepted(socket, address, WEB_SERVER, Door::Http);
             }
             return Ok(());
         }
-        let around = Surroundings { draw: &self.draw, ports: &self.ports, now, ends_politely };
         let done = visitor.act(&around)?;
         self.note(|_| format!("visitor {chosen} {done}"));
         Ok(())
     }
 
+    fn surroundings(&self) -> Surroundings {
+        let has_hooks = self.state.hooks().is_some();
+        Surroundings {
+            draw: self.draw.clone(),
+            ports: Arc::clone(&self.ports),
+            now: self.now(),
+            ends_politely: self.ends,
+            refusals_undo: !has_hooks || self.hooks.looks_first(),
+            may_be_cut: has_hooks && self.is_closing,
+        }
+    }
+
     fn act(&mut self, chosen: usize) -> Result<(), Violation> {
-        let (now, ends_politely) = (self.now(), self.ends);
+        let around = self.surroundings();
         let client = &mut self.clients[chosen];
         if client.control.is_none() {
-            if client.visits > 0 && !ends_politely {
+            if client.visits > 0 && !self.ends && !self.is_closing {
                 let (socket, address) = (client.connect(), client.address);
                 self.note(|_| format!("client {chosen} connects from {address}"));
                 self.worker.serve_accepted(socket, address, SERVER, Door::Ftp);
             }
             return Ok(());
         }
-        let around = Surroundings { draw: &self.draw, ports: &self.ports, now, ends_politely };
         let before = client.port;
         let done = client.act(&around)?;
         if client.port != before {
-            self.invariants.port_was_given(&self.clients, chosen, now)?;
+            self.invariants.port_was_given(&self.clients, chosen, around.now)?;
         }
         self.note(|_| format!("client {chosen} {done}"));
         Ok(())
@@ -255,6 +280,11 @@ impl World {
         self.note(|_| "the worker has a turn".to_owned());
         let goes_on = self.worker.turn(&mut self.turns, Some(Duration::ZERO));
         match goes_on {
+            // It has no connection any more, or its time is over.
+            Ok(false) if self.is_closing => {
+                self.worker.end_clients();
+                Ok(())
+            }
             Ok(true) => panics::taken().map_or(Ok(()), |panic| Err(Violation(panic))),
             ended => Err(Violation(format!("the worker has ended: {ended:?}"))),
         }
@@ -324,7 +354,9 @@ impl World {
 
     /// Jobs are done, the worker has its turn, and a little time passes.
     fn settle(&mut self) -> Result<(), Violation> {
-        while self.run_job() {}
+        if (0..1000).all(|_| self.run_job()) {
+            return Err(Violation("jobs of the pools never end".to_owned()));
+        }
         self.turn()?;
         self.check()?;
         self.advance(Duration::from_millis(100));
@@ -345,7 +377,7 @@ impl World {
     fn look_for_rests(&mut self) -> Result<(), Violation> {
         self.turn()?;
         self.invariants.nothing_is_left(self)?;
-        self.every_place_is_free()
+        if self.is_closing { Ok(()) } else { self.every_place_is_free() }
     }
 
     /// As many clients as may connect do, and are greeted.
