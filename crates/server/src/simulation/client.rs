@@ -139,11 +139,11 @@ impl SimulatedClient {
         }
         let dawdles = draw.chance(self.manners.dawdles);
         match draw.below(10) {
-            0..=3 if !self.out.is_empty() => {
+            0..=2 if !self.out.is_empty() => {
                 Ok(self.send(if dawdles { draw.between(1, 20) } else { usize::MAX }))
             }
-            4..=7 if self.has_data_to_move(around.now) => self.run_errand(around),
-            0..=5 => self.hear(if dawdles { 5 } else { usize::MAX }, around),
+            3..=5 if self.has_data_to_move(around.now) => self.run_errand(around),
+            0..=7 => self.hear(if dawdles { 5 } else { usize::MAX }, around),
             _ => self.say(around),
         }
     }

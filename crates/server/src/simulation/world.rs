@@ -162,7 +162,7 @@ impl World {
     /// Runs the world to its end.
     pub(super) fn run(&mut self) -> Result<(), Violation> {
         self.note(|world| format!("{:?}", world.settings));
-        let steps = self.draw.between(100, 500);
+        let steps = self.draw.between(60, 400);
         let shutdown = self.draw.chance(15).then(|| self.draw.below(steps));
         for step in 0..steps {
             if shutdown == Some(step) {
