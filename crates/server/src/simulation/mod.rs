@@ -51,6 +51,7 @@ mod world;
 use std::env;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use self::world::World;
 
@@ -58,7 +59,10 @@ use self::world::World;
 const SEEDS: u64 = 10_000;
 
 /// More would take processors from other tests.
-const THREADS: u64 = 2;
+const THREADS: usize = 2;
+
+/// A seed takes some milliseconds.
+const HANG: Duration = Duration::from_secs(30);
 
 fn number(variable: &str) -> Option<u64> {
     env::var(variable).ok()?.parse().ok()
@@ -91,12 +95,34 @@ fn every_seed_keeps_the_invariants() {
         return show_seed(seed);
     }
     let (next, end) = (AtomicU64::new(0), number("SIMULATION_SEEDS").unwrap_or(SEEDS));
-    let work = || {
+    let now: [AtomicU64; THREADS] = Default::default();
+    let work = &|now: &AtomicU64| {
         while let Some(seed) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|seed| *seed < end) {
+            now.store(seed, Ordering::Relaxed);
             try_seed(seed);
         }
     };
-    thread::scope(|scope| (0..THREADS).for_each(|_| drop(scope.spawn(work))));
+    thread::scope(|scope| {
+        let threads = now.each_ref().map(|now| scope.spawn(move || work(now)));
+        watch_for_hangs(&now, || threads.iter().all(|thread| thread.is_finished()));
+    });
+}
+
+/// Waits until all threads have ended, and ends the program if one of them is at the same seed for too long.
+fn watch_for_hangs(now: &[AtomicU64], is_over: impl Fn() -> bool) {
+    let mut seen: Vec<(u64, Instant)> = now.iter().map(|_| (0, Instant::now())).collect();
+    while !is_over() {
+        thread::park_timeout(Duration::from_millis(100));
+        for (now, (seed, since)) in now.iter().zip(&mut seen) {
+            let present = now.load(Ordering::Relaxed);
+            if present != *seed {
+                (*seed, *since) = (present, Instant::now());
+            } else if since.elapsed() > HANG && !is_over() {
+                eprintln!("seed {seed} hangs; SIMULATION_SEED={seed} runs it alone");
+                std::process::abort();
+            }
+        }
+    }
 }
 
 #[test]
