@@ -78,6 +78,8 @@ pub(super) struct SimulatedClient {
     pub(super) acknowledged: Vec<String>,
     /// Data connections that it has abandoned.
     pub(super) abandoned: Vec<OwnedFd>,
+    /// Second connections to ports that it was given: nothing may ever come on one, also from a later session.
+    extras: Vec<OwnedFd>,
 }
 
 impl SimulatedClient {
@@ -108,6 +110,7 @@ impl SimulatedClient {
             uploads: 0,
             acknowledged: Vec::new(),
             abandoned: Vec::new(),
+            extras: Vec::new(),
         }
     }
 
@@ -133,6 +136,9 @@ impl SimulatedClient {
     /// Does something, as is drawn. Returns what, for the trace.
     pub(super) fn act(&mut self, around: &Surroundings) -> Result<String, Violation> {
         let draw = &around.draw;
+        if self.extras.iter().any(|extra| matches!(stream::read(extra, &mut [0; 64]), Ok(1..))) {
+            return Err(Violation(format!("a second connection of client {} was sent a file", self.name)));
+        }
         if draw.chance(self.manners.cuts) && !around.ends_politely {
             self.leave();
             return Ok("cuts the line".to_owned());
@@ -352,7 +358,11 @@ impl SimulatedClient {
             Some(port) if !errand.is_connected() && is_ours => match around.draw.chance(90) {
                 true => {
                     self.port_is_untouched = false;
-                    Ok(errand.connect(&around.ports, self.address, port))
+                    let connected = errand.connect(&around.ports, self.address, port);
+                    if around.draw.chance(self.manners.dawdles / 2) {
+                        self.extras.extend(around.ports.connect(self.address, port).ok());
+                    }
+                    Ok(connected)
                 }
                 false => Ok("does not connect".to_owned()),
             },

@@ -164,7 +164,7 @@ impl Upload for SimulatedUpload {
     }
 
     fn commit(self: Box<Self>) -> Result<Committed, FileError> {
-        if self.files.draw.fault(8) {
+        if self.files.draw.fault(15) {
             let is_full = self.files.draw.chance(50);
             return Err(if is_full { FileError::NoSpace } else { device_error() });
         }

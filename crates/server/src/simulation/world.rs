@@ -331,6 +331,9 @@ impl World {
         self.draw.end_faults();
         self.ends = true;
         self.note(|_| "the end begins: nothing fails any more, and clients leave".to_owned());
+        if self.draw.chance(30) {
+            return self.fall_silent();
+        }
         for _ in 0..3000 {
             let mut sockets = self.clients.iter().map(|client| &client.control);
             if sockets.all(Option::is_none) && self.visitors.iter().all(|visitor| visitor.socket.is_none()) {
@@ -350,6 +353,22 @@ impl World {
             |client| format!("client {}: {:?}", client.name, client.conversation),
         );
         Err(Violation(format!("{left} never came to its end")))
+    }
+
+    /// No client does anything any more: deadlines end every session.
+    fn fall_silent(&mut self) -> Result<(), Violation> {
+        self.note(|_| "all clients fall silent".to_owned());
+        for _ in 0..1000 {
+            self.settle()?;
+            if self.worker.keys().is_empty() {
+                self.clients.iter_mut().for_each(SimulatedClient::leave);
+                self.visitors.iter_mut().for_each(|visitor| visitor.socket = None);
+                return self.end_connections();
+            }
+            let due = self.worker.due().map(|due| due.saturating_duration_since(self.now()));
+            self.advance(due.unwrap_or(Duration::from_secs(1)));
+        }
+        Err(Violation(format!("{} sessions of silent clients never end", self.worker.keys().len())))
     }
 
     /// Jobs are done, the worker has its turn, and a little time passes.
