@@ -95,7 +95,8 @@ impl Invariants {
         now: Instant,
     ) -> Result<(), Violation> {
         let own = &clients[to];
-        let Some(port) = own.port else { return Ok(()) };
+        // It may read late of a port that it has given back since.
+        let Some(port) = own.port.filter(|port| own.surely_has(*port, now)) else { return Ok(()) };
         let others = clients.iter().filter(|other| other.name != own.name);
         let mut others = others.filter(|other| other.address.ip() == own.address.ip());
         match others.find(|other| other.surely_has(port, now)) {

@@ -104,11 +104,13 @@ fn every_seed_keeps_the_invariants() {
     };
     thread::scope(|scope| {
         let threads = now.each_ref().map(|now| scope.spawn(move || work(now)));
-        watch_for_hangs(&now, || threads.iter().all(|thread| thread.is_finished()));
+        // A thread that has found a violation has ended as well: there is nothing more to wait for.
+        watch_for_hangs(&now, || threads.iter().any(|thread| thread.is_finished()));
+        next.store(end, Ordering::Relaxed);
     });
 }
 
-/// Waits until all threads have ended, and ends the program if one of them is at the same seed for too long.
+/// Waits until a thread has ended, and ends the program if one of them is at the same seed for too long.
 fn watch_for_hangs(now: &[AtomicU64], is_over: impl Fn() -> bool) {
     let mut seen: Vec<(u64, Instant)> = now.iter().map(|_| (0, Instant::now())).collect();
     while !is_over() {
