@@ -59,18 +59,20 @@ impl Connection {
     /// Looks at the line that has to wait, and behind it: `ABOR` is heard wherever it stands, and what it aborts ends at once.
     /// Its own reply comes in its turn. Returns whether there may be more to do.
     fn looks_for_abort(&mut self, core: &mut Core) -> bool {
-        let can_be_aborted = self.data.can_be_aborted()
-            || self.question.as_ref().is_some_and(|question| question.can_be_aborted())
-            || self.hooks.awaits_word();
-        if !can_be_aborted {
+        let runs = self.data.can_be_aborted()
+            || self.question.as_ref().is_some_and(|question| question.can_be_aborted());
+        if !runs && !self.hooks.awaits_word() {
             return false;
         }
         if self.lines.have_abort() {
-            if let Some(input) = self.abort_hook(core) {
-                self.feed(core, input);
-            } else {
-                let outcome = self.abort(core, TransferError::Aborted);
-                self.finish(core, outcome);
+            match self.abort_hook(core) {
+                Some(input) => self.feed(core, input),
+                None if runs => {
+                    let outcome = self.abort(core, TransferError::Aborted);
+                    self.finish(core, outcome);
+                }
+                // An upload that takes its name just now: it is too late, and the verdict comes as a message.
+                None => return false,
             }
             return true;
         }
