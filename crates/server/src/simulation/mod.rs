@@ -104,22 +104,20 @@ fn every_seed_keeps_the_invariants() {
     };
     thread::scope(|scope| {
         let threads = now.each_ref().map(|now| scope.spawn(move || work(now)));
-        // A thread that has found a violation has ended as well: there is nothing more to wait for.
-        watch_for_hangs(&now, || threads.iter().any(|thread| thread.is_finished()));
-        next.store(end, Ordering::Relaxed);
+        watch_for_hangs(&now, || threads.each_ref().map(|thread| thread.is_finished()));
     });
 }
 
-/// Waits until a thread has ended, and ends the program if one of them is at the same seed for too long.
-fn watch_for_hangs(now: &[AtomicU64], is_over: impl Fn() -> bool) {
+/// Waits until all threads have ended, and ends the program if one of them is at the same seed for too long.
+fn watch_for_hangs(now: &[AtomicU64; THREADS], are_over: impl Fn() -> [bool; THREADS]) {
     let mut seen: Vec<(u64, Instant)> = now.iter().map(|_| (0, Instant::now())).collect();
-    while !is_over() {
+    while are_over().contains(&false) {
         thread::park_timeout(Duration::from_millis(100));
-        for (now, (seed, since)) in now.iter().zip(&mut seen) {
+        for ((now, (seed, since)), is_over) in now.iter().zip(&mut seen).zip(are_over()) {
             let present = now.load(Ordering::Relaxed);
             if present != *seed {
                 (*seed, *since) = (present, Instant::now());
-            } else if since.elapsed() > HANG && !is_over() {
+            } else if since.elapsed() > HANG && !is_over {
                 eprintln!("seed {seed} hangs; SIMULATION_SEED={seed} runs it alone");
                 std::process::abort();
             }
