@@ -29,10 +29,17 @@ pub(super) struct Login {
     reviews: Reviews,
     /// Its part in the tree of limits.
     pub(super) member: LimitHandle,
+    /// Names of hosts. Apart from the connection, since few have any.
+    names: Option<Box<HostNames>>,
+}
+
+/// The names of the hosts at both ends.
+#[derive(Debug, Default)]
+struct HostNames {
     /// What `HOST` said.
-    pub(super) host: Option<Box<str>>,
-    /// The name of the client's host, where a class depends on it and it is known.
-    client_name: Option<Arc<str>>,
+    own: Option<Box<str>>,
+    /// The client's, where a class depends on it and it is known.
+    client: Option<Arc<str>>,
 }
 
 /// What a login needs of its connection.
@@ -117,7 +124,7 @@ pub(super) enum Review {
 
 impl Login {
     pub(super) fn new(member: LimitHandle) -> Self {
-        Self { account: None, reviews: Reviews::default(), member, host: None, client_name: None }
+        Self { account: None, reviews: Reviews::default(), member, names: None }
     }
 
     /// The user is logged in no longer.
@@ -305,7 +312,11 @@ impl Login {
         let (tree, now) = (&scene.core.services.limits, scene.core.now.instant);
         let mut limits = limits_of(account);
         let client_names = &scene.door.ftp.client_names;
-        self.client_name = self.client_name.take().or_else(|| client_names.known(scene.from()).flatten());
+        if self.client_name().is_none()
+            && let Some(name) = client_names.known(scene.from()).flatten()
+        {
+            self.names.get_or_insert_default().client = Some(name);
+        }
         if let Some(class) = self.class_of(&scene.door.ftp.classes(), scene, user) {
             limits.to_mut().groups.push(class.group());
         }
@@ -369,7 +380,7 @@ impl Login {
 
     /// Returns the class of a session that a user has logged in to.
     fn class_of<'a>(&self, classes: &'a [Class], scene: &LoginScene<'_>, user: &[u8]) -> Option<&'a Class> {
-        Class::of(classes, scene.from(), self.client_name.as_deref(), is_anonymous(user))
+        Class::of(classes, scene.from(), self.client_name(), is_anonymous(user))
     }
 
     /// Returns what a client is told, besides the reason, that a limit on sessions turns away: what its class says, or else the
@@ -384,11 +395,21 @@ impl Login {
         }
     }
 
+    /// Returns what `HOST` said.
+    pub(super) fn host(&self) -> Option<&str> {
+        self.names.as_ref()?.own.as_deref()
+    }
+
+    /// Returns the name of the client's host, where a class depends on it and it is known.
+    fn client_name(&self) -> Option<&str> {
+        self.names.as_ref()?.client.as_deref()
+    }
+
     /// Returns the name that the client came by: that of `HOST`, else of SNI.
     fn asked_host(&self, wire: &Wire) -> String {
         // A `HOST` in clear may come from an attacker; after the handshake it can name nothing else.
         let by_sni = wire.secure.as_ref().and_then(|secure| secure.server_name.as_deref());
-        by_sni.or(self.host.as_deref()).map(|name| plain_host(name.as_bytes())).unwrap_or_default()
+        by_sni.or(self.host()).map(|name| plain_host(name.as_bytes())).unwrap_or_default()
     }
 
     /// Returns whether a name may be served: one for which there is a certificate or a tree, and the one given by SNI if
@@ -403,7 +424,7 @@ impl Login {
             (None, None) => hosts.is_empty() || is_own_address(scene, &name),
         };
         if is_served {
-            self.host = Some(name.into());
+            self.names.get_or_insert_default().own = Some(name.into());
         }
         is_served
     }

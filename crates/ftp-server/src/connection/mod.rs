@@ -359,7 +359,7 @@ impl Connection {
         if security.policy().resumption == Resumption::Require {
             host = host.requiring_resumption();
         }
-        match Secure::begin(host, self.login.host.as_deref(), companion) {
+        match Secure::begin(host, self.login.host(), companion) {
             Ok(secure) => self.wire.secure = Some(Box::new(secure)),
             Err(fault) => {
                 self.log(core, log::Event::TlsFailed { on: "control", reason: &fault.to_string() });
