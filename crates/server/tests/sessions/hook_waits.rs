@@ -10,10 +10,10 @@ use std::time::Duration;
 use millrace_net::stream;
 use millrace_net::tls::Versions;
 use millrace_server::Config;
-use millrace_server::hooks::{Action, Event, Hooks, Rule, Rules, Template};
-use millrace_storage::MemoryStorage;
+use millrace_server::hooks::{Action, Event, EventContext, HookVerdict, Hooks, Rule, Rules, Template};
+use millrace_storage::{Fault, FaultStorage, MemoryStorage};
 
-use crate::hooks::{serve, told, waiting};
+use crate::hooks::{Told, serve, told, waiting};
 use crate::kit::{
     Client, PATIENCE, Scratch, Served, TlsClient, config, connector, eventually, policy, serve_with,
 };
@@ -88,6 +88,48 @@ fn abor_ends_the_wait_for_a_program_and_the_program() {
     client.expect_reply(426);
     client.expect_reply(226);
     expect_gone(&processes);
+}
+
+/// Hooks that are asked about an upload before it takes its name.
+#[derive(Debug)]
+struct Beforehand(Arc<Told>);
+
+impl Hooks for Beforehand {
+    fn concerns(&self, event: Event, verb: &str) -> bool {
+        self.0.concerns(event, verb)
+    }
+
+    fn asks_beforehand(&self) -> bool {
+        true
+    }
+
+    fn call(&self, context: &EventContext) -> HookVerdict {
+        self.0.call(context)
+    }
+}
+
+/// By then nothing is left to be aborted, and the worker has others to serve.
+#[test]
+fn abor_comes_too_late_for_an_upload_that_takes_its_name() {
+    let storage = FaultStorage::new(MemoryStorage::new());
+    let faults = storage.faults();
+    let (rule, at_it, go) = waiting(Event::Upload);
+    let hooks = Arc::new(Beforehand(told(|event, _| event == Event::Upload, rule)));
+    let served = serve_with(Config { hooks: Some(hooks), workers: 1, ..config(Arc::new(storage)) });
+    let (mut client, mut other) = (served.login(), served.login());
+    let mut data = client.passive();
+    client.expect("STOR f", 150);
+    data.write_all(b"content").unwrap();
+    drop(data);
+    at_it.recv_timeout(PATIENCE).unwrap();
+    faults.from(faults.calls() + 1, Fault::Stuck);
+    go.send(()).unwrap();
+    eventually("the upload takes its name", || faults.stuck() > 0);
+    client.send("PWD\r\nABOR\r\n");
+    other.expect("NOOP", 200);
+    faults.release();
+    [226, 257, 226].iter().for_each(|&code| drop(client.expect_reply(code)));
+    assert_eq!(client.fetch("RETR f"), b"content");
 }
 
 #[test]
