@@ -216,6 +216,10 @@ const GERMAN: &[(&str, &str)] = &[
         "Einen Bereich gibt es nur in MODE S, STRU F und TYPE I.",
     ),
     (
+        "This file is made while it is sent: fetch it from its start, and whole.",
+        "Diese Datei entsteht erst beim Senden: Sie ist von Anfang an und ganz zu holen.",
+    ),
+    (
         "In MODE Z a transfer can be restarted in STRU F and TYPE I only.",
         "In MODE Z lässt sich eine Übertragung nur in STRU F und TYPE I fortsetzen.",
     ),

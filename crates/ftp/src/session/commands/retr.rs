@@ -32,8 +32,11 @@ fn opened(session: &mut Session, answer: Answer) -> Step {
         Err(reply) => return reply.into(),
     };
     if point != Point::default() && !handle.conversion().is_none() {
-        let text = "This file is made while it is sent: fetch it from its start, and whole.";
-        return Reply::new(code::BAD_RESTART, text).into();
+        return Reply::new(
+            code::BAD_RESTART,
+            "This file is made while it is sent: fetch it from its start, and whole.",
+        )
+        .into();
     }
     let size = handle.size();
     if let Some(size) = size {
