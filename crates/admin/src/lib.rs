@@ -1,12 +1,15 @@
-//! The control socket: how a running server is asked and told things from the same computer.
+//! The control socket: how a running server is asked and told things from the same computer, and `millrace ctl`, which does
+//! so ([`client`]).
 //!
 //! A Unix socket that only its owner may open (mode 0600). A request is a line of JSON, and so is its answer:
 //! see `docs/limits.md`. Each client has a thread, of which there are few; none of it touches a worker but by
 //! its inbox.
 
+pub mod client;
 mod error;
 mod events;
 mod request;
+pub mod sockets;
 
 use std::fs::Permissions;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -17,7 +20,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
@@ -105,6 +108,7 @@ impl std::fmt::Debug for Control {
 /// The state of a client's thread.
 struct Served {
     running: Weak<Running>,
+    begun: Instant,
     orders: Orders,
     /// Another server is being started.
     is_upgrading: AtomicBool,
@@ -152,6 +156,7 @@ impl Control {
         let (answering, is_given) = (Arc::new(Answering::default()), Arc::new(AtomicBool::new(false)));
         let served = Arc::new(Served {
             running: Arc::downgrade(running),
+            begun: Instant::now(),
             orders,
             is_upgrading: AtomicBool::new(false),
             clients: AtomicUsize::new(0),

@@ -1,6 +1,6 @@
 //! Requests and their answers.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -21,6 +21,8 @@ const LONGEST_BAN: u64 = 10 * 365 * 86_400;
 #[derive(Debug, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
 enum Request {
+    /// Tells which server it is.
+    Status {},
     /// Lists the sessions.
     Sessions {},
     /// End sessions: all that every given part matches.
@@ -85,7 +87,8 @@ impl Request {
             Self::Limits { download, upload, sessions, restore, .. } => {
                 *restore || [download, upload, sessions].into_iter().any(Option::is_some)
             }
-            Self::Sessions {}
+            Self::Status {}
+            | Self::Sessions {}
             | Self::Bans {}
             | Self::Quotas {}
             | Self::Events { .. }
@@ -137,6 +140,7 @@ fn said(line: &[u8]) -> String {
 
 fn perform(request: Request, running: &Running, served: &Served) -> Result<Value, AdminError> {
     match request {
+        Request::Status {} => Ok(status(running, served)),
         Request::Sessions {} => {
             Ok(json!({ "sessions": running.sessions().iter().map(session).collect::<Vec<_>>() }))
         }
@@ -199,6 +203,24 @@ fn perform(request: Request, running: &Running, served: &Served) -> Result<Value
         }
         Request::GiveWay {} => Err(AdminError::Serving),
     }
+}
+
+/// Which server it is, where it listens, and how busy it is.
+fn status(running: &Running, served: &Served) -> Value {
+    let sessions = running.sessions();
+    let texts = |addresses: &[SocketAddr]| addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>();
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "pid": std::process::id(),
+        "seconds": served.begun.elapsed().as_secs(),
+        "ending": running.is_ending(),
+        "ftp": texts(running.ftp_addresses()),
+        "ftps": texts(running.ftps_addresses()),
+        "http": texts(running.http_addresses()),
+        "https": texts(running.https_addresses()),
+        "sessions": sessions.len(),
+        "transfers": sessions.iter().filter(|session| session.transfer.is_some()).count(),
+    })
 }
 
 /// The last record of the audit log, to be noted where it cannot be changed with the log.

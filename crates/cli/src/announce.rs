@@ -7,9 +7,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 
 use millrace_load::units::counted;
+use millrace_server::limits::period;
 
 use crate::config::{Access, Login, Site};
-use crate::period::time;
 use crate::qr_code;
 use crate::who::{self, Door};
 
@@ -80,7 +80,11 @@ pub(crate) fn announcement(
     }
     let _ = match site.config.grace.is_zero() {
         true => writeln!(text, "Ready. Ctrl-C stops at once."),
-        false => writeln!(text, "Ready. Ctrl-C stops; running transfers get {}.", time(site.config.grace)),
+        false => writeln!(
+            text,
+            "Ready. Ctrl-C stops; running transfers get {}.",
+            period::in_words(site.config.grace)
+        ),
     };
     text
 }

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use millrace_admin::client::Ctl;
 use millrace_load::worker_processes::COMMAND;
 use millrace_server::Door;
 
 use crate::bench::Bench;
 use crate::config::{Period, Reference, Said, Written};
 use crate::confine::{HELPER, SPAWNER, USER_FILES};
-use crate::ctl::Ctl;
 use crate::explain::Explain;
 use crate::log::LogCommand;
 use crate::poller_bench::PollerBench;
@@ -41,7 +41,7 @@ pub(crate) enum Command {
     Serve(Box<Serve>),
     /// Load a server, ours or anyone's, and say what it can do and what the figures are worth
     Bench(Box<Bench>),
-    /// Ask or tell a running server: sessions, kick, limits, reload, upgrade, drain, stop
+    /// Ask or tell a running server: status, sessions, kick, limits, reload, upgrade, drain, stop
     Ctl(Box<Ctl>),
     /// Put several servers under the same loads, in random order, and say which differ
     Race(Box<Race>),

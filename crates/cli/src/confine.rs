@@ -9,6 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
+use millrace_admin::sockets;
 use millrace_privsep as privsep;
 use millrace_process::{connect_spawner, run_spawner};
 use millrace_sandbox::{Access, Confinement, Grant, Identity, enter, lock, probe};
@@ -51,6 +52,10 @@ impl Held {
         if let Some(identity) = &identity {
             identity.assume().map_err(|error| failed(&error))?;
         }
+        if let Some(folder) = &confined.control_folder {
+            // Whatever is wrong with it is told when the socket is opened.
+            let _ = sockets::make_folder(folder);
+        }
         if identity.is_some() && !confined.wants_sandbox() {
             lock().map_err(|error| failed(&error))?;
         }
@@ -60,6 +65,8 @@ impl Held {
                 confined.make_folders();
                 begin_spawner(confined, successor)?;
                 let mut grants = [&confined.grants[..], &confined.more].concat();
+                let sockets = confined.control_folder.iter();
+                grants.extend(sockets.map(|folder| Grant::new(folder.clone(), Access::Socket)));
                 grants.extend(ready_file.map(|path| Grant::folder_of(path, Access::Replace)));
                 let entered = enter(&grants).map_err(|error| failed(&error))?;
                 if sandbox == Sandbox::Required && !entered.is_complete() {

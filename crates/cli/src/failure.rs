@@ -3,6 +3,8 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use millrace_admin::client::ClientError;
+
 /// A full sentence or more, and what to do.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -17,6 +19,15 @@ impl Failure {
         match self {
             Self::Configuration(_) => ExitCode::from(2),
             Self::Running(_) => ExitCode::from(1),
+        }
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::Usage(_) => Self::Configuration(error.to_string()),
+            error => Self::Running(error.to_string()),
         }
     }
 }

@@ -12,7 +12,6 @@ mod bench;
 mod check;
 mod config;
 mod confine;
-mod ctl;
 mod explain;
 mod failure;
 mod hash_password;
@@ -21,7 +20,6 @@ mod limits;
 mod link;
 mod log;
 mod notify;
-mod period;
 mod poller_bench;
 mod qr_code;
 mod race;
@@ -36,6 +34,7 @@ use std::process::ExitCode;
 use args::{Cli, Command};
 use clap::Parser;
 use failure::Failure;
+use millrace_admin::client;
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
@@ -45,7 +44,7 @@ fn main() -> ExitCode {
         Command::StartPrograms => done(confine::run()),
         Command::PrivilegedHelper => done(confine::run_helper()),
         Command::UserFiles => done(confine::run_user_files()),
-        Command::Ctl(arguments) => done(ctl::run(*arguments)),
+        Command::Ctl(arguments) => done(client::run(*arguments).map_err(Failure::from)),
         Command::Race(arguments) => race::run(&arguments),
         Command::Limits => limits::run(),
         Command::PollerBench(arguments) => poller_bench::run(&arguments),

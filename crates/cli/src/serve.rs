@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millrace_admin::{Control, Orders, Reloaded};
+use millrace_admin::{Control, Orders, Reloaded, sockets};
 use millrace_load::units::counted;
 use millrace_server::limits::Quotas;
 use millrace_server::{Config, Door, Predecessor, Prepared, ReloadError, Running, Server, StartError};
@@ -113,6 +113,7 @@ fn serve(arguments: Serve, beginning: Beginning) -> Result<(), Failure> {
     let loaded = config::open(written.clone(), file.as_deref())?.listening_at(sockets.as_deref());
     // Before anything else is opened, and before there is a second thread.
     let confined = loaded.confined()?;
+    let confined = if connection.is_some() { confined.without_control() } else { confined };
     let helper = before.as_mut().and_then(Predecessor::take_helper);
     let held = Held::confine(&confined, ready_file.as_deref(), successor(), helper)?;
     let mut site = loaded.resolve(None)?;
@@ -144,6 +145,7 @@ fn serve(arguments: Serve, beginning: Beginning) -> Result<(), Failure> {
     for trouble in away {
         warn(&running, &format!("{trouble}; its files are out of reach until it can"));
     }
+    let folder = confined.control_folder.clone();
     let again = Again {
         written,
         file,
@@ -154,7 +156,10 @@ fn serve(arguments: Serve, beginning: Beginning) -> Result<(), Failure> {
         last: Arc::new(Mutex::new(site.snapshot.clone())),
         confined,
     };
-    let control = open_control(site.control.as_deref(), inherited, before.is_some(), &running, &again)?;
+    let control = match folder.filter(|_| inherited.is_none()) {
+        Some(folder) => open_default_control(&folder, &running, &again),
+        None => open_control(site.control.as_deref(), inherited, before.is_some(), &running, &again)?,
+    };
     let is_main = before.is_none();
     before.into_iter().for_each(|before| before.serving(&running));
     match connection {
@@ -286,12 +291,7 @@ fn open_control(
     running: &Arc<Running>,
     again: &Again,
 ) -> Result<Option<Control>, Failure> {
-    let again = again.clone();
-    let orders = Orders {
-        reload: Box::new(move || Ok(again.reload()?)),
-        successor: Box::new(successor_command),
-        relieved: Box::new(|pid| notify::say(&format!("MAINPID={pid}\nREADY=1"))),
-    };
+    let orders = orders(again);
     let (path, opened) = match (inherited, path) {
         (Some((path, listener)), _) => {
             let opened = Control::inherited(&path, listener, running, orders);
@@ -310,6 +310,30 @@ fn open_control(
         };
         Failure::Running(format!("cannot open the control socket {}: {error}{hint}.", path.display()))
     })
+}
+
+/// Opens the control socket that no setting names. A server that cannot have it serves all the same.
+fn open_default_control(folder: &Path, running: &Arc<Running>, again: &Again) -> Option<Control> {
+    let without = |why: &dyn std::fmt::Display| {
+        warn(
+            running,
+            &format!("there is no control socket: {why}; \"control\" names another place, or is \"off\""),
+        );
+    };
+    let path = sockets::own_socket(folder).inspect_err(|error| without(error)).ok()?;
+    Control::open(&path, running, orders(again))
+        .inspect_err(|error| without(&format!("{}: {error}", path.display())))
+        .ok()
+}
+
+/// What a client of the control socket can have done.
+fn orders(again: &Again) -> Orders {
+    let again = again.clone();
+    Orders {
+        reload: Box::new(move || Ok(again.reload()?)),
+        successor: Box::new(successor_command),
+        relieved: Box::new(|pid| notify::say(&format!("MAINPID={pid}\nREADY=1"))),
+    }
 }
 
 fn is_socket(path: &Path) -> bool {

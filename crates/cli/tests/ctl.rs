@@ -434,6 +434,87 @@ fn drain_waits_for_transfers_and_stop_for_no_longer_than_the_grace() {
     assert_eq!(site.exit_code(), Some(0));
 }
 
+/// A folder of a service manager, in which servers and clients look.
+struct RuntimeFolder(PathBuf);
+
+impl RuntimeFolder {
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
+        command.args(arguments).env("RUNTIME_DIRECTORY", self.0.join("run"));
+        command
+    }
+
+    fn serve(&self) -> Child {
+        let folder = self.0.join("served");
+        fs::create_dir_all(&folder).unwrap();
+        let mut child = self
+            .command(&["serve", "--ftp", "127.0.0.1:0", "--http", "off", "--quiet"])
+            .arg(&folder)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        assert!(lines.any(|line| line.starts_with("Ready")));
+        child
+    }
+
+    fn ctl(&self, arguments: &[&str]) -> (Option<i32>, String) {
+        let output = self.command(&["ctl"]).args(arguments).output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(text).unwrap())
+    }
+}
+
+impl Drop for RuntimeFolder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn the_only_server_of_a_user_is_found_without_a_name() {
+    let path = std::env::temp_dir().join(format!("millrace-ctl-{}-default", std::process::id()));
+    fs::create_dir_all(&path).unwrap();
+    let folder = RuntimeFolder(path);
+    let (code, text) = folder.ctl(&["status"]);
+    assert!(code == Some(1) && text.contains("no control socket"), "{text}");
+
+    let mut first = folder.serve();
+    let (code, text) = folder.ctl(&["status"]);
+    assert!(code == Some(0), "{text}");
+    assert!(
+        text.contains(&format!("process {}", first.id())) && text.contains("  ftp://127.0.0.1:"),
+        "{text}"
+    );
+    assert!(folder.ctl(&["sessions", "--json"]).1.starts_with("{\"ok\":true,\"sessions\":[]}"));
+    assert!(folder.ctl(&["--json", "sessions"]).1.starts_with("{\"ok\":true,\"sessions\":[]}"));
+
+    let mut second = folder.serve();
+    let socket = folder.0.join(format!("run/{}.sock", second.id()));
+    let (code, text) = folder.ctl(&["status"]);
+    assert!(
+        code == Some(1) && text.contains("several servers run") && text.contains(socket.to_str().unwrap())
+    );
+    assert_eq!(folder.ctl(&["stop", "--control", socket.to_str().unwrap()]).0, Some(0));
+    assert_eq!(second.wait().unwrap().code(), Some(0));
+    assert!(!socket.exists());
+
+    // What a killed server left is not taken for a server.
+    first.kill().unwrap();
+    first.wait().unwrap();
+    let mut third = folder.serve();
+    assert!(folder.ctl(&["status"]).1.contains(&format!("process {}", third.id())));
+    assert_eq!(folder.ctl(&["drain"]).0, Some(0));
+    assert_eq!(third.wait().unwrap().code(), Some(0));
+
+    // Others could have put sockets there.
+    fs::set_permissions(folder.0.join("run"), fs::Permissions::from_mode(0o777)).unwrap();
+    let mut fourth = folder.serve();
+    assert_eq!(folder.ctl(&["status"]).0, Some(1));
+    fourth.kill().unwrap();
+    fourth.wait().unwrap();
+}
+
 #[test]
 fn nonsense_on_the_control_socket_is_answered_as_such() {
     let site = Site::start("nonsense", "");
@@ -501,9 +582,9 @@ fn the_documented_examples_do_what_they_say() {
     let mut site = site;
     for line in blocks("console").flat_map(str::lines).filter(|line| !line.ends_with(" stop")) {
         let words: Vec<&str> = line.split(' ').collect();
-        assert_eq!(words[..3], ["millrace", "ctl", "--control"], "{line}");
+        assert_eq!(words[..2], ["millrace", "ctl"], "{line}");
         let _meant = words.contains(&"kick").then(|| site.log_in("alice"));
-        site.tell(&words[4..]);
+        site.tell(&words[2..]);
     }
     assert_eq!(site.exit_code(), Some(0), "drain was the last");
 }

@@ -25,6 +25,7 @@ mod logins;
 mod meter;
 mod network;
 mod pace;
+pub mod period;
 mod protocol;
 mod reached;
 mod schedule;

@@ -1,21 +1,25 @@
 //! `millrace ctl`: inspects and controls a running server over its control socket.
 
+mod error;
+mod finding;
+mod link;
 mod told;
 mod top;
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, Write};
 use std::net::IpAddr;
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use millrace_limits::period;
 use serde_json::{Value, json};
 
-use crate::bench::output::print;
-use crate::config::{Period, Said};
-use crate::failure::Failure;
-use top::Top;
+use self::finding::find;
+use self::link::{ServerLink, parsed};
+use self::top::Top;
+
+pub use self::error::ClientError;
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -26,11 +30,12 @@ const STARTING: Duration = Duration::from_secs(180);
 /// How long a walk over a tree may take.
 const COUNTING: Duration = Duration::from_secs(3600);
 
+/// What `millrace ctl` is told.
 #[derive(Debug, Args)]
-pub(crate) struct Ctl {
-    /// The server's control socket, as given by --control
-    #[arg(long, value_name = "FILE")]
-    control: PathBuf,
+pub struct Ctl {
+    /// The server's control socket, as given by --control [default: that of the only server of this user]
+    #[arg(long, global = true, value_name = "FILE")]
+    control: Option<PathBuf>,
     /// Print the server's answer as a line of JSON
     #[arg(long, global = true)]
     json: bool,
@@ -40,6 +45,8 @@ pub(crate) struct Ctl {
 
 #[derive(Debug, Subcommand)]
 enum Action {
+    /// Show which server it is, since when it runs, where it listens, and how many sessions it has
+    Status,
     /// List the sessions and their transfers
     Sessions,
     /// Show the sessions live: who, where from, the last command, file, rate, share done, idle time, what it waits for
@@ -85,8 +92,8 @@ enum Action {
         /// An address or a network, such as 192.0.2.7 or 10.0.0.0/8
         network: String,
         /// How long, such as 10m or 1d [default: until the ban is lifted]
-        #[arg(long = "for", value_name = "TIME", alias = "seconds")]
-        time: Option<Said<Period>>,
+        #[arg(long = "for", value_name = "TIME", alias = "seconds", value_parser = length_of_time)]
+        time: Option<Duration>,
     },
     /// Lift a ban
     Unban {
@@ -163,18 +170,28 @@ struct Which {
     to: Option<String>,
 }
 
-pub(crate) fn run(arguments: Ctl) -> Result<(), Failure> {
+/// Reads a length of time.
+fn length_of_time(text: &str) -> Result<Duration, NotATime> {
+    period::parse(text).ok_or_else(|| NotATime(text.to_owned()))
+}
+
+/// Why a text is no length of time.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:?} is not a length of time; write a number with ms, s, m, h or d, such as 30s or 5m")]
+struct NotATime(String);
+
+/// Asks a server, or tells it something.
+pub fn run(arguments: Ctl) -> Result<(), ClientError> {
     let patience = match arguments.action {
         Action::Recount { .. } => COUNTING,
         Action::Upgrade => STARTING,
         _ => PATIENCE,
     };
+    let socket = arguments.control.map_or_else(find, Ok)?;
     if let Action::Top(top) = &arguments.action {
-        return top::run(&arguments.control, top, arguments.json);
+        return top::run(&socket, top, arguments.json);
     }
-    let request = request(&arguments.action);
-    let answer =
-        ask(&arguments.control, &request, patience).map_err(|error| no_answer(&arguments.control, &error))?;
+    let answer = ServerLink::new(&socket, patience).ask_for_line(&request(&arguments.action))?;
     let parsed = parsed(&answer)?;
     let is_none_kicked = parsed["kicked"] == 0;
     match arguments.json {
@@ -182,31 +199,20 @@ pub(crate) fn run(arguments: Ctl) -> Result<(), Failure> {
         false if is_none_kicked => {}
         false => print(&told::told(&arguments.action, &parsed))?,
     }
-    match is_none_kicked {
-        true => Err(Failure::Running("no session matches; \"millrace ctl sessions\" lists them.".to_owned())),
-        false => Ok(()),
-    }
+    if is_none_kicked { Err(ClientError::NoSession) } else { Ok(()) }
 }
 
-fn no_answer(socket: &Path, error: &std::io::Error) -> Failure {
-    let socket = socket.display();
-    Failure::Running(format!(
-        "no answer from {socket}: {error}; is a server running with --control {socket}?"
-    ))
-}
-
-/// The answer of a server, or its error.
-fn parsed(answer: &str) -> Result<Value, Failure> {
-    let parsed: Value = serde_json::from_str(answer)
-        .map_err(|error| Failure::Running(format!("{answer:?} is no answer: {error}.")))?;
-    match parsed["ok"] == true {
-        true => Ok(parsed),
-        false => Err(Failure::Running(format!("{}.", told_by_the_server(&parsed["error"])))),
+/// Writes to standard output. A reader that has gone is no error.
+fn print(text: &str) -> Result<(), ClientError> {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(ClientError::Output(error)),
+        _ => Ok(()),
     }
 }
 
 fn request(action: &Action) -> Value {
     match action {
+        Action::Status => json!({ "do": "status" }),
         Action::Sessions | Action::Top(_) => json!({ "do": "sessions" }),
         Action::Kick { session, user, address } => {
             json!({ "do": "kick", "session": session, "user": user, "address": address.map(|address| address.to_string()) })
@@ -219,7 +225,7 @@ fn request(action: &Action) -> Value {
             })
         }
         Action::Ban { network, time } => {
-            let seconds = time.as_ref().map(|time| time.value.0.as_millis().div_ceil(1000).max(1) as u64);
+            let seconds = time.map(|time| time.as_millis().div_ceil(1000).max(1) as u64);
             json!({ "do": "ban", "network": network, "seconds": seconds })
         }
         Action::Unban { network } => json!({ "do": "unban", "network": network }),
@@ -244,38 +250,5 @@ fn events(action: &Events) -> Value {
         Events::Drop { which: Which { ids, all, to }, waiting } => {
             json!({ "do": "drop-events", "events": ids, "all": all, "to": to, "waiting": waiting })
         }
-    }
-}
-
-fn ask(socket: &Path, request: &Value, patience: Duration) -> std::io::Result<String> {
-    let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(patience))?;
-    stream.write_all(format!("{request}\n").as_bytes())?;
-    let mut answer = String::new();
-    match BufReader::new(stream).read_line(&mut answer)? {
-        0 => Err(std::io::ErrorKind::UnexpectedEof.into()),
-        _ => Ok(answer),
-    }
-}
-
-/// An error, which may quote lines of a file and what clients named.
-fn told_by_the_server(error: &Value) -> String {
-    let text = error.as_str().unwrap_or("it says not why").trim_end_matches('.');
-    let shown = |char: char| match char {
-        '\n' => "\n".to_owned(),
-        char if char.is_control() => char.escape_debug().to_string(),
-        char => char.to_string(),
-    };
-    text.chars().map(shown).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_error_is_shown_as_it_was_written_and_moves_no_cursor() {
-        let error = json!("m.toml:1:9: no \"thing\"\n    1 | \u{1b}[2J.");
-        assert_eq!(told_by_the_server(&error), "m.toml:1:9: no \"thing\"\n    1 | \\u{1b}[2J");
     }
 }

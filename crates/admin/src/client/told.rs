@@ -1,10 +1,12 @@
 //! Formats answers for people: tables, and sentences about changes. Programs use `--json`.
 
+use std::time::Duration;
+
+use millrace_limits::period::in_words;
 use serde_json::Value;
 
 use super::Action;
-use crate::period::time;
-use std::time::Duration;
+use super::link::told_by_the_server;
 
 /// The changed keys that a reload does not apply.
 const LATER: &str = "next-start";
@@ -13,6 +15,7 @@ const LATER: &str = "next-start";
 pub(super) fn told(action: &Action, answer: &Value) -> String {
     let rows = |name: &str| answer[name].as_array().map_or(&[][..], Vec::as_slice);
     match action {
+        Action::Status => status(answer),
         Action::Sessions | Action::Top(_) => match rows("sessions") {
             [] => "No client is connected.\n".to_owned(),
             sessions => table(
@@ -26,7 +29,7 @@ pub(super) fn told(action: &Action, answer: &Value) -> String {
             format!("{} is banned until the ban is lifted.\n", shown(network))
         }
         Action::Ban { network, time: Some(period) } => {
-            format!("{} is banned for {}.\n", shown(network), time(period.value.0))
+            format!("{} is banned for {}.\n", shown(network), in_words(*period))
         }
         Action::Unban { network } => format!("{} is no longer banned.\n", shown(network)),
         Action::Bans => match rows("bans") {
@@ -64,6 +67,33 @@ pub(super) fn told(action: &Action, answer: &Value) -> String {
             format!("The server stops; running transfers have the grace time to end.{}\n", left(answer))
         }
     }
+}
+
+/// Which server it is, and a line for each address.
+fn status(answer: &Value) -> String {
+    let ending = if answer["ending"] == true { ", and is ending" } else { "" };
+    let seconds = Duration::from_secs(answer["seconds"].as_u64().unwrap_or(0));
+    let head = format!(
+        "Millrace {}, process {}, has run for {}{ending}.\n",
+        word(&answer["version"]),
+        answer["pid"],
+        rounded(seconds)
+    );
+    let urls = ["ftp", "ftps", "http", "https"].into_iter().flat_map(|scheme| {
+        let addresses = answer[scheme].as_array().map_or(&[][..], Vec::as_slice);
+        addresses.iter().map(move |address| format!("  {scheme}://{}/\n", word(address)))
+    });
+    let urls: String = urls.collect();
+    let (sessions, transfers) =
+        (counted(&answer["sessions"], "session"), counted(&answer["transfers"], "transfer"));
+    format!("{head}{urls}{sessions}, {transfers} under way.\n")
+}
+
+/// `2 d`, `3 h`, `5 min`, `20 s`: of the largest unit that is not zero, and a second at least.
+fn rounded(time: Duration) -> String {
+    let seconds = time.as_secs().max(1);
+    let unit = [86_400, 3600, 60].into_iter().find(|unit| seconds >= *unit).unwrap_or(1);
+    in_words(Duration::from_secs(seconds / unit * unit))
 }
 
 fn left(answer: &Value) -> String {
@@ -113,7 +143,7 @@ fn transfer(transfer: &Value) -> String {
 fn limits(answer: &Value, rows: &[Value]) -> String {
     let note = match &answer["note"] {
         Value::Null => String::new(),
-        note => format!("{}.\n", super::told_by_the_server(note)),
+        note => format!("{}.\n", told_by_the_server(note)),
     };
     match (rows, answer.get("limits")) {
         ([], None) if note.is_empty() => "Limits updated.\n".to_owned(),
@@ -141,7 +171,7 @@ fn limit(limit: &Value) -> Vec<String> {
 }
 
 fn ban(ban: &Value) -> Vec<String> {
-    let left = ban["seconds-left"].as_u64().map(|left| time(Duration::from_secs(left)));
+    let left = ban["seconds-left"].as_u64().map(|left| in_words(Duration::from_secs(left)));
     vec![word(&ban["network"]), word(&ban["user"]), left.unwrap_or_else(|| "never".to_owned())]
 }
 

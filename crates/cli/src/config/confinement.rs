@@ -7,11 +7,13 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use millrace_admin::sockets;
 use millrace_privsep::{self as privsep, Service};
 use millrace_process::{Policy, Word};
 use millrace_sandbox::{Access, Grant, Identity, covers};
 use millrace_server::config::ProgramLimits;
 use millrace_server::hooks::Template;
+use rustix::process::geteuid;
 
 use super::places::Places;
 use super::said::{Place, Said};
@@ -59,12 +61,20 @@ pub(crate) struct Confined {
     pub(crate) kept: Vec<PathBuf>,
     /// Whether another server may be started in place of this one.
     pub(crate) has_control: bool,
+    /// The folder of the control socket, where no setting names one.
+    pub(crate) control_folder: Option<PathBuf>,
 }
 
 impl Confined {
     /// Returns whether a sandbox is to be entered.
     pub(crate) fn wants_sandbox(&self) -> bool {
         self.sandbox != Sandbox::Off
+    }
+
+    /// Leaves out the control socket: a server of one connection has none.
+    pub(crate) fn without_control(mut self) -> Self {
+        (self.has_control, self.control_folder) = (false, None);
+        self
     }
 
     /// Makes the folders of what is kept, for their owner alone, where it can: a rule needs a folder that is there.
@@ -113,15 +123,14 @@ impl Loaded {
     /// Tells how a server is confined that is started with this.
     pub(crate) fn confined(&self) -> Result<Confined, Failure> {
         let (written, places) = (&self.written, self.places());
-        if let Some(said) = &written.run_as {
-            let wrong = |error: millrace_sandbox::IdentityError| {
-                places.error(&said.place, "--run-as", &error.to_string())
-            };
-            Identity::find(&said.value).map_err(wrong)?;
-        }
+        let identity = written.run_as.as_ref().map(|said| {
+            Identity::find(&said.value)
+                .map_err(|error| places.error(&said.place, "--run-as", &error.to_string()))
+        });
+        let uid = identity.transpose()?.map_or_else(|| geteuid().as_raw(), |identity| identity.numbers().0);
         let sandbox = written.sandbox.as_ref().map_or(Sandbox::On, |said| said.value);
         let state = tls::state_folder(written, &Place::CommandLine, &places).ok();
-        let quotas = written.quotas.as_ref().filter(|said| said.value != Path::new("off"));
+        let quotas = written.quotas.as_ref().filter(|said| said.is_file());
         let quotas = quotas.and_then(|said| Some(absolute(&places, said).parent()?.to_owned()));
         Ok(Confined {
             sandbox,
@@ -131,14 +140,14 @@ impl Loaded {
             policy: self.policy()?,
             helper: self.helper_policy(sandbox != Sandbox::Off),
             kept: state.into_iter().chain(quotas).collect(),
-            has_control: written.control.is_some(),
+            has_control: written.control.as_ref().is_none_or(Said::is_file),
+            control_folder: written.control.is_none().then(|| sockets::folder_for(uid)),
         })
     }
 
     fn grants(&self, state: Option<&Path>) -> Vec<Grant> {
         let (written, places) = (&self.written, self.places());
         let absolute = |said: &Said<PathBuf>| absolute(&places, said);
-        let is_file = |said: &&Said<PathBuf>| said.value != Path::new("off");
         let mut grants = Vec::new();
 
         grants.extend(self.trees().into_iter().map(|tree| Grant::new(tree, Access::Write)));
@@ -149,7 +158,7 @@ impl Loaded {
         // Databases make files beside themselves.
         let tables = written.folder.iter().filter_map(|folder| folder.database.as_ref());
         let databases = [&written.users, &written.quotas, &written.hooks_queue].into_iter().flatten();
-        let databases = databases.filter(is_file).chain(tables);
+        let databases = databases.filter(|said| said.is_file()).chain(tables);
         grants.extend(databases.map(|said| Grant::folder_of(&absolute(said), Access::Write)));
         let default = written.users.is_none().then(database::default_path).flatten();
         let default = default.filter(|path| path.parent().is_some_and(Path::exists));
@@ -163,7 +172,7 @@ impl Loaded {
         }));
         let audit = written.audit_log.iter();
         grants.extend(audit.map(|said| Grant::folder_of(&absolute(said), Access::Extend)));
-        let control = written.control.iter();
+        let control = written.control.iter().filter(|said| said.is_file());
         grants.extend(control.map(|said| Grant::folder_of(&absolute(said), Access::Socket)));
 
         let syslog = [&written.syslog_ca, &written.syslog_cert, &written.syslog_key];

@@ -27,7 +27,7 @@ pub(super) fn places_to_write(
         let wrong = said.and_then(|said| Some((said, check(&places.path(said)).err()?)));
         found.extend(wrong.map(|(said, message)| places.error(&said.place, key, &message.to_string())));
     };
-    look(written.control.as_ref(), "--control", socket);
+    look(written.control.as_ref().filter(|said| said.is_file()), "--control", socket);
     if !written.hook.is_empty() {
         look(written.hooks_queue.as_ref(), "hooks-queue", database);
     }

@@ -22,7 +22,7 @@ pub(super) struct Own {
 pub(super) fn files(written: &Written, places: &Places<'_>) -> Vec<Own> {
     let mut files = Vec::new();
     let mut add = |what: &'static str, said: Option<&Said<PathBuf>>| {
-        let said = said.filter(|said| said.value != Path::new("off"));
+        let said = said.filter(|said| said.is_file());
         files.extend(said.map(|said| Own { what, path: places.path(said) }));
     };
     for key in &written.tls_key {

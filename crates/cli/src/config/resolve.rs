@@ -215,7 +215,7 @@ pub(crate) fn resolve(
         .filter_map(|row| row.field.as_ref())
         .for_each(|field| (field.set)(&said, &mut config));
     let snapshot = Snapshot::of(&said, &config);
-    let control = written.control.map(|said| places.path(&said));
+    let control = written.control.filter(Said::is_file).map(|said| places.path(&said));
     let served = own::served(&directory, &logins, !sources.is_empty(), other_folders);
     Ok(Site {
         confined,

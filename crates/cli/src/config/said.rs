@@ -1,6 +1,7 @@
 //! A value and where it was written.
 
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use super::error::ValueError;
@@ -27,6 +28,13 @@ pub(crate) enum Place {
 impl<T> Said<T> {
     pub(crate) fn on_command_line(value: T) -> Self {
         Self { value, place: Place::CommandLine }
+    }
+}
+
+impl Said<PathBuf> {
+    /// Returns false for `off`, which stands for no file.
+    pub(crate) fn is_file(&self) -> bool {
+        self.value != Path::new("off")
     }
 }
 

@@ -168,8 +168,9 @@ settings! {
                 default("56").positive().at_most(128, "bits of the network").restart() => network_bits.ipv6;
             /// A socket for `millrace ctl`, which queries and controls the running server
             ///
-            /// Only its owner may open it. See [limits.md](limits.md).
-            control: One<PathBuf> = unset("none").flag("FILE").restart();
+            /// Only its owner may open it. `"off"`: none. Where it is not set the socket lies in the runtime folder of
+            /// the server's user, and `millrace ctl` finds it there. See [limits.md](limits.md#while-the-server-runs).
+            control: One<PathBuf> = unset("in `/run/millrace` or the like").flag("FILE").restart();
             /// The user to run as, once ports are bound and keys are read: USER or USER:GROUP
             ///
             /// For a server that root starts: all of root's rights are given up for good. Numbers are taken, too. See

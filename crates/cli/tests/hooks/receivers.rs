@@ -216,8 +216,8 @@ fn a_server_without_a_queue_says_so_and_the_documented_lines_are_understood() {
     site.start();
     for line in blocks("console").iter().flat_map(|block| block.lines()) {
         let words: Vec<&str> = line.split(' ').collect();
-        assert_eq!(words[..3], ["millrace", "ctl", "--control"], "{line}");
-        let (is_well, text) = ctl(&site, &words[4..]);
+        assert_eq!(words[..2], ["millrace", "ctl"], "{line}");
+        let (is_well, text) = ctl(&site, &words[2..]);
         assert!(!is_well && text.contains("there is no queue"), "{line}: {text}");
     }
     for wrong in

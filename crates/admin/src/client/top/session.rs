@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::ctl::told::{shown, size};
+use crate::client::told::{shown, size};
 
 /// A session at one moment.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::keys::Key;
 use super::session::{SeenSession, rate, short_time};
 use super::terminal::ScreenLine;
-use crate::ctl::told::size;
+use crate::client::told::size;
 
 /// The columns that a file's name keeps before others give way to it.
 const FILE_ROOM: usize = 16;

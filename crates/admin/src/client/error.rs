@@ -1,0 +1,46 @@
+//! Why `millrace ctl` gives up.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a request has not been carried out: a full sentence or more.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The request makes no sense.
+    #[error("{0}")]
+    Usage(&'static str),
+    /// No server answers at the socket.
+    #[error("no answer from {}: {error}; is a server running with --control {}?", socket.display(), socket.display())]
+    NoAnswer {
+        /// The control socket.
+        socket: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// No socket was named, and none is where they are by default.
+    #[error("no control socket of this user answers in {}; name the server's by --control FILE.", list(.0))]
+    NoServer(Vec<PathBuf>),
+    /// No socket was named, and several servers run.
+    #[error("several servers run; name one by --control FILE: {}.", list(.0))]
+    ManyServers(Vec<PathBuf>),
+    /// What came is not a line of JSON.
+    #[error("{0:?} is no answer: {1}.")]
+    NotAnAnswer(String, #[source] serde_json::Error),
+    /// The server's own words.
+    #[error("{0}.")]
+    Refused(String),
+    /// A kick that met nothing.
+    #[error("no session matches; \"millrace ctl sessions\" lists them.")]
+    NoSession,
+    /// The terminal of `top`.
+    #[error("the terminal cannot be used: {0}.")]
+    Terminal(#[source] io::Error),
+    /// Standard output.
+    #[error("cannot write to standard output: {0}.")]
+    Output(#[source] io::Error),
+}
+
+/// Returns paths with commas between them.
+fn list(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+}
