@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use millrace_gateway::settings::ProgramSettings;
 use millrace_gateway::upstream::ProxyRoute;
+use millrace_http::forwarded::ForwardingField;
+use millrace_limits::Network;
 
 /// Settings of connections of HTTP.
 #[derive(Debug, Clone)]
@@ -14,6 +16,8 @@ pub struct HttpConfig {
     pub programs: ProgramSettings,
     /// Paths that others answer. The first that takes a path has it.
     pub proxy_routes: Vec<Arc<ProxyRoute>>,
+    /// Proxies that pass requests on, and name their client.
+    pub trusted_proxies: TrustedProxies,
     /// Worker threads: limits on what runs at once are shared out among them.
     pub workers: usize,
     /// Silence while data is transferred.
@@ -40,6 +44,7 @@ impl HttpConfig {
         Self {
             programs: ProgramSettings::default(),
             proxy_routes: Vec::new(),
+            trusted_proxies: TrustedProxies::default(),
             workers: 1,
             stall_timeout: long,
             head_timeout: long,
@@ -50,6 +55,15 @@ impl HttpConfig {
             sort_entries: 1000,
         }
     }
+}
+
+/// Proxies that are believed who their client is.
+#[derive(Debug, Clone, Default)]
+pub struct TrustedProxies {
+    /// Where they connect from.
+    pub networks: Vec<Network>,
+    /// How they name their client.
+    pub field: ForwardingField,
 }
 
 /// Uploads by HTTP that go on where they were cut (tus 1.0).

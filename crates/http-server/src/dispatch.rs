@@ -102,6 +102,9 @@ impl Connection {
         head: &Arc<Head>,
         found: Option<Result<Found, FileError>>,
     ) {
+        if found.is_none() {
+            self.heed_forwarding(core, head);
+        }
         self.exchange(core, head).handle(found);
         self.serve_resumed(core);
     }

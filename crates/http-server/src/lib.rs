@@ -76,7 +76,7 @@ mod user_places;
 pub mod web;
 mod worker;
 
-pub use config::{HttpConfig, Resumable};
+pub use config::{HttpConfig, Resumable, TrustedProxies};
 pub use connection::Connection;
 pub use dav_state::{Dav, KeepError};
 pub use h2::{Http2Connection, StreamDriver};

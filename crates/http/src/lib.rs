@@ -33,6 +33,7 @@ pub mod dav;
 pub mod digest;
 pub mod download_origin;
 pub mod fastcgi;
+pub mod forwarded;
 pub mod h1;
 pub mod h2;
 pub mod index;

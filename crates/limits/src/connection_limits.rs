@@ -81,6 +81,8 @@ pub struct ConnectionLimit {
     /// The default for one address; 0 for no limit. It does not apply to this machine's own addresses, which proxies
     /// and tests use.
     share: u64,
+    /// Proxies, whose clients share their address.
+    proxies: Vec<Network>,
     /// Locked for one map operation, and only where there is a limit at some time.
     counts: Mutex<HashMap<Network, u64>>,
 }
@@ -88,7 +90,7 @@ pub struct ConnectionLimit {
 impl ConnectionLimit {
     /// Creates an empty count with this limit for each network of so many bits.
     pub fn new(limit: Timed, bits: NetworkBits) -> Self {
-        Self { limit, bits, share: 0, counts: Mutex::default() }
+        Self { limit, bits, share: 0, proxies: Vec::new(), counts: Mutex::default() }
     }
 
     /// The same, where one may have a quarter of so many sessions.
@@ -97,9 +99,16 @@ impl ConnectionLimit {
         self
     }
 
+    /// The same, where addresses in these networks may have any number.
+    pub fn without(mut self, proxies: &[Network]) -> Self {
+        self.proxies = proxies.to_vec();
+        self
+    }
+
     /// Returns whether nothing is counted of an address.
     fn is_free(&self, address: IpAddr) -> bool {
-        self.limit.is_none() && (self.share == 0 || address.to_canonical().is_loopback())
+        let is_free = self.limit.is_none() && (self.share == 0 || address.to_canonical().is_loopback());
+        is_free || self.proxies.iter().any(|network| network.contains(address))
     }
 
     /// Counts an address in, or answers which network has as many sessions as it may, and how many that is.

@@ -14,7 +14,8 @@ pub use millrace_acme::{Acme, Challenge, ChallengeError, Clock, LETS_ENCRYPT, No
 pub use millrace_ftp::session::Texts;
 pub use millrace_gateway::settings::ProgramSettings as Programs;
 pub use millrace_gateway::upstream::{Peer, ProxyRoute, Upstream};
-pub use millrace_http_server::Resumable;
+pub use millrace_http::forwarded::ForwardingField;
+pub use millrace_http_server::{Resumable, TrustedProxies};
 pub use millrace_net::tls::{Authorities, Clients, KeyPair, LoadError, Plan, Trust, self_signed};
 pub use millrace_process::ProgramLimits;
 
@@ -78,6 +79,8 @@ pub struct Config {
     pub passive_ports: RangeInclusive<u16>,
     /// Networks of proxies, which name their clients (PROXY protocol); other connections from there are refused.
     pub proxy_from: Vec<Network>,
+    /// Proxies that pass requests of HTTP on, and name their client.
+    pub trusted_proxies: TrustedProxies,
     /// The address that PASV names instead of the server's own (NAT).
     pub public_ip: Option<Ipv4Addr>,
     /// Reactor threads; 0 for one a core.
@@ -196,6 +199,7 @@ impl Config {
             accounts,
             passive_ports: Self::DEFAULT_PASSIVE_PORTS,
             proxy_from: Vec::new(),
+            trusted_proxies: TrustedProxies::default(),
             public_ip: None,
             workers: 0,
             blocking_threads: 256,

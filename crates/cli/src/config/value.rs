@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use millrace_server::Permissions;
-use millrace_server::config::{Challenge, Resumption};
+use millrace_server::config::{Challenge, ForwardingField, Resumption};
 use millrace_server::limits::period;
 use millrace_server::web::HttpsRedirect;
 use millrace_vfs::hash::Algorithm;
@@ -311,6 +311,13 @@ impl Value for Resumption {
 
     const CHOICES: &'static [(&'static str, Self)] =
         &[("require", Self::Require), ("prefer", Self::Prefer), ("off", Self::Off)];
+}
+
+impl Value for ForwardingField {
+    const EXPECTED: &'static str = "\"x-forwarded-for\" or \"forwarded\"";
+
+    const CHOICES: &'static [(&'static str, Self)] =
+        &[("x-forwarded-for", Self::XForwardedFor), ("forwarded", Self::Forwarded)];
 }
 
 impl Value for Challenge {

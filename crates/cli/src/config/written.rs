@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use millrace_server::Network;
-use millrace_server::config::{Challenge, Resumption};
+use millrace_server::config::{Challenge, ForwardingField, Resumption};
 use millrace_server::limits::{Limit, RateLimit};
 
 use super::folders::FolderTable;
@@ -133,6 +133,12 @@ settings! {
             /// versions 1 and 2). A connection from there without it is refused. See
             /// [limits.md](limits.md#behind-a-proxy).
             proxy_from: Many<Network> = unset("none") => proxy_from;
+            /// Networks of proxies, one or an array, that pass requests of HTTP on and name their client in `Forwarded` or
+            /// `X-Forwarded-For`. See [http.md](http.md#behind-a-proxy).
+            trusted_proxies: Many<Network> = unset("none").restart() => trusted_proxies.networks;
+            /// The field in which `trusted-proxies` name their client: `"x-forwarded-for"`, with `X-Forwarded-Proto`, or
+            /// `"forwarded"` (RFC 7239). The other one is not read, as it may be the client's own.
+            trusted_proxies_field: One<ForwardingField> = default("x-forwarded-for").restart() => trusted_proxies.field;
             /// Whether `PORT` may name another host than the client's own, for transfers from server to server
             /// (FXP). Clients can then use this server to connect to third parties: see RFC 2577.
             foreign_data: One<Switch> = default("false").restart() => foreign_data;

@@ -7,7 +7,7 @@ pub(crate) mod ending;
 pub(crate) mod exchange;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,6 +15,7 @@ use std::time::Instant;
 
 use millrace_gateway::programs::{Line, Slot};
 use millrace_http::Head;
+use millrace_http::forwarded::{self, ForwardedClient};
 use millrace_http::h1::{Input, ServerConnection};
 use millrace_limits::LimitHandle;
 use millrace_log::Subject;
@@ -44,7 +45,10 @@ pub struct Connection {
     pub(crate) link: ClientLink,
     /// What the protocol says.
     pub(crate) http: ServerConnection,
+    /// The client; behind a trusted proxy that of the present request.
     pub(crate) peer: SocketAddr,
+    /// How the present request came, where a trusted proxy has named its client.
+    pub(crate) forwarding: Option<Box<Forwarding>>,
     /// Its place among those that limits are for.
     pub(crate) member: LimitHandle,
     pub(crate) number: u64,
@@ -99,6 +103,15 @@ pub(crate) enum Work {
     Ruled(u64, Box<Then>),
     /// What a request waited for is there: it is taken up again before anything else happens to the connection.
     Resumed(Box<Resumed>),
+}
+
+/// What there is to know of a request that a trusted proxy has passed on.
+#[derive(Debug)]
+pub(crate) struct Forwarding {
+    /// The proxy: whose connection it is.
+    proxy: SocketAddr,
+    /// Whether the client's own connection is encrypted, where the proxy says so.
+    is_encrypted: Option<bool>,
 }
 
 /// Header lines of the answer that depend on the user.
@@ -201,6 +214,7 @@ impl Connection {
             link,
             http: ServerConnection::new(core.now.instant),
             peer,
+            forwarding: None,
             member,
             number: core.server.next_session.fetch_add(1, Ordering::Relaxed),
             began: core.now.instant,
@@ -330,9 +344,31 @@ pub(crate) struct Securing {
 }
 
 impl Connection {
-    /// Returns true if the connection is encrypted.
+    /// Returns true if the connection is encrypted: the client's own, behind a trusted proxy that tells.
     pub(crate) fn is_encrypted(&self) -> bool {
-        self.link.channel().is_some() || self.stream.is_some()
+        let told = self.forwarding.as_ref().and_then(|forwarding| forwarding.is_encrypted);
+        told.unwrap_or_else(|| self.link.channel().is_some() || self.stream.is_some())
+    }
+
+    /// Takes the client that a trusted proxy names in a request for the connection's until the next request.
+    pub(crate) fn heed_forwarding(&mut self, core: &Core, head: &Head) {
+        let trusted = &core.server.config.trusted_proxies;
+        if trusted.networks.is_empty() {
+            return;
+        }
+        if let Some(before) = self.forwarding.take() {
+            self.peer = before.proxy;
+        }
+        let is_trusted = |address: IpAddr| trusted.networks.iter().any(|network| network.contains(address));
+        if !is_trusted(self.peer.ip()) {
+            return;
+        }
+        if let Some(ForwardedClient { address, is_encrypted }) =
+            forwarded::client(head, trusted.field, is_trusted)
+        {
+            self.forwarding = Some(Box::new(Forwarding { proxy: self.peer, is_encrypted }));
+            self.peer = address;
+        }
     }
 }
 
@@ -354,6 +390,6 @@ mod tests {
     /// With the allocator's share and its place in the slab this stays far below 1 KiB.
     #[test]
     fn an_idle_connection_is_small() {
-        assert!(size_of::<Connection>() <= 368, "{}", size_of::<Connection>());
+        assert!(size_of::<Connection>() <= 376, "{}", size_of::<Connection>());
     }
 }

@@ -197,6 +197,7 @@ fn settings(config: &Config) -> Settings {
 /// What holds for connections of HTTP.
 fn http_config(config: &Config) -> HttpConfig {
     HttpConfig {
+        trusted_proxies: config.trusted_proxies.clone(),
         programs: config.programs.clone(),
         proxy_routes: config.proxy_routes.iter().cloned().map(Arc::new).collect(),
         workers: config.workers,
@@ -225,7 +226,9 @@ fn timed(limit: &Limit) -> Timed {
 /// files.
 fn sessions(config: &Config, descriptors: Descriptors) -> Sessions {
     let networks = ConnectionLimit::new(timed(&config.sessions_per_network), config.network_bits);
-    Sessions::new(timed(&config.sessions), descriptors, addresses(config, descriptors.room()), networks)
+    let addresses = addresses(config, descriptors.room()).without(&config.trusted_proxies.networks);
+    let networks = networks.without(&config.trusted_proxies.networks);
+    Sessions::new(timed(&config.sessions), descriptors, addresses, networks)
 }
 
 /// The limits on sessions of one address: the configured one, or a share.
