@@ -99,6 +99,27 @@ impl Drop for Site {
     }
 }
 
+/// Inside the sandbox, which has to let it.
+#[test]
+fn the_server_moves_its_log_files_away_and_loses_no_line() {
+    let settings = "log-rotate-size = 2000\nlog-rotate-keep = 50\n";
+    let arguments = "serve files --ftp 127.0.0.1:0 --http off --user u:secret --config a.toml --xferlog logs/x.log --passive-ports 61164-61171";
+    let files = [("a.toml", settings), ("logs/other", "")];
+    let mut site = Site::start_by("rotation", &arguments.split(' ').collect::<Vec<_>>(), &files);
+    let mut client = site.log_in();
+    for _download in 0..100 {
+        client.fetch("f");
+    }
+    client.say("QUIT", "221");
+    site.signal("-TERM");
+    assert!(site.child.wait().unwrap().success());
+    let names = fs::read_dir(site.folder.join("logs")).unwrap().map(|entry| entry.unwrap().path());
+    let texts: Vec<String> = names.map(|path| fs::read_to_string(path).unwrap()).collect();
+    assert!(texts.len() > 3 && texts.iter().all(|text| text.len() <= 2000), "{}", texts.len());
+    let lines = texts.iter().flat_map(|text| text.lines());
+    assert_eq!(lines.filter(|line| line.contains(" o r u ftp ") && line.ends_with(" c")).count(), 100);
+}
+
 struct Client(BufReader<TcpStream>);
 
 impl Client {

@@ -10,6 +10,7 @@ mod event;
 mod line;
 mod outlet;
 mod position;
+mod rotation;
 mod syslog;
 mod undecided;
 mod writer;
@@ -30,6 +31,7 @@ pub use self::event::{Direction, Event, IssuedLink, Proved, Subject, Transferred
 use self::line::{write_json, write_text};
 use self::outlet::{Events, LogFile, events, log_file};
 pub use self::position::{Position, Sha256};
+pub use self::rotation::Rotation;
 use self::syslog::Syslog;
 pub use self::syslog::{SyslogError, SyslogSettings};
 pub use self::undecided::Undecided;
@@ -84,6 +86,8 @@ pub struct LogSettings<'a> {
     pub transfers_have_times: bool,
     /// The file of requests.
     pub access: Option<&'a Path>,
+    /// When these two files are moved away.
+    pub rotation: Rotation,
     /// Who changed what.
     pub audit: Option<&'a AuditSettings>,
     /// Where records of the audit log are sent, and events where it says so.
@@ -125,8 +129,9 @@ impl Log {
         };
         let told = events.as_ref().map(|writer| Events::of(writer, format));
         let open = |path: Option<&Path>, of: &'static str| {
-            let opened =
-                path.map(|path| log_file(path, of, told.clone()).map_err(|error| (path.to_owned(), error)));
+            let opened = path.map(|path| {
+                log_file(path, of, settings.rotation, told.clone()).map_err(|error| (path.to_owned(), error))
+            });
             opened.transpose()
         };
         let xferlog = open(settings.xferlog, "the transfer log")?;

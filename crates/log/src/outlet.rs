@@ -1,15 +1,15 @@
 //! Where lines go: standard error, and files. Each has its thread, and what could not be written there is told among the
 //! events.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::event::{Event, NO_SESSION};
 use super::line::{write_json, write_text};
+use super::rotation::{RotatedFile, Rotation, Warn};
 use super::wall;
 use super::writer::{Gap, Writer};
 use crate::LogFormat;
@@ -19,12 +19,16 @@ use crate::LogFormat;
 pub(super) struct LogFile {
     pub(super) path: Arc<Path>,
     pub(super) writer: Arc<Writer>,
+    rotation: Rotation,
+    events: Option<Events>,
 }
 
 impl LogFile {
     /// Goes on in the file that has the name now.
     pub(super) fn reopen(&self) -> io::Result<()> {
-        append(&self.path).map(|opened| self.writer.redirect(opened))
+        let opened = RotatedFile::open(&self.path, self.rotation, warn(self.events.clone()))?;
+        self.writer.redirect(opened);
+        Ok(())
     }
 }
 
@@ -71,8 +75,15 @@ fn missing(lines: u64) -> String {
 }
 
 /// The thread that writes a log of another format, which has no line for missing entries.
-pub(super) fn log_file(path: &Path, of: &'static str, events: Option<Events>) -> io::Result<LogFile> {
-    let file = append(path)?;
+pub(super) fn log_file(
+    path: &Path,
+    of: &'static str,
+    rotation: Rotation,
+    events: Option<Events>,
+) -> io::Result<LogFile> {
+    let path: Arc<Path> = path.into();
+    let file = RotatedFile::open(&path, rotation, warn(events.clone()))?;
+    let told = events.clone();
     let notice = move |gap: Gap<'_>| {
         let text = match gap {
             Gap::Dropped(lines) => {
@@ -83,21 +94,16 @@ pub(super) fn log_file(path: &Path, of: &'static str, events: Option<Events>) ->
             }
             Gap::Lost(lines) => format!("{} from {of}, which could not be written", missing(lines)),
         };
-        events.iter().for_each(|events| events.tell(&Event::Warning { text: &text }));
+        told.iter().for_each(|events| events.tell(&Event::Warning { text: &text }));
         Vec::new()
     };
-    Ok(LogFile { path: path.into(), writer: Arc::new(Writer::start(file, Box::new(notice))?) })
+    let writer = Arc::new(Writer::start(file, Box::new(notice))?);
+    Ok(LogFile { path, writer, rotation, events })
 }
 
-/// Opens a file to append to, or a named pipe: it is opened for reading and writing, because opening it for writing
-/// would block until a reader opens it.
-fn append(path: &Path) -> io::Result<File> {
-    match fs::metadata(path) {
-        Ok(metadata) if metadata.file_type().is_fifo() => {
-            OpenOptions::new().read(true).write(true).open(path)
-        }
-        _ => OpenOptions::new().create(true).append(true).open(path),
-    }
+/// How a file tells what is wrong with it.
+fn warn(events: Option<Events>) -> Warn {
+    Box::new(move |text| events.iter().for_each(|events| events.tell(&Event::Warning { text })))
 }
 
 /// A line that is about the log itself.

@@ -24,7 +24,7 @@ pub use crate::auth::{CertificateLogin, CertificateLoginError, Resumption, Resum
 use crate::hooks::Hooks;
 use crate::limits::{BanRules, Class, Limit, LoginRates, Network, NetworkBits, Quotas, ServerLimits};
 pub use crate::log::audit::AuditSettings;
-pub use crate::log::{LogFormat, SyslogError, SyslogSettings};
+pub use crate::log::{LogFormat, Rotation, SyslogError, SyslogSettings};
 pub use crate::tls::{CloseNotify, Tls};
 use crate::web::Web;
 use crate::worker::Door;
@@ -159,6 +159,8 @@ pub struct Config {
     pub xferlog: Option<PathBuf>,
     /// Whether its lines end with the start and the end of the transfer, in microseconds.
     pub xferlog_times: bool,
+    /// When the files of transfers and requests are moved away.
+    pub log_rotation: Rotation,
     /// A log of HTTP's requests, in the Combined format, or JSON where events are; with the events where it is
     /// `None`.
     pub access_log: Option<PathBuf>,
@@ -237,6 +239,7 @@ impl Config {
             anonymous: false,
             xferlog: None,
             xferlog_times: false,
+            log_rotation: Rotation { size: 0, age: Duration::ZERO, keep: 7 },
             access_log: None,
             audit: None,
             syslog: None,

@@ -165,9 +165,11 @@ impl Loaded {
         grants.extend(default.map(|path| Grant::folder_of(&path, Access::Write)));
 
         let logs = [&written.xferlog, &written.access_log].into_iter().flatten().map(absolute);
+        let rotates = written.log_rotate_size.is_some() || written.log_rotate_age.is_some();
         grants.extend(logs.flat_map(|path| match path.metadata() {
             // A pipe is opened for reading, too, so that it has a reader.
             Ok(found) if !found.is_file() => vec![Grant::new(path, Access::Device)],
+            _ if rotates => vec![Grant::folder_of(&path, Access::Replace)],
             _ => Grant::file(&path, Access::Append),
         }));
         let audit = written.audit_log.iter();

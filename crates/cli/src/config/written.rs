@@ -474,6 +474,13 @@ settings! {
                 unset("none").flag("FILE").restart().aliases(&["transfer-log", "xferlog-file"]);
             /// Whether each of its lines ends with the times when the transfer started and ended, in microseconds since 1970
             xferlog_times: One<Switch> = default("false").restart();
+            /// At how many bytes `access-log` and `xferlog` are moved away by the server: to the name with `.1` behind it, and
+            /// what has that name to `.2`. 0: at no size. The sandbox then lets it change all files of their folders.
+            log_rotate_size: One<Count> = default("0").restart() => log_rotation.size;
+            /// After how long they are. 0: at no age.
+            log_rotate_age: One<Period> = default("0s").restart() => log_rotation.age;
+            /// How many that were moved are kept; the oldest is removed
+            log_rotate_keep: One<Count> = default("7").restart() => log_rotation.keep;
             /// Write a record of who changed what to this file: administrators, accounts, bans, reloads, links
             ///
             /// Each record carries the SHA-256 of the one before it; `millrace log verify` finds those that were

@@ -65,6 +65,7 @@ pub(crate) fn state(
         format: config.log,
         xferlog: config.xferlog.as_deref(),
         transfers_have_times: config.xferlog_times,
+        rotation: config.log_rotation,
         access: config.access_log.as_deref(),
         audit: config.audit.as_ref(),
         syslog: config.syslog.as_ref(),
