@@ -7,6 +7,7 @@ mod access;
 mod actor;
 pub mod audit;
 mod event;
+mod journal;
 mod line;
 mod outlet;
 mod position;
@@ -80,6 +81,8 @@ impl LogFormat {
 pub struct LogSettings<'a> {
     /// Events, to standard error.
     pub format: LogFormat,
+    /// Whether they go to systemd's journal instead. Their format has to be JSON.
+    pub journal: bool,
     /// The file of transfers.
     pub xferlog: Option<&'a Path>,
     /// Whether its lines end with the start and the end of the transfer.
@@ -125,7 +128,7 @@ impl Log {
         let format = settings.format;
         let events = match format {
             LogFormat::Off => None,
-            _ => Some(events(format).map_err(|error| (PathBuf::from("/dev/stderr"), error))?),
+            _ => Some(events(format, settings.journal).map_err(|(path, error)| (path.to_owned(), error))?),
         };
         let told = events.as_ref().map(|writer| Events::of(writer, format));
         let open = |path: Option<&Path>, of: &'static str| {

@@ -8,11 +8,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::event::{Event, NO_SESSION};
+use super::journal::Journal;
 use super::line::{write_json, write_text};
 use super::rotation::{RotatedFile, Rotation, Warn};
 use super::wall;
 use super::writer::{Gap, Writer};
 use crate::LogFormat;
+
+/// What an error about standard error is told of.
+const STDERR: &str = "/dev/stderr";
 
 /// A log that is a file, and may be moved away.
 #[derive(Debug, Clone)]
@@ -53,10 +57,8 @@ impl Events {
     }
 }
 
-/// The thread that writes events to standard error.
-pub(super) fn events(format: LogFormat) -> io::Result<Arc<Writer>> {
-    // A descriptor of its own: the standard library's lock must not be held while a write is stuck.
-    let stderr = File::from(io::stderr().as_fd().try_clone_to_owned()?);
+/// The thread that writes events to standard error, or to the journal.
+pub(super) fn events(format: LogFormat, to_journal: bool) -> Result<Arc<Writer>, (&'static Path, io::Error)> {
     let notice = move |gap: Gap<'_>| match gap {
         Gap::Dropped(lines) => {
             warning(format, &format!("{} from the log, because its reader is too slow", missing(lines)))
@@ -67,7 +69,18 @@ pub(super) fn events(format: LogFormat) -> io::Result<Arc<Writer>> {
             warning(format, &format!("{} from the log, which could not be written", missing(lines)))
         }
     };
-    Writer::start(stderr, Box::new(notice)).map(Arc::new)
+    let (path, started) = match to_journal {
+        true => {
+            (Journal::path(), Journal::open().and_then(|journal| Writer::start(journal, Box::new(notice))))
+        }
+        false => (Path::new(STDERR), stderr().and_then(|stderr| Writer::start(stderr, Box::new(notice)))),
+    };
+    started.map(Arc::new).map_err(|error| (path, error))
+}
+
+/// A descriptor of its own: the standard library's lock must not be held while a write is stuck.
+fn stderr() -> io::Result<File> {
+    Ok(File::from(io::stderr().as_fd().try_clone_to_owned()?))
 }
 
 fn missing(lines: u64) -> String {

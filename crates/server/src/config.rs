@@ -170,6 +170,8 @@ pub struct Config {
     pub syslog: Option<SyslogSettings>,
     /// The log on standard error.
     pub log: LogFormat,
+    /// Whether events go to systemd's journal.
+    pub log_to_journal: bool,
 }
 
 impl Config {
@@ -244,6 +246,7 @@ impl Config {
             audit: None,
             syslog: None,
             log: LogFormat::Text,
+            log_to_journal: false,
         }
     }
 }

@@ -207,6 +207,7 @@ pub(crate) fn resolve(
         access_log: written.access_log.map(|said| places.path(&said)),
         audit,
         syslog,
+        log_to_journal: written.log_format.as_ref().is_some_and(|said| said.value == LogFormat::Journal),
         log: log(written.quiet, written.log_format),
         ..default
     };
@@ -413,9 +414,9 @@ fn xferlog(said: Option<Said<PathBuf>>, places: &Places<'_>) -> Result<Option<Pa
 
 fn log(quiet: Option<Said<Switch>>, format: Option<Said<LogFormat>>) -> config::LogFormat {
     match (is_on(quiet, false), format.map(|said| said.value)) {
-        (true, Some(LogFormat::Json)) => config::LogFormat::JsonWarnings,
+        (true, Some(LogFormat::Json | LogFormat::Journal)) => config::LogFormat::JsonWarnings,
         (true, _) => config::LogFormat::Warnings,
-        (false, Some(LogFormat::Json)) => config::LogFormat::Json,
+        (false, Some(LogFormat::Json | LogFormat::Journal)) => config::LogFormat::Json,
         (false, Some(LogFormat::Text) | None) => config::LogFormat::Text,
     }
 }

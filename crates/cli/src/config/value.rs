@@ -332,12 +332,15 @@ impl Value for Challenge {
 pub(crate) enum LogFormat {
     Text,
     Json,
+    /// As JSON, and not to standard error but to systemd's journal.
+    Journal,
 }
 
 impl Value for LogFormat {
-    const EXPECTED: &'static str = "\"text\" or \"json\"";
+    const EXPECTED: &'static str = "\"text\", \"json\" or \"journal\"";
 
-    const CHOICES: &'static [(&'static str, Self)] = &[("text", Self::Text), ("json", Self::Json)];
+    const CHOICES: &'static [(&'static str, Self)] =
+        &[("text", Self::Text), ("json", Self::Json), ("journal", Self::Journal)];
 }
 
 /// Where a service is open.

@@ -460,8 +460,9 @@ settings! {
             ///
             /// The addresses that are served are still printed to standard output.
             quiet: One<Switch> = default("false").switch().restart();
-            /// How events are logged to standard error, a line each
-            log_format: One<LogFormat> = default("text").flag("text|json").restart();
+            /// How events are logged to standard error, a line each; or `"journal"`: to systemd's journal, with a priority and
+            /// a field for each of theirs (`journalctl MILLRACE_EVENT=login-failed`)
+            log_format: One<LogFormat> = default("text").flag("text|json|journal").restart();
             /// Write a line for each HTTP request to this file, in the Combined format, or as JSON
             ///
             /// JSON with `log-format = "json"`. The folder has to exist. Without it these lines are among the

@@ -66,6 +66,7 @@ pub(crate) fn state(
         xferlog: config.xferlog.as_deref(),
         transfers_have_times: config.xferlog_times,
         rotation: config.log_rotation,
+        journal: config.log_to_journal,
         access: config.access_log.as_deref(),
         audit: config.audit.as_ref(),
         syslog: config.syslog.as_ref(),

@@ -129,7 +129,7 @@ fn impossible_flags_are_told_apart() {
         ("--anonymous yes", "\"yes\" is none of the choices; write ro or rw or off"),
         ("--uploads fast", "\"fast\" is none of the choices; write staged or in-place"),
         ("--coalesce maybe", "\"maybe\" is none of the choices; write on or off"),
-        ("--log-format xml", "\"xml\" is none of the choices; write text or json"),
+        ("--log-format xml", "\"xml\" is none of the choices; write text or json or journal"),
     ];
     for (flags, expected) in table {
         let flags: Vec<&str> = flags.split(' ').collect();
