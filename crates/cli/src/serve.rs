@@ -283,6 +283,11 @@ fn told(reloaded: Result<Reloaded, ReloadRefused>) -> String {
     }
 }
 
+/// Returns errors of a file without the lines that they quote, which a log has no room for.
+fn on_one_line(text: &str) -> String {
+    text.lines().filter(|line| !line.starts_with(' ')).collect::<Vec<_>>().join(" ")
+}
+
 /// Opens the control socket: at its path, in the place of a predecessor's, or as a service manager has opened it.
 fn open_control(
     path: Option<&Path>,
@@ -419,12 +424,9 @@ fn listen_to_signals(mut signals: Signals, running: Weak<Running>, again: Again)
             match (signal, running.upgrade()) {
                 (SIGHUP, Some(running)) => {
                     let reloaded = again.reload();
-                    let failed = reloaded.as_ref().err().map(ToString::to_string);
+                    let failed = reloaded.as_ref().err().map(|why| on_one_line(&why.to_string()));
                     running.note_administered("SIGHUP", failed.as_deref(), None);
-                    let told = told(reloaded);
-                    if !running.warn_in_json(&told) {
-                        let _ = writeln!(io::stderr(), "millrace: {told}");
-                    }
+                    running.warn(&on_one_line(&told(reloaded)));
                 }
                 (SIGHUP, None) => {}
                 (signal, _) if is_ending => process::exit(128 + signal),

@@ -105,7 +105,7 @@ fn the_server_moves_its_log_files_away_and_loses_no_line() {
     let settings = "log-rotate-size = 2000\nlog-rotate-keep = 50\n";
     let arguments = "serve files --ftp 127.0.0.1:0 --http off --user u:secret --config a.toml --xferlog logs/x.log --passive-ports 61164-61171";
     let files = [("a.toml", settings), ("logs/other", "")];
-    let mut site = Site::start_by("rotation", &arguments.split(' ').collect::<Vec<_>>(), &files);
+    let mut site = Site::start_by("moving", &arguments.split(' ').collect::<Vec<_>>(), &files);
     let mut client = site.log_in();
     for _download in 0..100 {
         client.fetch("f");

@@ -225,6 +225,11 @@ impl Running {
         self.state.tls.as_ref().map_or(Vec::new(), |tls| tls.acceptor.fingerprints())
     }
 
+    /// Writes a warning to the log.
+    pub fn warn(&self, text: &str) {
+        self.state.log.warn(text);
+    }
+
     /// Writes a warning to the log, if that is of JSON objects; answers whether it is. People who read text want
     /// it as the program says such things.
     pub fn warn_in_json(&self, text: &str) -> bool {

@@ -181,6 +181,7 @@ fn unknown<T: Table>(name: &str, value: &DeValue<'_>, wrong: &Mistakes) -> Strin
         (None, None) if is_top && holds_tables(value) => {
             "keys stand at the top level, without a table around them".to_owned()
         }
+        (None, None) if is_top => "`millrace config example` shows all that there are".to_owned(),
         (None, None) => {
             let list: Vec<String> = known.iter().map(|key| format!("`{key}`")).collect();
             format!("there are {}", list.join(", "))
