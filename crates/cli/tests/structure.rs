@@ -19,7 +19,7 @@ const TIERS: &[&[&str]] = &[
     // Programs.
     &["server", "load", "lab"],
     // The control interface of a server.
-    &["admin"],
+    &["admin", "admin-http"],
     // The binary.
     &["cli"],
 ];
