@@ -5,4 +5,5 @@
 mod client;
 mod counting;
 mod health;
+mod prometheus;
 mod site;
