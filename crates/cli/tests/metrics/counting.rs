@@ -89,6 +89,9 @@ fn compare_with_logs(keys: &str, name: &str) {
         }
         let count = meant.len() as u64;
         assert_eq!(sum(&series, "millrace_transfer_duration_seconds_count", &labels), count);
+        let with_bytes = meant.iter().filter(|event| event["bytes"] != 0).count() as u64;
+        let first_bytes = sum(&series, "millrace_transfer_first_byte_seconds_count", &labels);
+        assert!((with_bytes..=count).contains(&first_bytes), "{direction}: {first_bytes} of {count}");
     }
 
     let requests: Vec<_> = access.iter().filter(|line| line["event"] == "request").collect();
@@ -111,6 +114,7 @@ fn compare_with_logs(keys: &str, name: &str) {
     let downloads = ["protocol=\"http\"", "direction=\"download\""];
     assert_eq!(sum(&series, "millrace_transfer_bytes_total", &downloads), bytes(&files));
     assert_eq!(sum(&series, "millrace_transfers_total", &downloads), files.len() as u64);
+    assert_eq!(sum(&series, "millrace_transfer_first_byte_seconds_count", &downloads), files.len() as u64);
     let uploads = ["protocol=\"http\"", "direction=\"upload\""];
     assert_eq!(sum(&series, "millrace_transfer_bytes_total", &uploads), 5);
 
