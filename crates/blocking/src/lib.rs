@@ -11,5 +11,5 @@ mod sync {
     pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
 }
 
-pub use pool::{BlockingPool, Line};
+pub use pool::{BlockingPool, Line, PoolLoad};
 pub use turns::{Turn, Turns};

@@ -26,6 +26,17 @@ pub struct BlockingPool {
     shared: Arc<Shared>,
 }
 
+/// What a pool has to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolLoad {
+    /// Jobs that no thread has begun.
+    pub waiting: usize,
+    /// Its threads.
+    pub threads: usize,
+    /// Those of them that have nothing to do.
+    pub idle: usize,
+}
+
 struct Shared {
     limit: usize,
     state: Mutex<State>,
@@ -68,6 +79,12 @@ impl BlockingPool {
     /// Returns how many jobs wait.
     pub fn waiting(&self) -> usize {
         self.shared.lock().jobs.len()
+    }
+
+    /// Returns what it has to do, and who does it.
+    pub fn load(&self) -> PoolLoad {
+        let state = self.shared.lock();
+        PoolLoad { waiting: state.jobs.len(), threads: state.threads, idle: state.idle }
     }
 
     /// Runs the waiting job at this place of the queue on the caller's thread. Returns whether there was one.

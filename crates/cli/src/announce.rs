@@ -23,6 +23,8 @@ pub(crate) struct Bound<'a> {
     pub(crate) http: &'a [SocketAddr],
     pub(crate) ftps: &'a [SocketAddr],
     pub(crate) https: &'a [SocketAddr],
+    /// Where health checks and metrics are served.
+    pub(crate) admin: &'a [SocketAddr],
 }
 
 impl<'a> Bound<'a> {
@@ -69,6 +71,9 @@ pub(crate) fn announcement(
     }
     for (name, why) in &lines.shut_out {
         let _ = writeln!(text, "  {name} is not served: {why}");
+    }
+    for address in bound.admin {
+        let _ = writeln!(text, "  Health and metrics are at http://{address}/metrics");
     }
     for fingerprint in fingerprints {
         let _ = writeln!(text, "  The certificate's SHA-256 fingerprint:\n    {fingerprint}");
@@ -285,6 +290,10 @@ pub(crate) fn warnings(site: &Site, bound: Bound<'_>) -> Vec<String> {
     if ftp_is_open && (!site.sources.is_empty() || site.logins.iter().any(comes_by_ftp)) {
         warnings.extend(in_clear(site).map(str::to_owned));
     }
+    let is_foreign = |address: &&SocketAddr| !address.ip().is_loopback();
+    warnings.extend(bound.admin.iter().find(is_foreign).map(|address| {
+        format!("other computers can read health and metrics at {address}: there is no password, so a firewall has to keep them away")
+    }));
     warnings.extend(shut_out_by_mistake(site));
     if open && rustix::process::geteuid().is_root() && site.confined.run_as.is_none() {
         warnings.push(
@@ -423,7 +432,7 @@ mod tests {
         let bound = |ftp: &[&str], http: &[&str]| {
             let parse = |list: &[&str]| list.iter().map(|text| text.parse().unwrap()).collect::<Vec<_>>();
             let (ftp, http) = (parse(ftp), parse(http));
-            Bound { ftp: &ftp, http: &http, ftps: &[], https: &[] }.serves_ipv4(any)
+            Bound { ftp: &ftp, http: &http, ftps: &[], https: &[], admin: &[] }.serves_ipv4(any)
         };
         assert!(bound(&["[::]:21"], &["0.0.0.0:80"]));
         assert!(!bound(&["[::]:21", "0.0.0.0:21"], &[]));

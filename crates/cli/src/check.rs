@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
     );
     let Config { ftp, ftps, http, https, .. } = &site.config;
     let doubts = site.config.tls.iter().flat_map(|tls| tls.plan.outlook().doubts(SystemTime::now()));
-    let warnings = announce::warnings(&site, Bound { ftp, ftps, http, https });
+    let warnings = announce::warnings(&site, Bound { ftp, ftps, http, https, admin: &site.admin });
     for warning in warnings.into_iter().chain(absent(&site.config.proxy_routes)).chain(doubts) {
         text += &format!("\nwarning: {warning}\n");
     }
@@ -68,6 +68,7 @@ impl Display for Meaning<'_> {
             ("FTPS", &site.config.ftps, "begins with TLS"),
             ("HTTP", &site.config.http, "not encrypted"),
             ("HTTPS", &site.config.https, "begins with TLS"),
+            ("Metrics", &site.admin, "health and metrics, not encrypted"),
         ] {
             for (index, address) in addresses.iter().enumerate() {
                 let door = if index == 0 { door } else { "" };

@@ -18,6 +18,9 @@ struct Ready {
     ftps: Vec<Listener>,
     http: Vec<Listener>,
     https: Vec<Listener>,
+    /// Health checks and metrics.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    admin: Vec<Listener>,
 }
 
 /// An address where a client of this computer reaches the server.
@@ -52,6 +55,7 @@ pub(crate) fn line(bound: Bound<'_>) -> String {
         ftps: all("ftps", bound.ftps),
         http: all("http", bound.http),
         https: all("https", bound.https),
+        admin: all("http", bound.admin),
     };
     // Numbers and strings alone: serialising them cannot fail.
     serde_json::to_string(&ready).unwrap_or_default() + "\n"

@@ -15,6 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use millrace_admin::{Control, Orders, Reloaded, sockets};
+use millrace_admin_http::AdminHttp;
 use millrace_load::units::counted;
 use millrace_server::limits::Quotas;
 use millrace_server::{Config, Door, Predecessor, Prepared, ReloadError, Running, Server, StartError};
@@ -146,6 +147,7 @@ fn serve(arguments: Serve, beginning: Beginning) -> Result<(), Failure> {
         warn(&running, &format!("{trouble}; its files are out of reach until it can"));
     }
     let folder = confined.control_folder.clone();
+    let admin = Arc::new(open_admin(&site.admin, before.is_some(), &running)?);
     let again = Again {
         written,
         file,
@@ -155,6 +157,7 @@ fn serve(arguments: Serve, beginning: Beginning) -> Result<(), Failure> {
         begun: site.snapshot.clone(),
         last: Arc::new(Mutex::new(site.snapshot.clone())),
         confined,
+        admin: Arc::clone(&admin),
     };
     let control = match folder.filter(|_| inherited.is_none()) {
         Some(folder) => open_default_control(&folder, &running, &again),
@@ -166,7 +169,7 @@ fn serve(arguments: Serve, beginning: Beginning) -> Result<(), Failure> {
         Some((door, socket)) => running
             .serve_connection(door, socket)
             .map_err(|error| Failure::Running(format!("the connection cannot be served: {error}.")))?,
-        None => announce(&site, &running, ready_json, ready_file.as_deref())?,
+        None => announce(&site, &running, admin.addresses(), ready_json, ready_file.as_deref())?,
     }
     if is_main {
         notify::say("READY=1");
@@ -178,6 +181,7 @@ fn serve(arguments: Serve, beginning: Beginning) -> Result<(), Failure> {
     }
     running.wait();
     drop(control);
+    admin.close();
     let lingering = Lingering::of(&running, &site);
     // FTP and HTTP, and so the whole served tree: unnamed files of open uploads leave nothing behind.
     drop((running, site));
@@ -227,6 +231,8 @@ struct Again {
     last: Arc<Mutex<Snapshot>>,
     /// What it may use since then.
     confined: Confined,
+    /// Health checks and metrics, until a successor has them.
+    admin: Arc<AdminHttp>,
 }
 
 /// Why a reload changed nothing.
@@ -288,6 +294,13 @@ fn on_one_line(text: &str) -> String {
     text.lines().filter(|line| !line.starts_with(' ')).collect::<Vec<_>>().join(" ")
 }
 
+/// Serves health checks and metrics, beside a predecessor that still does.
+fn open_admin(addresses: &[SocketAddr], beside: bool, running: &Arc<Running>) -> Result<AdminHttp, Failure> {
+    AdminHttp::open(addresses, beside, running).map_err(|(address, error)| {
+        Failure::Running(format!("cannot serve health and metrics at {address} (--admin): {error}."))
+    })
+}
+
 /// Opens the control socket: at its path, in the place of a predecessor's, or as a service manager has opened it.
 fn open_control(
     path: Option<&Path>,
@@ -333,11 +346,15 @@ fn open_default_control(folder: &Path, running: &Arc<Running>, again: &Again) ->
 
 /// What a client of the control socket can have done.
 fn orders(again: &Again) -> Orders {
-    let again = again.clone();
+    let (again, admin) = (again.clone(), Arc::clone(&again.admin));
     Orders {
         reload: Box::new(move || Ok(again.reload()?)),
         successor: Box::new(successor_command),
-        relieved: Box::new(|pid| notify::say(&format!("MAINPID={pid}\nREADY=1"))),
+        relieved: Box::new(move |pid| {
+            // The successor listens there by now.
+            admin.close();
+            notify::say(&format!("MAINPID={pid}\nREADY=1"));
+        }),
     }
 }
 
@@ -394,12 +411,19 @@ fn file_of_served(site: &Site, folder: &Path) -> PathBuf {
 }
 
 /// Prints where the server is open, and writes the file of `--ready-file`. A closed standard output stops nothing.
-fn announce(site: &Site, running: &Running, in_json: bool, ready_file: Option<&Path>) -> Result<(), Failure> {
+fn announce(
+    site: &Site,
+    running: &Running,
+    admin: &[SocketAddr],
+    in_json: bool,
+    ready_file: Option<&Path>,
+) -> Result<(), Failure> {
     let bound = Bound {
         ftp: running.ftp_addresses(),
         ftps: running.ftps_addresses(),
         http: running.http_addresses(),
         https: running.https_addresses(),
+        admin,
     };
     announce::warnings(site, bound).iter().for_each(|warning| warn(running, warning));
     let text = match in_json {

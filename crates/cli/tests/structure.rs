@@ -11,7 +11,7 @@ const TIERS: &[&[&str]] = &[
     // Protocols and back ends.
     &["ftp", "http", "privsep", "storage"],
     // Policy.
-    &["limits", "accounts", "log", "hooks", "acme"],
+    &["limits", "accounts", "metrics", "log", "hooks", "acme"],
     // What sessions of every protocol run on.
     &["runtime"],
     // Drivers of the protocols on it.
@@ -19,7 +19,7 @@ const TIERS: &[&[&str]] = &[
     // Programs.
     &["server", "load", "lab"],
     // The control interface of a server.
-    &["admin"],
+    &["admin", "admin-http"],
     // The binary.
     &["cli"],
 ];

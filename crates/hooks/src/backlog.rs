@@ -94,6 +94,11 @@ impl Backlog {
         self.read(&database, to, most).map_err(|error| self.failed(error))
     }
 
+    /// Returns how many events wait for their receivers, and how many were put aside.
+    pub fn counts(&self) -> Result<(u64, u64), QueueError> {
+        self.list(None, 0).map(|found| (found.waiting, found.parked))
+    }
+
     /// Has events delivered that were put aside, and those that wait tried now; answers how many there are.
     pub fn retry(&self, meant: &Meant) -> Result<u64, QueueError> {
         let mut database = self.open()?;

@@ -9,7 +9,7 @@
 use std::time::{Duration, Instant};
 
 use super::{EventContext, Hooks};
-use millrace_blocking::BlockingPool;
+use millrace_blocking::{BlockingPool, PoolLoad};
 
 /// Three pools.
 #[derive(Debug, Clone)]
@@ -27,6 +27,12 @@ impl Pools {
     pub fn new(pool: impl Fn(usize) -> BlockingPool, threads: usize, disk_threads: usize) -> Self {
         let [brief, long, naming] = [threads, threads, disk_threads].map(pool);
         Self { brief, long, naming }
+    }
+
+    /// Returns what each has to do, by its name.
+    pub fn loads(&self) -> [(&'static str, PoolLoad); 3] {
+        let pools = [("hooks", &self.brief), ("hooks-long", &self.long), ("hooks-naming", &self.naming)];
+        pools.map(|(name, pool)| (name, pool.load()))
     }
 
     /// Those for a call of these hooks.

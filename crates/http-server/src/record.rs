@@ -1,7 +1,7 @@
 //! What the access log tells of a request.
 
 use std::borrow::Cow;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use millrace_http::target::{self};
 use millrace_http::{Field, Framing, Head, Method, Status, Version};
@@ -23,6 +23,8 @@ pub(crate) struct Record {
     /// Bytes of the body.
     pub(crate) bytes: u64,
     pub(crate) began: Instant,
+    /// How long the first byte of its file took, once that is sent.
+    pub(crate) first_byte: Option<Duration>,
     /// The answer has no body whatever its head says.
     pub(crate) head_only: bool,
     /// The request has a body.
@@ -53,6 +55,7 @@ impl Record {
             status: Status::BAD_REQUEST,
             bytes: 0,
             began: now,
+            first_byte: None,
             head_only: false,
             has_body: false,
             persistent: false,
@@ -73,6 +76,7 @@ impl Record {
             status: Status::OK,
             bytes: 0,
             began: now,
+            first_byte: None,
             head_only: head.wants_head_only(),
             has_body: head.framing != Framing::None,
             persistent,

@@ -1,5 +1,7 @@
 //! An answer whose body is on its way.
 
+use std::time::Instant;
+
 use crate::body::Body;
 use crate::record::Record;
 
@@ -11,4 +13,13 @@ pub(crate) struct Sending {
     pub(crate) record: Record,
     /// Whether the connection goes on behind it.
     pub(crate) goes_on: bool,
+}
+
+impl Sending {
+    /// Notes when the first byte was sent, once one was.
+    pub(crate) fn note_first_byte(&mut self, now: Instant) {
+        if self.record.first_byte.is_none() && self.body.bytes() > 0 {
+            self.record.first_byte = Some(now.saturating_duration_since(self.record.began));
+        }
+    }
 }

@@ -137,6 +137,8 @@ pub struct Transferred<'a> {
     pub bytes: u64,
     /// How long it took.
     pub elapsed: Duration,
+    /// How long the first byte took, where that is known.
+    pub first_byte: Option<Duration>,
     /// How much later it ended than the time at which it is told.
     pub lag: Duration,
     /// `None` when every byte arrived.
@@ -151,7 +153,28 @@ pub struct Transferred<'a> {
     pub guest: Option<&'a [u8]>,
 }
 
+/// What metrics tell of a transfer.
+#[derive(Debug, Clone, Copy)]
+pub struct Measured {
+    /// Where the bytes went.
+    pub direction: Direction,
+    /// Bytes of the file that were moved.
+    pub bytes: u64,
+    /// How long it took.
+    pub elapsed: Duration,
+    /// How long the first byte took, where that is known.
+    pub first_byte: Option<Duration>,
+    /// Whether not every byte arrived.
+    pub has_failed: bool,
+}
+
 impl Transferred<'_> {
+    /// Returns what metrics tell of it.
+    pub(super) fn measured(&self) -> Measured {
+        let Self { direction, bytes, elapsed, first_byte, failure, .. } = *self;
+        Measured { direction, bytes, elapsed, first_byte, has_failed: failure.is_some() }
+    }
+
     /// When it started and when it ended, in microseconds since 1970, if it is told at this time.
     pub(super) fn span(&self, now: Timestamp) -> (u64, u64) {
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);

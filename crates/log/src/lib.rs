@@ -2,10 +2,13 @@
 //!
 //! A worker collects the lines of one turn of its reactor and hands them to a thread ([`writer`]) that writes them, so
 //! that a log costs little at thousands of transfers a second, and a stuck log blocks no worker.
+//!
+//! Every event is counted on its way, whether or not it is written, so that metrics and logs agree.
 
 mod access;
 mod actor;
 pub mod audit;
+mod counting;
 mod event;
 mod journal;
 mod line;
@@ -22,13 +25,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use millrace_metrics::{Protocol, Registry, Shard};
 use millrace_vfs::Timestamp;
 
 pub use self::access::Request;
 pub use self::actor::Actor;
 use self::audit::{AuditLog, AuditSettings};
 use self::event::NO_SESSION;
-pub use self::event::{Direction, Event, IssuedLink, Proved, Subject, Transferred};
+pub use self::event::{Direction, Event, IssuedLink, Measured, Proved, Subject, Transferred};
 use self::line::{write_json, write_text};
 use self::outlet::{Events, LogFile, events, log_file};
 pub use self::position::{Position, Sha256};
@@ -110,11 +114,14 @@ pub struct Log {
     access: Option<LogFile>,
     audit: Option<AuditLog>,
     syslog: Option<Arc<Syslog>>,
+    metrics: Arc<Registry>,
 }
 
 /// The lines of one turn.
 #[derive(Debug, Default)]
 pub struct Lines {
+    /// Where its worker counts. Without one, events are counted in the shard that threads share.
+    shard: Option<Arc<Shard>>,
     events: String,
     transfers: Vec<u8>,
     requests: Vec<u8>,
@@ -145,7 +152,22 @@ impl Log {
             AuditLog::open(audit, told.clone(), syslog.clone()).map_err(|error| (audit.path.clone(), error))
         });
         let (audit, transfers_have_times) = (audit.transpose()?, settings.transfers_have_times);
-        Ok(Self { format, events, xferlog, transfers_have_times, access, audit, syslog })
+        let metrics = Arc::default();
+        Ok(Self { format, events, xferlog, transfers_have_times, access, audit, syslog, metrics })
+    }
+
+    /// Returns the lines of a worker, whose events are counted in this shard.
+    pub fn lines(shard: Arc<Shard>) -> Lines {
+        Lines { shard: Some(shard), ..Lines::default() }
+    }
+
+    /// Returns the metrics that events are counted in.
+    pub fn metrics(&self) -> &Registry {
+        &self.metrics
+    }
+
+    fn shard<'a>(&'a self, lines: &'a Lines) -> &'a Shard {
+        lines.shard.as_ref().unwrap_or(self.metrics.shared())
     }
 
     /// Waits, for a moment, until what was recorded is written.
@@ -175,6 +197,7 @@ impl Log {
 
     /// Adds a request to the lines of this turn: Combined, or JSON where that is the format of the log.
     pub fn request(&self, lines: &mut Lines, now: Timestamp, subject: &Subject<'_>, request: &Request<'_>) {
+        counting::count_request(self.shard(lines), request);
         match (self.format, &self.access) {
             (LogFormat::Off | LogFormat::Warnings | LogFormat::JsonWarnings, None) => {}
             (LogFormat::Json | LogFormat::JsonWarnings, _) => {
@@ -204,10 +227,16 @@ impl Log {
         subject: &Subject<'_>,
         transfer: &Transferred<'_>,
     ) {
+        self.count_http_transfer(lines, &transfer.measured());
         if self.xferlog.is_some() {
             xferlog::write(now, subject, transfer, ("http", self.transfers_have_times), &mut lines.transfers);
         }
         self.audit(lines, now, subject, &Event::Transferred(transfer));
+    }
+
+    /// Counts a transfer by HTTP that is not logged by itself.
+    pub fn count_http_transfer(&self, lines: &Lines, transfer: &Measured) {
+        counting::count_transfer(self.shard(lines), Protocol::Http, transfer);
     }
 
     /// Adds an event to the audit log alone, where that records it.
@@ -219,6 +248,7 @@ impl Log {
 
     /// Adds an event to the lines of this turn.
     pub fn record(&self, lines: &mut Lines, now: Timestamp, subject: &Subject<'_>, event: Event<'_>) {
+        counting::count(self.shard(lines), &event);
         if let (Some(_), Event::Transferred(transfer)) = (&self.xferlog, event) {
             xferlog::write(now, subject, transfer, ("ftp", self.transfers_have_times), &mut lines.transfers);
         }
@@ -304,6 +334,7 @@ mod tests {
             access: None,
             audit: None,
             syslog: None,
+            metrics: Arc::default(),
         };
         let mut lines = Lines::default();
         let subject =
@@ -322,6 +353,7 @@ mod tests {
             path: &path,
             bytes: 3,
             elapsed: Duration::from_millis(1500),
+            first_byte: None,
             lag: Duration::ZERO,
             failure: None,
             hash: None,

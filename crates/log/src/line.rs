@@ -394,6 +394,7 @@ mod tests {
                     path,
                     bytes,
                     elapsed,
+                    first_byte: None,
                     lag: Duration::ZERO,
                     failure,
                     hash: some.filter(|_| direction == Direction::Upload),

@@ -15,6 +15,8 @@ pub struct Undecided {
     pub by_http: bool,
     /// Whether line ends were converted (TYPE A).
     pub ascii: bool,
+    /// How long the first byte took, where that is known.
+    pub first_byte: Option<Duration>,
     /// The mail address that an anonymous user gave.
     pub guest: Option<Box<[u8]>>,
 }
@@ -32,8 +34,19 @@ impl Undecided {
     ) {
         let (direction, ascii, guest) = (Direction::Upload, self.ascii, self.guest.as_deref());
         let (lag, conversion) = (Duration::ZERO, Conversion::default());
-        let transferred =
-            Transferred { direction, path, bytes, elapsed, lag, failure, hash, ascii, conversion, guest };
+        let transferred = Transferred {
+            direction,
+            path,
+            bytes,
+            elapsed,
+            first_byte: self.first_byte,
+            lag,
+            failure,
+            hash,
+            ascii,
+            conversion,
+            guest,
+        };
         let mut lines = Lines::default();
         match self.by_http {
             true => {

@@ -93,6 +93,7 @@ mod tests {
             path: &path,
             bytes: 1024,
             elapsed: Duration::from_millis(1400),
+            first_byte: None,
             lag: Duration::ZERO,
             failure: None,
             hash: None,

@@ -6,6 +6,7 @@ mod queue;
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use mio::{Registry, Token, Waker};
 
@@ -33,11 +34,20 @@ impl<T> Clone for Sender<T> {
 struct Shared<T> {
     queue: Queue<T>,
     waker: Waker,
+    /// The reactor's end is gone.
+    is_closed: AtomicBool,
+}
+
+impl<T> Drop for Inbox<T> {
+    fn drop(&mut self) {
+        self.shared.is_closed.store(true, Ordering::Release);
+    }
 }
 
 /// Makes an inbox whose arrivals show as `token` in the reactor of `registry`.
 pub fn inbox<T>(registry: &Registry, token: Token) -> io::Result<(Sender<T>, Inbox<T>)> {
-    let shared = Arc::new(Shared { queue: Queue::new(), waker: Waker::new(registry, token)? });
+    let (waker, is_closed) = (Waker::new(registry, token)?, AtomicBool::new(false));
+    let shared = Arc::new(Shared { queue: Queue::new(), waker, is_closed });
     Ok((Sender { shared: Arc::clone(&shared) }, Inbox { shared }))
 }
 
@@ -48,6 +58,11 @@ impl<T> Sender<T> {
             // If the waker fails, the reactor has ended, and with it the receiver.
             let _ = self.shared.waker.wake();
         }
+    }
+
+    /// Returns whether the reactor has ended, and takes nothing out any more.
+    pub fn is_closed(&self) -> bool {
+        self.shared.is_closed.load(Ordering::Acquire)
     }
 }
 

@@ -21,6 +21,9 @@ const CONTROL_BACKLOG: i32 = 4096;
 /// How many on a data listener: the client of the lease and a few strangers to be turned away.
 const DATA_BACKLOG: i32 = 64;
 
+/// The same of a listener for administration.
+const ADMIN_BACKLOG: i32 = 64;
+
 /// Binds one control listener per worker to an address; port 0 chooses a free one, the same for all.
 ///
 /// The first bind is made without `SO_REUSEPORT`, so that a second server on the same port is an error and not a silent
@@ -85,6 +88,15 @@ pub fn prepare_accepted(socket: &OwnedFd, keepalive: Duration) -> io::Result<Soc
     prepare_control(socket, keepalive)?;
     let peer = getpeername(socket)?.ok_or(io::ErrorKind::NotConnected)?;
     peer.try_into().map_err(|_| io::Error::from(io::ErrorKind::AddrNotAvailable)).map(plain)
+}
+
+/// Binds a listener for administration. With `beside`, another process may have the address as well, if it was bound here:
+/// the predecessor of this one, which still listens.
+pub fn bind_admin(address: SocketAddr, beside: bool) -> io::Result<OwnedFd> {
+    let socket = open(address, beside, false)?;
+    sockopt::set_socket_reuseport(&socket, true)?;
+    listen(&socket, ADMIN_BACKLOG)?;
+    Ok(socket)
 }
 
 /// Binds a data listener to exactly this address and port.

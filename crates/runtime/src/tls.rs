@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::net::{IpAddr, Ipv6Addr};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime};
@@ -225,6 +226,11 @@ impl Security {
         Some(reloaded)
     }
 
+    /// Returns when each certificate that is in force expires, by its file.
+    pub fn expiries(&self) -> Vec<(PathBuf, SystemTime)> {
+        self.seen().outlook.expiries()
+    }
+
     /// New problems that clients will find with the present certificates and lists.
     pub fn doubts(&self, now: SystemTime) -> Vec<String> {
         let mut seen = self.seen();
@@ -251,7 +257,6 @@ fn stamps(plan: &Plan) -> Vec<Stamp> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
     use std::sync::atomic::AtomicU32;
 
     use millrace_net::tls::{KeyPair, self_signed};

@@ -47,10 +47,12 @@ pub use auth::{Account, Accounts, Attempt, Authenticator, Decision, Protocol};
 pub use config::{Config, Inherited};
 pub use hooks::Hooks;
 pub use millrace_ftp::session::{Permission, Permissions, Rules};
+pub use millrace_metrics as metrics;
 /// Back ends for files: memory, folders, databases, and layers over them.
 pub use millrace_storage as storage;
 /// What a back end of your own implements.
 pub use millrace_vfs as vfs;
 pub use running::connection::ConnectionError;
+pub use running::readings::Readiness;
 pub use running::upgrade::{HandOverError, Predecessor, TakeOverError};
 pub use running::{Prepared, ReloadError, Running, Server, StartError};

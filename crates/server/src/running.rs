@@ -4,6 +4,7 @@ mod admin;
 pub(crate) mod assembling;
 pub(crate) mod connection;
 mod doors;
+pub(crate) mod readings;
 mod reloading;
 pub(crate) mod upgrade;
 
@@ -126,6 +127,7 @@ impl Server {
 
     /// Has everything there that a server needs; at the addresses of one that is to be relieved, its listeners.
     pub fn prepare(mut config: Config, before: Option<&Predecessor>) -> Result<Prepared, StartError> {
+        millrace_metrics::process_start();
         let descriptors = limits::raise_descriptors();
         if config.workers == 0 {
             config.workers = thread::available_parallelism().map_or(1, usize::from);

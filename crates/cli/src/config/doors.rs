@@ -118,11 +118,12 @@ type Door<'a> = (&'static str, &'static str, &'a [Said<Listen>]);
 pub(super) fn refuse_shared_addresses(written: &Written, places: &Places<'_>) -> Result<(), Failure> {
     let by_default = [Said::on_command_line(Listen::On(DEFAULT_FTP))];
     let ftp = if written.ftp.is_empty() { &by_default } else { &written.ftp[..] };
-    let doors: [Door<'_>; 4] = [
+    let doors: [Door<'_>; 5] = [
         ("--ftp", "FTP", ftp),
         ("--ftps", "FTPS", &written.ftps),
         ("--http", "HTTP", &written.http),
         ("--https", "HTTPS", &written.https),
+        ("--admin", "health and metrics", &written.admin),
     ];
     let mut taken: Vec<(SocketAddr, &str)> = Vec::new();
     for (flag, name, said) in doors {

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::mem::take;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -50,6 +51,8 @@ pub(crate) struct Site {
     database: Option<PathBuf>,
     /// Where `millrace ctl` finds the server.
     pub(crate) control: Option<PathBuf>,
+    /// Where health checks and metrics are served.
+    pub(crate) admin: Vec<SocketAddr>,
     /// A certificate that has to be there before the server starts.
     pub(crate) self_signed: Option<SelfSigned>,
     /// What the server is started with.
@@ -106,6 +109,7 @@ impl Site {
         [ftp, ftps, http, https].into_iter().for_each(Vec::clear);
         *workers = 1;
         self.control = None;
+        self.admin.clear();
         self.serves_one_connection = true;
     }
 
@@ -216,6 +220,7 @@ pub(crate) fn resolve(
         .filter_map(|row| row.field.as_ref())
         .for_each(|field| (field.set)(&said, &mut config));
     let snapshot = Snapshot::of(&said, &config);
+    let admin = doors::listens(written.admin, "--admin", Vec::new(), &places)?;
     let control = written.control.filter(Said::is_file).map(|said| places.path(&said));
     let served = own::served(&directory, &logins, !sources.is_empty(), other_folders);
     Ok(Site {
@@ -237,6 +242,7 @@ pub(crate) fn resolve(
         mounts,
         database,
         control,
+        admin,
         self_signed,
         config,
         http_by_default,

@@ -177,6 +177,11 @@ settings! {
             /// Only its owner may open it. `"off"`: none. Where it is not set the socket lies in the runtime folder of
             /// the server's user, and `millrace ctl` finds it there. See [limits.md](limits.md#while-the-server-runs).
             control: One<PathBuf> = unset("in `/run/millrace` or the like").flag("FILE").restart();
+            /// Where to serve health checks and metrics by HTTP, such as `"127.0.0.1:9121"`
+            ///
+            /// `/healthz`, `/readyz`, and `/metrics` for Prometheus, without a password and without TLS: an address that
+            /// other computers reach is warned of. There may be more than one. See [metrics.md](metrics.md).
+            admin: Many<Listen> = default("off").flag("ADDR:PORT").restart();
             /// The user to run as, once ports are bound and keys are read: USER or USER:GROUP
             ///
             /// For a server that root starts: all of root's rights are given up for good. Numbers are taken, too. See

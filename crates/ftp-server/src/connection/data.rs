@@ -8,6 +8,7 @@ use millrace_ftp::reply::Reply;
 use millrace_ftp::session::{Outcome, Progress, Protection, Transfer, TransferError, Via};
 use millrace_limits::{Errand, LimitKey, Reached};
 use millrace_log::{self as log, Direction, Transferred};
+use millrace_metrics::Protocol;
 use millrace_net::stream;
 use millrace_runtime::transfer::{JobDone, JobKind, Link, Running, Socket, Turn, Work, describe};
 use millrace_runtime::worker::{Promise, Role};
@@ -224,13 +225,17 @@ impl Data {
     fn take_turn(&mut self, scene: &mut Scene<'_>) -> Option<Outcome> {
         let running = self.running.as_deref_mut()?;
         let core = &mut *scene.core;
+        let before = running.pace.paused;
         match running.turn(core.now.instant, &mut core.scratch, &core.services.limits, scene.member) {
             Turn::Done(Ok(())) => match running.part(&mut core.scratch, core.now.instant) {
                 Some(result) => self.conclude(scene, result),
                 None => self.watch(scene, Interest::READABLE | Interest::WRITABLE),
             },
             Turn::Done(result) => self.conclude(scene, result),
-            Turn::Pause => None,
+            Turn::Pause => {
+                core.note_limit_wait(Protocol::Ftp, before, running.pace.paused);
+                None
+            }
             Turn::Wait => self.watch(scene, Interest::READABLE | Interest::WRITABLE),
             Turn::Job(kind) => {
                 self.lend(scene, kind);
@@ -489,6 +494,7 @@ impl Data {
             path: &running.path,
             bytes,
             elapsed: ended.saturating_duration_since(running.started),
+            first_byte: running.first.map(|first| first.saturating_duration_since(running.started)),
             lag: ended.saturating_duration_since(scene.core.now.instant),
             failure: failure.as_deref(),
             hash: hash.as_deref(),

@@ -256,7 +256,8 @@ impl SessionHooks {
             reason: transferred.failure.map(str::to_owned),
             undecided: is_asked.then(|| {
                 let (log, guest) = (core.services.log.clone(), transferred.guest.map(Box::from));
-                Box::new(Undecided { log, by_http: false, ascii: transferred.ascii, guest })
+                let Transferred { ascii, first_byte, .. } = *transferred;
+                Box::new(Undecided { log, by_http: false, ascii, first_byte, guest })
             }),
             ..self.context(core, me, event)
         };

@@ -2,6 +2,7 @@
 
 use millrace_ftp::session::TransferError;
 use millrace_log::Direction;
+use millrace_metrics::Protocol;
 use millrace_runtime::transfer::{Sender, describe};
 use millrace_vfs::FileError;
 
@@ -63,12 +64,17 @@ impl Delivery<'_> {
             let Work::Sending(sending) = &mut self.connection.work else { return };
             let kernel = &mut self.core.kernel;
             let limits = (&kernel.services.limits, &self.connection.member);
+            let before = sending.body.paused();
             let progress = sending.body.advance(
                 &mut self.connection.link.sink(),
                 &mut kernel.scratch,
                 kernel.now.instant,
                 limits,
             );
+            sending.note_first_byte(kernel.now.instant);
+            if matches!(progress, Progress::Pause) {
+                kernel.note_limit_wait(Protocol::Http, before, sending.body.paused());
+            }
             if !matches!(progress, Progress::Bytes(_) | Progress::Done) {
                 // The next bytes are not here yet: the head goes ahead.
                 self.connection.link.flush_held(self.core, self.connection.key);

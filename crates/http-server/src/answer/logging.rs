@@ -91,9 +91,16 @@ impl Exchange<'_> {
     /// Tells of a file that was sent at once.
     pub(crate) fn log_file(&mut self, status: Status, bytes: u64) {
         let head = self.head;
-        if self.core.server.tells_of_transfers() && !head.wants_head_only() {
-            let record = self.record();
-            Notices::of(self.connection).note_transfer(self.core, Direction::Download, &record, bytes, None);
+        let (direction, at_once) = (Direction::Download, Some(Duration::ZERO));
+        if head.wants_head_only() {
+            // None of it was sent.
+        } else if self.core.server.tells_of_transfers() {
+            let record = Record { first_byte: at_once, ..self.record() };
+            Notices::of(self.connection).note_transfer(self.core, direction, &record, bytes, None);
+        } else {
+            let (elapsed, first_byte) = (Duration::ZERO, at_once);
+            let measured = log::Measured { direction, bytes, elapsed, first_byte, has_failed: false };
+            self.core.count_transfer(&measured);
         }
         self.log_answer(status, bytes);
     }

@@ -86,7 +86,7 @@ impl HookGate<'_> {
                     self.core,
                     Direction::Upload,
                     &context,
-                    length,
+                    (length, None),
                     None,
                 );
                 self.core.server.tus.settle(&key, true);

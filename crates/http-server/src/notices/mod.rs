@@ -28,7 +28,13 @@ impl<'a> Notices<'a> {
 
 /// The log entry of an upload that waits for the hooks' verdict.
 pub(crate) fn undecided(core: &Core) -> Box<Undecided> {
-    Box::new(Undecided { log: core.server.log.clone(), by_http: true, ascii: false, guest: None })
+    Box::new(Undecided {
+        log: core.server.log.clone(),
+        by_http: true,
+        ascii: false,
+        first_byte: None,
+        guest: None,
+    })
 }
 
 impl Notices<'_> {
@@ -43,10 +49,13 @@ impl Notices<'_> {
         failure: Option<&str>,
     ) {
         if !core.server.tells_of_transfers() {
-            return;
+            let elapsed = core.now.instant.saturating_duration_since(record.began);
+            let (first_byte, has_failed) = (record.first_byte, failure.is_some());
+            let measured = log::Measured { direction, bytes, elapsed, first_byte, has_failed };
+            return core.count_transfer(&measured);
         }
         let context = self.moment_of(core, Event::Download, record, bytes, failure);
-        self.log_transferred(core, direction, &context, bytes, failure);
+        self.log_transferred(core, direction, &context, (bytes, record.first_byte), failure);
         match end_of_transfer(direction, failure) {
             Some(Event::Upload) | None => {}
             Some(event) => self.tell(core, EventContext { event, ..context }),
@@ -58,7 +67,7 @@ impl Notices<'_> {
         core: &mut Core,
         direction: Direction,
         context: &EventContext,
-        bytes: u64,
+        (bytes, first_byte): (u64, Option<Duration>),
         failure: Option<&str>,
     ) {
         let Some(path) = &context.path else { return };
@@ -67,6 +76,7 @@ impl Notices<'_> {
             path,
             bytes,
             elapsed: context.elapsed.unwrap_or_default(),
+            first_byte,
             lag: Duration::ZERO,
             failure,
             hash: context.hash.as_deref(),

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use millrace_hooks::Event;
 use millrace_http::{Refusal, Status};
 use millrace_limits::Pace;
+use millrace_metrics::Protocol;
 use millrace_vfs::{FileError, Upload};
 
 use crate::answer::Answers;
@@ -71,11 +72,15 @@ impl Reception<'_> {
     fn collect(&mut self, receiving: &mut Receiving) -> Result<(), Refusal> {
         while receiving.buffer.len() < COLLECT && !self.connection.http.has_whole_body() {
             let before = receiving.buffer.len();
+            let paused = receiving.pace.paused;
             let (limits, room) = (&self.core.server.limits, COLLECT - before);
             let allowed =
                 receiving.pace.allowance(limits, &self.connection.member, self.core.now.instant, room as u64);
             // Where it is not a quota that forbids more, the wheel wakes it.
-            let Some(allowed) = allowed else { return self.within_quota(receiving) };
+            let Some(allowed) = allowed else {
+                self.core.note_limit_wait(Protocol::Http, paused, receiving.pace.paused);
+                return self.within_quota(receiving);
+            };
             let most = before + usize::try_from(allowed).unwrap_or(usize::MAX).min(room);
             let taken = Reader::new(self.connection, self.core).take_body(&mut receiving.buffer, most);
             let count = receiving.buffer.len() - before;
@@ -112,6 +117,8 @@ impl Reception<'_> {
         let mut received = receiving.received.take()?;
         receiving.serial = self.core.next_serial();
         receiving.record.bytes = total;
+        let elapsed = self.core.now.instant.saturating_duration_since(receiving.record.began);
+        receiving.record.first_byte.get_or_insert(elapsed);
         let serial = receiving.serial;
         let reply = self
             .connection

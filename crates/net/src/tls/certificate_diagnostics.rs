@@ -49,6 +49,11 @@ impl Plan {
 }
 
 impl CertificateDiagnostics {
+    /// Returns when each certificate expires, by its file.
+    pub fn expiries(&self) -> Vec<(PathBuf, SystemTime)> {
+        self.certificates.iter().map(|(file, info)| (file.clone(), info.until)).collect()
+    }
+
     /// Sentences for an administrator.
     pub fn doubts(&self, now: SystemTime) -> Vec<String> {
         let certificates = self.certificates.iter().filter_map(|(file, info)| {

@@ -210,6 +210,14 @@ impl PassivePool {
         last
     }
 
+    /// Returns how many ports wait for the connection of a client, and how many sessions wait for a port.
+    pub fn occupancy(&self) -> (usize, usize) {
+        let hosts = self.shared.lock();
+        hosts.values().fold((0, 0), |(leased, waiting), host| {
+            (leased + host.leased.len(), waiting + host.waiting.len())
+        })
+    }
+
     /// The ports that may be used, for messages.
     pub fn range(&self) -> &RangeInclusive<u16> {
         &self.shared.range

@@ -98,6 +98,8 @@ pub struct Running {
     pub started: Instant,
     /// When a byte last moved, or the connection came about: what the stall timeout counts from.
     pub moved: Instant,
+    /// When the first byte moved.
+    pub first: Option<Instant>,
     /// The client's progress since.
     pub taken: Taken,
     /// Bytes of the file, where that is known.
@@ -389,6 +391,7 @@ impl Running {
             conversion,
             started: now,
             moved: now,
+            first: None,
             taken: Taken::default(),
             total,
             shared: Arc::default(),
@@ -424,6 +427,7 @@ impl Running {
         };
         if self.shared.bytes() != before || share.moved() > 0 || matches!(turn, Turn::Yield) {
             self.moved = now;
+            self.first.get_or_insert(now);
             self.taken = Taken::default();
         }
         self.pace.spend(share.moved());

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use millrace_ftp::session::Now;
 use millrace_log::{self as log, Subject};
+use millrace_metrics::{HandshakeResult, Metric, Protocol, Shard};
 use millrace_net::timer::Wheel;
 use millrace_net::tls::{self, Channel, Wire};
 use mio::unix::SourceFd;
@@ -56,6 +57,8 @@ pub struct Core {
     pub turn: u64,
     serial: u64,
     lines: log::Lines,
+    /// Where this worker counts.
+    pub metrics: Arc<Shard>,
 }
 
 impl std::fmt::Debug for Core {
@@ -68,6 +71,7 @@ impl Core {
     /// For a worker that begins now.
     pub(super) fn new(registry: Registry, services: Arc<Services>) -> Self {
         let now = services.clock.now();
+        let metrics = services.log.metrics().shard();
         let open_files = services.sessions.descriptors().for_files();
         Self {
             registry,
@@ -84,7 +88,8 @@ impl Core {
             ending: false,
             turn: 0,
             serial: 0,
-            lines: log::Lines::default(),
+            lines: log::Log::lines(Arc::clone(&metrics)),
+            metrics,
             services,
         }
     }
@@ -129,6 +134,13 @@ impl Core {
         let began = Instant::now();
         let done = channel.handshake(socket, &mut self.scratch);
         self.handshakes.spend(began);
+        let result = match &done {
+            Ok(false) => return Some(done),
+            Ok(true) if channel.tls().is_resumed() => HandshakeResult::Resumed,
+            Ok(true) => HandshakeResult::Full,
+            Err(_) => HandshakeResult::Failed,
+        };
+        self.metrics.add(Metric::Handshakes, &[result as usize], 1);
         Some(done)
     }
 
@@ -150,6 +162,20 @@ impl Core {
     /// Writes a transfer to the transfer log.
     pub fn log_transfer(&mut self, subject: &Subject<'_>, transfer: &log::Transferred<'_>) {
         self.services.log.transfer(&mut self.lines, self.now.wall, subject, transfer);
+    }
+
+    /// Counts that a transfer waits for a limit on bandwidth `until` then, unless it has waited `before`, and still does.
+    pub fn note_limit_wait(&self, protocol: Protocol, before: Option<Instant>, until: Option<Instant>) {
+        let still_waits = before.is_some_and(|before| before > self.now.instant);
+        let Some(until) = until.filter(|_| !still_waits) else { return };
+        self.metrics.add(Metric::LimitWaits, &[protocol as usize], 1);
+        let time = until.saturating_duration_since(self.now.instant);
+        self.metrics.add_time(Metric::LimitWaitSeconds, &[protocol as usize], time);
+    }
+
+    /// Counts a transfer by HTTP that is not logged by itself.
+    pub fn count_transfer(&self, transfer: &log::Measured) {
+        self.services.log.count_http_transfer(&self.lines, transfer);
     }
 
     /// Restores the buffers that a panic may have taken, and drops what they hold of the connection that panicked.

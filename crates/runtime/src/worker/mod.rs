@@ -27,6 +27,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use millrace_metrics::Metric;
 use millrace_net::inbox::{self, Inbox, Sender};
 use mio::event::Event;
 use mio::unix::SourceFd;
@@ -164,6 +165,7 @@ impl<D: Doors> Worker<D> {
             _ => {}
         }
         self.doors.begin_turn();
+        let begun = self.doors.now.instant;
         for key in self.doors.handshakes.begin_turn() {
             self.serve(key, Client::shake_hands);
         }
@@ -191,6 +193,8 @@ impl<D: Doors> Worker<D> {
         core.end_turn();
         self.doors.end_turn();
         self.doors.hand_over_log();
+        let taken = self.doors.services.clock.instant().saturating_duration_since(begun);
+        self.doors.metrics.observe(Metric::WorkerTurn, &[], taken);
         Ok(!self.is_to_end())
     }
 

@@ -11,6 +11,7 @@ use std::time::Instant;
 use millrace_ftp_server as ftp;
 use millrace_gateway::runtime::Side;
 use millrace_http_server as http;
+use millrace_metrics::Metric;
 use millrace_net::inbox;
 use millrace_runtime::services::Services;
 use millrace_runtime::slab::Key;
@@ -32,7 +33,7 @@ pub(crate) type WorkerMessage = worker::Message<Core>;
 /// A reactor that serves FTP and HTTP.
 pub(crate) type Worker = worker::Worker<Core>;
 
-/// The protocol of a listener.
+/// The protocol of a listener. Metrics have them in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Door {
@@ -128,6 +129,7 @@ impl Doors for Core {
     }
 
     fn open(&mut self, key: Key, newcomer: Newcomer<Door>) -> Client {
+        self.metrics.add(Metric::Connections, &[newcomer.door as usize], 1);
         match newcomer.door {
             Door::Ftp | Door::Ftps => {
                 let door = Arc::clone(&self.ftp);

@@ -74,7 +74,7 @@ fn a_flag_goes_before_its_key() {
 /// Each flag once.
 const EVERY_FLAG: &str = "photos --ftp 127.0.0.1:1 --http 127.0.0.1:2 --cgi programs --passive-ports 50000-50001 \
     --public-ip 203.0.113.7 --workers 3 --grace 5m --control socket --run-as nobody --sandbox off --coalesce off --tls-cert a.pem --tls-key a.key \
-    --tls-self-signed --acme a.example --acme-agree --tls-required data --ftps 127.0.0.1:3 --https 127.0.0.1:4 --state kept \
+    --tls-self-signed --acme a.example --acme-agree --tls-required data --ftps 127.0.0.1:3 --https 127.0.0.1:4 --admin 127.0.0.1:5 --state kept \
     --user a:pw --users accounts --anonymous ro --uploads in-place --durability full --upload-hash sha256 --list-sort 10k --quiet --log-format json \
     --xferlog x.log --access-log a.log --audit-log u.log";
 

@@ -240,6 +240,13 @@ fn say_what_is_known(running: &Running, socket: &OwnedFd) -> io::Result<()> {
     Word::Go { next_session: running.state.next_session.load(Ordering::Relaxed) }.send(socket, None)
 }
 
+impl Running {
+    /// Returns whether another process has taken over.
+    pub(in crate::running) fn is_handed_over(&self) -> bool {
+        self.successor.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+}
+
 /// From here on this one is done when its sessions are.
 fn retire(running: &Running, socket: OwnedFd, successor: u32) {
     let state = &running.state;

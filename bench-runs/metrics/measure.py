@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""Measures what a scrape of /metrics each second costs small transfers, and what a scrape takes beside many sessions.
+
+    cargo build --release
+    python3 bench-runs/metrics/measure.py target/release/millrace --pairs 9 --seconds 10
+
+Each pair has a run of `millrace bench` (4 KiB by FTP, 8 users) without scrapes and one with them, in turn first and second.
+The goals: a rate of 0.98 or more of that without, and at 5,000 sessions 10 ms and 300 KB for a page.
+"""
+
+import argparse
+import json
+import socket
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+import urllib.request
+from pathlib import Path
+
+
+def scrape(url):
+    """Returns how long a page takes, in milliseconds, and its size."""
+    begun = time.monotonic()
+    with urllib.request.urlopen(url + "metrics", timeout=30) as answer:
+        size = len(answer.read())
+    return (time.monotonic() - begun) * 1000, size
+
+
+def bench(program, ftp, folder, seconds):
+    """Returns operations a second, and processor time of the server for each in microseconds."""
+    out = folder / "bench.json"
+    flags = ["--ops", "retr", "--size", "4k", "--users", "8", "--duration", f"{seconds}s", "--json", str(out)]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    # It ends with 3 where other programs had the processors: the pairs tell how far that matters.
+    code = subprocess.run([program, "bench", ftp, *flags], check=False, **quiet).returncode
+    if code not in (0, 3):
+        raise SystemExit(f"millrace bench ended with {code}")
+    cell = json.loads(out.read_text())["cells"][0]
+    return cell["ops_per_s"], cell["server_us_per_op"]
+
+
+def bench_scraped(program, ftp, folder, seconds, admin):
+    """The same while each second has a scrape."""
+    over = threading.Event()
+
+    def scrape_on():
+        while not over.wait(1):
+            scrape(admin)
+
+    scraper = threading.Thread(target=scrape_on)
+    scraper.start()
+    try:
+        return bench(program, ftp, folder, seconds)
+    finally:
+        over.set()
+        scraper.join()
+
+
+def ratio(name, pairs):
+    ratios = sorted(scraped / alone for alone, scraped in pairs)
+    print(f"{name}: {statistics.median(ratios):.3f} (median; {ratios[0]:.3f} to {ratios[-1]:.3f})")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program")
+    parser.add_argument("--pairs", type=int, default=9)
+    parser.add_argument("--seconds", type=int, default=10)
+    parser.add_argument("--sessions", type=int, default=5000)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="millrace-metrics-") as name:
+        folder = Path(name)
+        (folder / "files").mkdir()
+        ready = folder / "ready"
+        flags = ["--ftp", "127.0.0.1:0", "--http", "off", "--admin", "127.0.0.1:0", "--anonymous", "rw", "--quiet"]
+        command = [given.program, "serve", str(folder / "files"), *flags, "--ready-file", str(ready)]
+        server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        try:
+            while not ready.exists():
+                time.sleep(0.01)
+            doors = json.loads(ready.read_text())
+            ftp, admin = doors["ftp"][0], doors["admin"][0]["url"]
+            runs = []
+            for pair in range(given.pairs):
+                found = {}
+                for is_scraped in (False, True) if pair % 2 == 0 else (True, False):
+                    where = (given.program, ftp["url"], folder, given.seconds)
+                    found[is_scraped] = bench_scraped(*where, admin) if is_scraped else bench(*where)
+                runs.append((found[False], found[True]))
+            ratio("rate with scrapes over that without", [(one[0], other[0]) for one, other in runs])
+            ratio("processor time for a transfer, likewise", [(one[1], other[1]) for one, other in runs])
+            sessions = [socket.create_connection((ftp["host"], ftp["port"])) for _ in range(given.sessions)]
+            pages = [scrape(admin) for _ in range(20)]
+            times = [took for took, _ in pages]
+            print(f"beside {len(sessions)} sessions: {statistics.median(times):.1f} ms (median; at most {max(times):.1f}), "
+                  f"{max(size for _, size in pages)} bytes")
+        finally:
+            server.terminate()
+            server.wait()
+
+
+if __name__ == "__main__":
+    main()

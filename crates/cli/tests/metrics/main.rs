@@ -1,0 +1,9 @@
+//! Health and metrics of `millrace serve --admin`: they agree with the logs, answer under a flood, and say when the server
+//! takes no more clients.
+
+#[path = "../kit/client.rs"]
+mod client;
+mod counting;
+mod health;
+mod prometheus;
+mod site;

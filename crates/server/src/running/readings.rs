@@ -1,0 +1,94 @@
+//! What metrics and health checks ask of a server that runs.
+
+use std::sync::atomic::Ordering;
+use std::time::{Instant, SystemTime};
+
+use millrace_blocking::PoolLoad;
+use millrace_metrics::{Metric, Reading, Registry, process_readings};
+
+use super::Running;
+use crate::worker::{Worker, WorkerMessage};
+
+/// Whether a server takes more clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Readiness {
+    /// It does.
+    Ready,
+    /// It waits for the last transfers, and then ends.
+    Draining,
+    /// Another process accepts instead.
+    HandedOver,
+}
+
+impl Running {
+    /// The metrics that its workers count.
+    pub fn metrics(&self) -> &Registry {
+        self.log.metrics()
+    }
+
+    /// Returns whether it takes more clients.
+    pub fn readiness(&self) -> Readiness {
+        if !self.state.is_ending.load(Ordering::Acquire) {
+            Readiness::Ready
+        } else if self.is_handed_over() {
+            Readiness::HandedOver
+        } else {
+            Readiness::Draining
+        }
+    }
+
+    /// Returns how many workers it has.
+    pub fn worker_count(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// Returns whether a worker has ended. In a server that drains, one does that has no connection left.
+    pub fn has_ended(&self, worker: usize) -> bool {
+        self.workers.get(worker).is_none_or(|worker| worker.is_closed())
+    }
+
+    /// Has a worker call this in its next turn. One that has ended never does.
+    pub fn ask_worker(&self, worker: usize, answer: impl FnOnce() + Send + 'static) {
+        if let Some(worker) = self.workers.get(worker) {
+            worker.send(WorkerMessage::Worker(Box::new(move |_: &mut Worker| answer())));
+        }
+    }
+
+    /// Reads the metrics that are not counted. It waits for nothing but locks that are held for a moment.
+    pub fn readings(&self) -> Vec<Reading> {
+        let state = &self.state;
+        let (pending, waiting) = state.shared.ftp.passive.occupancy();
+        let mut readings: Vec<Reading> = [
+            (Metric::Sessions, state.sessions.count()),
+            (Metric::Banned, state.bans.list(Instant::now()).len()),
+            (Metric::PendingData, pending),
+            (Metric::WaitingForPort, waiting),
+            (Metric::Ready, usize::from(self.readiness() == Readiness::Ready)),
+        ]
+        .map(|(metric, count)| Reading::of(metric, count as f64))
+        .into();
+        let pools = [
+            ("files", &state.pool),
+            ("long", &state.long),
+            ("listings", &state.shared.ftp.listings),
+            ("logins", &state.logins),
+        ];
+        let loads = pools.map(|(name, pool)| (name, pool.load()));
+        readings.extend(loads.into_iter().chain(state.hook_pools.loads()).flat_map(of_pool));
+        for (file, until) in state.tls.iter().flat_map(|tls| tls.expiries()) {
+            let until = until.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            let file = file.display().to_string();
+            readings.push(Reading::at(Metric::CertificateExpiry, file, until.as_secs() as f64));
+        }
+        readings.push(Reading::at(Metric::Build, env!("CARGO_PKG_VERSION"), 1.0));
+        let most = state.sessions.descriptors().most;
+        readings.push(Reading::of(Metric::MostDescriptors, most as f64));
+        readings.extend(process_readings());
+        readings
+    }
+}
+
+fn of_pool((name, load): (&'static str, PoolLoad)) -> [Reading; 3] {
+    [(Metric::PoolWaiting, load.waiting), (Metric::PoolThreads, load.threads), (Metric::PoolIdle, load.idle)]
+        .map(|(metric, count)| Reading::at(metric, name, count as f64))
+}
