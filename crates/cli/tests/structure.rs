@@ -17,7 +17,7 @@ const TIERS: &[&[&str]] = &[
     // Drivers of the protocols on it.
     &["ftp-server", "gateway", "http-server"],
     // Programs.
-    &["server", "load", "lab"],
+    &["server", "load", "lab", "manual"],
     // The control interface of a server.
     &["admin"],
     // The binary.
