@@ -8,6 +8,7 @@ use std::process::Command;
 use super::{Block, blocks, can_run, compare, on_a_copy, script};
 
 const BOOT: &str = include_str!("boot.sh");
+const CONTAINER: &str = include_str!("container.sh");
 const PAGE: &str = include_str!("../../../../docs/install.md");
 
 /// A folder of packages, which is removed with the value.
@@ -16,7 +17,8 @@ struct Packages(PathBuf);
 impl Packages {
     /// Makes packages of these kinds.
     fn make(kinds: &[&str]) -> Self {
-        let folder = std::env::temp_dir().join(format!("millrace-packages-{}", std::process::id()));
+        let name = format!("millrace-{}-{}", kinds.join("-"), std::process::id());
+        let folder = std::env::temp_dir().join(name);
         let packages = Self(folder);
         let output = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../package"))
             .args(["--program", env!("CARGO_BIN_EXE_millrace"), "--out"])
@@ -127,4 +129,35 @@ fn the_debian_package_is_installed_serves_is_upgraded_and_removed() {
     let printed = packages.run_by_systemd(&(ON_FAILURE.to_owned() + &script(&blocks)));
     println!("{printed}");
     compare("install", &blocks, &printed);
+}
+
+#[test]
+fn the_image_serves_what_its_variables_say_and_its_health_check_asks_the_server() {
+    if !can_run("install", &["curl", "procps", "python3"]) {
+        return;
+    }
+    let packages = Packages::make(&[&format!("image-{}", std::env::consts::ARCH)]);
+    let script = ["bash", "-c", CONTAINER, "container", packages.0.to_str().unwrap()];
+    let ended = on_a_copy("container", &script);
+    let printed = String::from_utf8_lossy(&ended.stdout);
+    assert!(ended.status.success(), "{ended:?}\n{printed}");
+    for line in [
+        "alice may read and write",
+        "0 sessions, 0 transfers under way.",
+        "hello",
+        "root/srv/hello is of 65532",
+    ] {
+        assert!(printed.contains(line), "{line} is not in\n{printed}");
+    }
+}
+
+#[test]
+fn the_compose_file_and_the_page_name_this_version() {
+    let compose = include_str!("../../../../packaging/container/compose.yaml");
+    let version = env!("CARGO_PKG_VERSION");
+    assert!(compose.contains(&format!("image: millrace:{version}\n")));
+    assert!(
+        PAGE.contains(&format!("millrace_{version}_amd64.deb"))
+            && PAGE.contains(&format!(" millrace:{version}\n"))
+    );
 }
