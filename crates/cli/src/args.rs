@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use millrace_admin::client::Ctl;
 use millrace_load::worker_processes::COMMAND;
+use millrace_manual::Shell;
 use millrace_server::Door;
 
 use crate::bench::Bench;
@@ -98,6 +99,11 @@ pub(crate) enum Command {
     ///
     /// Asks for the password on a terminal; otherwise reads one line from standard input.
     HashPassword,
+    /// Print the completion script of a shell: `source <(millrace completions bash)`
+    Completions { shell: Shell },
+    /// Write the man pages of all commands into a folder
+    #[command(hide = true)]
+    Man { folder: PathBuf },
 }
 
 const EXAMPLES: &str = "\

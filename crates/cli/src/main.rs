@@ -32,9 +32,11 @@ mod who;
 use std::process::ExitCode;
 
 use args::{Cli, Command};
-use clap::Parser;
+use bench::output::print;
+use clap::{CommandFactory, Parser};
 use failure::Failure;
 use millrace_admin::client;
+use millrace_manual as manual;
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
@@ -57,6 +59,10 @@ fn main() -> ExitCode {
         Command::User(arguments) => done(user::run(arguments)),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::HashPassword => done(hash_password::run()),
+        Command::Completions { shell } => done(print(&manual::completions(&Cli::command(), shell))),
+        Command::Man { folder } => done(manual::write_man_pages(Cli::command(), &folder).map_err(|error| {
+            Failure::Running(format!("{} cannot be written to: {error}.", folder.display()))
+        })),
     };
     result.unwrap_or_else(|failure| {
         eprintln!("millrace: {failure}");

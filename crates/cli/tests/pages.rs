@@ -3,6 +3,9 @@
 //! A `sh` block has to succeed, the last command of a `sh fails` block to fail. Each line of a `text` block is in what
 //! the block before it prints, each line of a `log` block in the server's log.
 
+#[path = "pages/package.rs"]
+mod package;
+
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -39,7 +42,7 @@ fn script(blocks: &[Block<'_>]) -> String {
             _ => continue,
         };
     }
-    script + "kill %%; wait\ncat /var/log/millrace.log\n"
+    script
 }
 
 /// Runs a command on a copy of this machine.
@@ -70,9 +73,8 @@ fn on_a_copy(name: &str, command: &[&str]) -> Output {
 }
 
 /// Returns whether this machine can run a page: root's Debian that has the packages, and may mount.
-fn can_run(name: &str, page: &str) -> bool {
-    let install = page.lines().find_map(|line| line.strip_prefix("apt-get install -y ")).unwrap();
-    let is_missing = |package: &&str| {
+fn can_run(name: &str, packages: &[&str]) -> bool {
+    let is_missing = |package: &&&str| {
         let list = |suffix: &str| Path::new("/var/lib/dpkg/info").join(format!("{package}{suffix}.list"));
         !list("").exists() && !list(":amd64").exists() && !list(":arm64").exists()
     };
@@ -80,7 +82,7 @@ fn can_run(name: &str, page: &str) -> bool {
         "only root can".to_owned()
     } else if !Path::new("/usr/bin/apt-get").exists() {
         "this is no Debian".to_owned()
-    } else if let Some(package) = install.split(' ').find(is_missing) {
+    } else if let Some(package) = packages.iter().find(is_missing) {
         let may_skip = std::env::var_os("MILLRACE_REQUIRE_CLIENTS").is_none_or(|value| value == "0");
         assert!(may_skip, "the package {package} is not installed");
         format!("the package {package} is not installed")
@@ -96,21 +98,30 @@ fn can_run(name: &str, page: &str) -> bool {
 }
 
 fn run(name: &str, page: &str) {
-    if !can_run(name, page) {
+    let install = page.lines().find_map(|line| line.strip_prefix("apt-get install -y ")).unwrap();
+    if !can_run(name, &install.split(' ').collect::<Vec<_>>()) {
         return;
     }
     let blocks = blocks(page);
-    let output = on_a_copy(name, &["bash", "-c", &script(&blocks)]);
+    let script = script(&blocks) + "kill %%; wait\ncat /var/log/millrace.log\n";
+    let output = on_a_copy(name, &["bash", "-c", &script]);
     let told = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "docs/{name}.md: {}\n{told}", output.status);
+    compare(name, &blocks, &told);
+}
+
+/// Compares what the blocks of a page printed, and the log behind it, with what the page says.
+fn compare(name: &str, blocks: &[Block<'_>], told: &str) {
     let mut printed = told.split(END);
     let log = told.rsplit(END).next().unwrap();
     let mut current = "";
     for (kind, lines) in blocks {
-        match kind {
+        match *kind {
             "sh" | "sh fails" => current = printed.next().unwrap(),
             "text" => has_lines(name, current, lines),
             "log" => has_lines(name, log, lines),
+            // Not run.
+            "" => {}
             _ => panic!("docs/{name}.md: a block of the unknown kind {kind:?}"),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The crates, by folder, from the lowest tier up.
 const TIERS: &[&[&str]] = &[
@@ -17,7 +17,7 @@ const TIERS: &[&[&str]] = &[
     // Drivers of the protocols on it.
     &["ftp-server", "gateway", "http-server"],
     // Programs.
-    &["server", "load", "lab"],
+    &["server", "load", "lab", "manual"],
     // The control interface of a server.
     &["admin", "admin-http"],
     // The binary.
@@ -60,33 +60,57 @@ fn dependencies(folder: &Path) -> Vec<String> {
 
 #[test]
 fn errors_are_typed() {
+    let found: Vec<_> = production_files()
+        .into_iter()
+        .filter(|(_, text)| has_text_error(text))
+        .map(|(path, _)| path)
+        .collect();
+    assert!(found.is_empty(), "functions return Result<_, String>: {found:?}");
+}
+
+/// The archive of a crate, from which others build it, has no file from elsewhere.
+#[test]
+fn production_code_includes_files_of_its_own_crate_alone() {
+    for (path, text) in production_files() {
+        let depth = path.components().count() - 2;
+        for named in production(&text).split("include_").skip(1).filter_map(|rest| rest.split('"').nth(1)) {
+            let up = named.split('/').take_while(|part| *part == "..").count();
+            assert!(up <= depth, "crates/{} includes {named}", path.display());
+        }
+    }
+}
+
+/// Returns the paths, beneath `crates`, and texts of the sources without those that are for tests alone.
+fn production_files() -> Vec<(PathBuf, String)> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut found = Vec::new();
+    let mut files = Vec::new();
     let mut folders = vec![crates.clone()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             let relative = path.strip_prefix(&crates).unwrap();
             if path.is_dir() {
-                folders.extend(
-                    relative.components().nth(1).is_none_or(|part| part.as_os_str() == "src").then_some(path),
-                );
+                let is_source = relative.components().nth(1).is_none_or(|part| part.as_os_str() == "src");
+                folders.extend((is_source && !path.ends_with("tests")).then_some(path));
             } else if path.extension().is_some_and(|extension| extension == "rs")
                 && !path.ends_with("tests.rs")
                 && !path.parent().is_some_and(|folder| folder.ends_with("crash"))
-                && has_text_error(&fs::read_to_string(&path).unwrap())
             {
-                found.push(relative.display().to_string());
+                files.push((relative.to_owned(), fs::read_to_string(&path).unwrap()));
             }
         }
     }
-    assert!(found.is_empty(), "functions return Result<_, String>: {found:?}");
+    files
+}
+
+/// Returns the text of a file without the tests at its end.
+fn production(text: &str) -> &str {
+    text.split("#[cfg(test)]\nmod ").next().unwrap_or_default()
 }
 
 /// Returns whether the production code of a file has a `Result` with a text as its error.
 fn has_text_error(text: &str) -> bool {
-    let production = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
-    let code = production.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let code = production(text).lines().filter(|line| !line.trim_start().starts_with("//"));
     let words: String = code.flat_map(|line| line.split_whitespace()).collect();
     words.match_indices("Result<").any(|(at, head)| error_of(&words[at + head.len()..]) == Some("String"))
 }

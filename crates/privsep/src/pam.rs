@@ -31,6 +31,12 @@ pub(crate) enum PamError {
          them out"
     )]
     Missing(LoadError),
+    /// The program is linked statically, and loads no library at run time.
+    #[error(
+        "accounts of PAM need a program that loads the library libpam, and this one is linked statically: use that of the \
+         Debian package or the RPM, or leave them out"
+    )]
+    Static,
     /// The library or a module.
     #[error("PAM says: {0}")]
     Library(String),
@@ -124,7 +130,7 @@ impl Library {
 
     /// Why there is none.
     pub(crate) fn missing(&self) -> Option<PamError> {
-        self.0.as_ref().err().cloned().map(PamError::Missing)
+        self.functions().err()
     }
 
     /// Checks that the library can read the service's configuration.
@@ -161,7 +167,11 @@ impl Library {
     }
 
     fn functions(&self) -> Result<Functions, PamError> {
-        self.0.clone().map_err(PamError::Missing)
+        match &self.0 {
+            Ok(functions) => Ok(*functions),
+            Err(_) if cfg!(target_feature = "crt-static") => Err(PamError::Static),
+            Err(error) => Err(PamError::Missing(error.clone())),
+        }
     }
 }
 

@@ -6,6 +6,7 @@ mod checking;
 mod dotfiles;
 mod ending;
 mod links;
+mod manual;
 mod passwords;
 
 use std::fs;

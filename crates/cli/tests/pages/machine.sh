@@ -5,7 +5,7 @@ set -eu
 layers=$1
 shift
 mount -t tmpfs tmpfs "$layers"
-for folder in etc home opt root srv var; do
+for folder in etc home opt root srv usr var; do
     mkdir -p "$layers/$folder/upper" "$layers/$folder/work"
     mount -t overlay overlay "/$folder" \
         -o "lowerdir=/$folder,upperdir=$layers/$folder/upper,workdir=$layers/$folder/work"

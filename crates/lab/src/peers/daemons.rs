@@ -20,7 +20,7 @@ const BENCH_HASH: &str = "mrsQXBVE22d8Y";
 const UNPRIVILEGED_ID: u32 = 65_534;
 const SESSIONS: u32 = 20_000;
 const PACKAGE: &str = "peers/install fetches it, or your distribution's package manager";
-const PYFTPDLIB_SERVER: &str = include_str!("../../../../peers/pyftpdlib_server.py");
+const PYFTPDLIB_SERVER: &str = include_str!("pyftpdlib_server.py");
 
 pub(super) const MILLRACE: Peer = Peer {
     name: "millrace",
