@@ -23,7 +23,7 @@ use super::effective::{Effective, resolve};
 use super::hash::Hash;
 use super::hashing::Hashing;
 use super::homes::Homes;
-use super::hosts::VirtualHost;
+use super::hosts::{KnownBy, VirtualHost};
 use super::mounts::Mounts;
 use super::password::{Kept, Mac, Password, hash_password};
 use super::profile::{Access, Group, User};
@@ -44,7 +44,7 @@ pub struct Chain {
     names: Vec<Arc<Told>>,
     groups: HashMap<String, Group>,
     homes: Arc<Homes>,
-    /// Other folders, for clients that name a host.
+    /// Other folders, for clients of a host.
     hosts: Vec<VirtualHost>,
     mounts: Arc<Mounts>,
     quotas: Arc<Quotas>,
@@ -95,7 +95,7 @@ impl Chain {
         self
     }
 
-    /// Adds a host with a tree of its own; the first host that has a name decides.
+    /// Adds a host with a tree of its own; of those that a client may belong to, the first has it.
     pub fn host(mut self, host: VirtualHost) -> Self {
         self.hosts.push(host);
         self
@@ -138,7 +138,7 @@ impl Chain {
 
     /// The host that a client came by, if that is one.
     fn host_of(&self, attempt: &Attempt<'_>) -> Option<&VirtualHost> {
-        self.hosts.iter().find(|host| host.names.iter().any(|name| name.covers(attempt.host)))
+        KnownBy::choose(&self.hosts, |host| &host.known_by, attempt.host, attempt.local)
     }
 
     /// The source that told this, whose settings may be others by now if no other has its name.

@@ -38,7 +38,7 @@ mod turns;
 mod watch;
 
 use std::fmt::Debug;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -46,6 +46,7 @@ use millrace_ftp::session::Rules;
 pub use millrace_ftp::session::{Permission, Permissions};
 use millrace_limits::AccountLimits;
 pub use millrace_limits::{HostName, HostNameError, Protocol};
+pub use millrace_net::host_address::{HostAddress, HostAddressError};
 use millrace_vfs::{Storage, VirtualPath};
 
 pub use accounts::Accounts;
@@ -54,7 +55,7 @@ pub use chain::{Chain, Explained};
 pub use database_error::DatabaseError;
 pub use effective::{AdmitError, Effective, Origin, TemplateError, resolve};
 pub use homes::{HomeError, Homes};
-pub use hosts::VirtualHost;
+pub use hosts::{KnownBy, VirtualHost};
 pub use hosts::plain as plain_host;
 pub use ldap::{Ldap, ldap};
 pub use listed::Listed;
@@ -155,6 +156,8 @@ pub struct Attempt<'a> {
     pub certified: bool,
     /// The name of the host that the client asked for, without its port and in lower case; empty where it named none.
     pub host: &'a str,
+    /// The address of this machine that the client came to, where that is known.
+    pub local: Option<SocketAddr>,
     /// The time, which accounts with hours or an end are held to.
     pub now: SystemTime,
 }
@@ -170,6 +173,7 @@ impl<'a> Attempt<'a> {
             encrypted: false,
             certified: false,
             host: "",
+            local: None,
             now: SystemTime::now(),
         }
     }

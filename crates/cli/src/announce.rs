@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 
 use millrace_load::units::counted;
+use millrace_server::auth::HostAddress;
 use millrace_server::limits::period;
 
 use crate::config::{Access, Login, Site};
@@ -303,8 +304,26 @@ pub(crate) fn warnings(site: &Site, bound: Bound<'_>) -> Vec<String> {
         );
     }
     warnings.extend(programs_of_clients(site));
+    warnings.extend(unheard_hosts(site, bound));
     warnings.extend(site.exposed.iter().chain(&site.unguarded).chain(&site.options_of_clients).cloned());
     warnings
+}
+
+/// Warns of addresses of `[[host]]` tables at which nothing listens.
+fn unheard_hosts(site: &Site, bound: Bound<'_>) -> Vec<String> {
+    let doors = [bound.ftp, bound.ftps, bound.http, bound.https];
+    let is_heard =
+        |address: &&HostAddress| doors.into_iter().flatten().any(|bound| address.is_heard_at(*bound));
+    // A proxy may name addresses that are not this computer's, and another process may listen.
+    let is_told = site.serves_one_connection || !site.config.proxy_from.is_empty();
+    let unheard = site.host_addresses.iter().filter(|address| !is_told && !is_heard(address));
+    unheard
+        .map(|address| {
+            format!(
+                "no client reaches the host at {address}: none of the addresses in ftp, ftps, http and https covers it"
+            )
+        })
+        .collect()
 }
 
 /// Warns of users that are refused for other reasons than a setting that disables them.

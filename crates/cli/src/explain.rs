@@ -1,7 +1,7 @@
 //! `millrace explain`: a user's effective settings, their origin, and whether a login would succeed.
 
 use std::io::{self, Write};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -48,6 +48,10 @@ pub(crate) struct Explain {
     /// The name of the server that the client came by: HTTP's Host, FTP's HOST, or SNI
     #[arg(long, value_name = "NAME")]
     pub(crate) host: Option<String>,
+
+    /// The address and port of the server that the client came to
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) at: Option<SocketAddr>,
 }
 
 pub(crate) fn run(arguments: &Explain) -> Result<(), Failure> {
@@ -61,6 +65,7 @@ pub(crate) fn run(arguments: &Explain) -> Result<(), Failure> {
         encrypted: arguments.tls || arguments.certificate,
         certified: arguments.certificate,
         host: arguments.host.as_deref().unwrap_or_default(),
+        local: arguments.at,
         now: SystemTime::now(),
     };
     let found = site.accounts.explain(&attempt).map_err(|why| Failure::Running(format!("{why}.")))?;
@@ -79,7 +84,7 @@ pub(crate) fn run(arguments: &Explain) -> Result<(), Failure> {
     let silent = silent(&site.accounts.silent_before(Some(&explained.source)));
     let refused = at_the_door(&site.config, &attempt).or_else(|| explained.refused.clone());
     let text = explanation(&explained, &silent, &shared, &folders)
-        + &by_host(&explained, arguments.host.as_deref())
+        + &by_host(&explained, arguments)
         + &verdict(effective, refused, &attempt);
     let used = used(&site.accounts.used(effective, &attempt));
     let _ = io::stdout().write_all(format!("{text}{used}").as_bytes());
@@ -165,16 +170,23 @@ fn explanation(
 }
 
 /// The effect of the host name that a client connects to.
-fn by_host(Explained { host, root, .. }: &Explained, name: Option<&str>) -> String {
+fn by_host(Explained { host, root, .. }: &Explained, arguments: &Explain) -> String {
     let root = root.display();
-    match (name, host) {
-        (None, _) => String::new(),
-        (Some(name), Some(host)) => {
-            format!("\nBy the name {name} the host {host} is reached, and all that is served is {root}.\n")
-        }
-        (Some(name), None) => {
+    let name = arguments.host.as_ref().map(|name| format!("the name {name}"));
+    let address = arguments.at.map(|address| format!("the address {address}"));
+    let by: Vec<String> = name.into_iter().chain(address).collect();
+    match (&by[..], host) {
+        ([], _) => String::new(),
+        (by, Some(host)) => {
             format!(
-                "\nNo [[host]] table is about the name {name}: all that is served is {root}, as without a name.\n"
+                "\nBy {} the host {host} is reached, and all that is served is {root}.\n",
+                by.join(" at ")
+            )
+        }
+        (by, None) => {
+            format!(
+                "\nNo [[host]] table is about {}: all that is served is {root}, as without a name.\n",
+                by.join(" or ")
             )
         }
     }

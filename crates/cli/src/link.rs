@@ -78,6 +78,7 @@ fn account(site: &Site, arguments: &MakeLink, user: &str) -> Result<Option<Accou
         encrypted: true,
         certified: true,
         host: &plain_host(host.as_bytes()),
+        local: host.parse().ok(),
         now: SystemTime::now(),
     };
     let doubt = match site.accounts.current(&attempt) {

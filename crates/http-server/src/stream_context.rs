@@ -18,6 +18,8 @@ pub(crate) struct StreamOrigin {
     pub(crate) connection: Key,
     /// Where the client came to.
     pub(crate) local: SocketAddr,
+    /// The same as the proxy before this server says, if there is one.
+    pub(crate) reached: SocketAddr,
     /// The names in its certificate.
     pub(crate) names: Arc<[String]>,
     pub(crate) tls_version: Option<&'static str>,

@@ -5,10 +5,12 @@
 //! - [`timer`] keeps many deadlines cheaply, [`inbox`] is how other threads reach a reactor.
 //! - [`fd_passing`] gives descriptors to another process.
 //! - [`tls`] is TLS over such sockets, [`proxy`] what a proxy says before anything else comes.
+//! - [`host_address`] is an address that a virtual host is known by.
 //! - [`limits`] is what the process is allowed.
 
 pub mod copy;
 pub mod fd_passing;
+pub mod host_address;
 pub mod inbox;
 pub mod limits;
 pub mod listener;

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant, SystemTime};
 
 use millrace_accounts::{Account, Attempt, Authenticator, Decision, Protocol};
@@ -104,6 +104,8 @@ pub struct LoginAttempt {
     pub certified: bool,
     /// The host that the client asked for, in its plain form.
     pub host: String,
+    /// The address of this machine that the client came to.
+    pub local: Option<SocketAddr>,
 }
 
 impl fmt::Debug for LoginAttempt {
@@ -116,8 +118,8 @@ impl fmt::Debug for LoginAttempt {
 impl LoginAttempt {
     /// As it is made now.
     pub fn now(&self) -> Attempt<'_> {
-        let Self { ref user, ref password, from, protocol, encrypted, certified, ref host } = *self;
-        Attempt { user, password, from, protocol, encrypted, certified, host, now: SystemTime::now() }
+        let Self { ref user, ref password, from, protocol, encrypted, certified, ref host, local } = *self;
+        Attempt { user, password, from, protocol, encrypted, certified, host, local, now: SystemTime::now() }
     }
 
     /// Returns the account that the client's certificate alone is enough for, if it is. May wait.
@@ -192,6 +194,7 @@ mod tests {
             encrypted: true,
             certified,
             host: String::new(),
+            local: None,
         }
     }
 

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use super::granting::is_made;
 use super::{Chain, refusal, unavailable};
-use crate::HostName;
 use crate::effective::{Effective, seconds};
 use crate::homes::{HomeError, Homes};
 use crate::hosts::plain;
@@ -23,8 +22,8 @@ pub struct Explained {
     pub effective: Effective,
     /// Why a login would be refused, though the password is right.
     pub refused: Option<String>,
-    /// The host, as it is configured, that the name chooses by which the login comes.
-    pub host: Option<HostName>,
+    /// The host that such clients belong to: the name, or the addresses, as configured.
+    pub host: Option<String>,
     /// The root of the tree that is served to such clients; the user's folder lies in it.
     pub root: PathBuf,
 }
@@ -39,7 +38,11 @@ impl Chain {
             source: source.to_owned(),
             effective,
             refused,
-            host: host.and_then(|host| host.names.iter().find(|name| name.covers(&plain)).cloned()),
+            host: host.map(|host| {
+                let known_by = &host.known_by;
+                let named = known_by.names.iter().find(|name| name.covers(&plain));
+                named.map_or_else(|| known_by.to_string(), ToString::to_string)
+            }),
             root: root.to_owned(),
         };
         if self.is_anonymous(attempt)

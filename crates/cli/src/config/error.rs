@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use millrace_server::NetworkError;
+use millrace_server::auth::HostAddressError;
 use millrace_server::limits::LimitError;
 
 use super::setting::Range;
@@ -63,6 +64,8 @@ pub(crate) enum ValueError {
     Limit(#[from] LimitError),
     #[error(transparent)]
     Network(#[from] NetworkError),
+    #[error(transparent)]
+    HostAddress(#[from] HostAddressError),
 }
 
 /// A value that is smaller or larger than its key can have.

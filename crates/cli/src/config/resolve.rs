@@ -6,7 +6,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use millrace_server::auth::{Chain, Database, DatabaseError, Homes, Mounts, Password, VirtualHost};
+use millrace_server::auth::{
+    Chain, Database, DatabaseError, Homes, HostAddress, Mounts, Password, VirtualHost,
+};
 use millrace_server::limits::Quotas;
 use millrace_server::{Authenticator, Config, config};
 use millrace_storage::{Ledger, LocalOptions, LocalStorage};
@@ -14,6 +16,7 @@ use millrace_vfs::VirtualPath;
 use millrace_vfs::hash::Algorithms;
 
 use super::confinement::Confined;
+use super::hosts::HostTable;
 use super::logins::{self, Assembly, Login, User, UserList};
 use super::origins::{self, Origin, Snapshot};
 use super::places::Places;
@@ -45,6 +48,8 @@ pub(crate) struct Site {
     homes: Arc<Homes>,
     /// The folders of hosts.
     hosts: Vec<Arc<Homes>>,
+    /// The addresses of hosts.
+    pub(crate) host_addresses: Vec<HostAddress>,
     /// Virtual folders.
     pub(crate) mounts: Arc<Mounts>,
     /// The database of users.
@@ -148,7 +153,7 @@ pub(crate) fn resolve(
     let ban_file = kept(&written, "bans", &places);
     let audit = super::audit::audit_log(&written, &places)?;
     let syslog = super::audit::syslog(&written, &places)?;
-    web.hosts = trees.hosts.iter().flat_map(|host| host.names.clone()).collect();
+    web.hosts = trees.hosts.iter().flat_map(|host| host.known_by.names.clone()).collect();
     let users = users(&mut written, &places)?;
     let groups = written.group.iter().map(|group| group.name.value.clone()).collect();
     let (tables, archives) = (take(&mut written.folder), is_on(written.archives.clone(), false));
@@ -239,6 +244,7 @@ pub(crate) fn resolve(
         files,
         homes,
         hosts: of_hosts,
+        host_addresses: said.host.iter().flat_map(HostTable::addresses).collect(),
         mounts,
         database,
         control,

@@ -50,7 +50,7 @@ impl Shown {
                 .iter()
                 .map(|host| {
                     let folder = places.path(&host.directory);
-                    format!("{}: the folder {}", words(&host.names), folder.display())
+                    format!("{}: the folder {}", host.shown(), folder.display())
                 })
                 .collect(),
             proxy_routes: written.proxy.iter().map(proxy).collect(),

@@ -86,7 +86,8 @@ impl Site {
 
     pub(crate) fn start_in(folder: Folder, keys: &str) -> Self {
         let http = if keys.contains("http = ") { "" } else { "http = \"off\"\n" };
-        folder.configure(&format!("ftp = \"127.0.0.1:0\"\n{http}control = \"control\"\n{keys}"));
+        let ftp = if keys.contains("ftp = ") { "" } else { "ftp = \"127.0.0.1:0\"\n" };
+        folder.configure(&format!("{ftp}{http}control = \"control\"\n{keys}"));
         let mut child = folder
             .command(&["serve", "--ready-json", "--config", "millrace.toml"])
             .stdout(Stdio::piped())

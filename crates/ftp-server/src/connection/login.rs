@@ -373,6 +373,7 @@ impl Login {
             encrypted: scene.session.is_encrypted(),
             certified: scene.is_certified(&user),
             host: self.asked_host(scene.wire),
+            local: Some(scene.session.local()),
             user,
             password,
         }

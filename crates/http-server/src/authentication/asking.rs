@@ -52,6 +52,7 @@ impl Visitor<'_> {
             encrypted: self.connection.is_encrypted(),
             certified,
             host,
+            local: self.connection.reached(),
         }
     }
 

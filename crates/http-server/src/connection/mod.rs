@@ -76,6 +76,8 @@ pub struct Connection {
     pub(crate) stream: Option<Box<StreamContext>>,
     /// Its part in the hooks, where there are any.
     pub(crate) hooked: HookState,
+    /// Where the client came to, as the proxy before this server says.
+    facing: Option<Box<SocketAddr>>,
 }
 
 /// What a connection is busy with.
@@ -230,6 +232,7 @@ impl Connection {
             admission,
             stream: None,
             hooked: HookState::default(),
+            facing: None,
         }
     }
 
@@ -317,6 +320,20 @@ impl Connection {
     /// Returns whether the answer to a stream's request is made, and no longer than what waits to be taken.
     pub(crate) fn is_answered(&self) -> bool {
         matches!(self.work, Work::Idle) && self.http.is_closing()
+    }
+
+    /// The same of a client that came to this address of a proxy, if it came by one.
+    pub fn facing(self, facing: Option<SocketAddr>) -> Self {
+        Self { facing: facing.map(Box::new), ..self }
+    }
+
+    /// Returns the address that the client came to: the proxy's, where there is one that names it.
+    pub(crate) fn reached(&self) -> Option<SocketAddr> {
+        match (&self.stream, &self.facing) {
+            (Some(stream), _) => Some(stream.shared.reached),
+            (None, Some(facing)) => Some(**facing),
+            (None, None) => self.local().ok(),
+        }
     }
 
     /// Where the client came to. The kernel is asked only where the listener is bound to several addresses.

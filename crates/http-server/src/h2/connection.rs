@@ -143,6 +143,7 @@ impl Connection {
         let origin = StreamOrigin {
             connection: self.key,
             local,
+            reached: self.reached().unwrap_or(local),
             names: link.channel().map(names_of).unwrap_or_default(),
             tls_version: link.channel().and_then(|channel| channel.tls().version()),
             places: Places::new(bound, member),

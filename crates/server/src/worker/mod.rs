@@ -136,9 +136,10 @@ impl Doors for Core {
                 Client::Ftp(Box::new(ftp::Connection::new(key, &door, newcomer, &mut self.http.kernel)))
             }
             Door::Http | Door::Https => {
-                let Newcomer { socket, peer, member, admission, has_sent_nothing, .. } = newcomer;
+                let Newcomer { socket, peer, way, member, admission, has_sent_nothing, .. } = newcomer;
                 let connection =
-                    http::Connection::new(key, socket, peer, member, Some(admission), &self.http);
+                    http::Connection::new(key, socket, peer, member, Some(admission), &self.http)
+                        .facing(way.and_then(|way| way.facing));
                 Client::Http(Box::new(if has_sent_nothing { connection.silent() } else { connection }))
             }
         }
