@@ -30,16 +30,23 @@ use super::profile::{Access, Group, User};
 use super::source::{Found, Needs, Proof, Source};
 use super::source_error::{SourceError, SourceUnavailable};
 use super::totp::Used;
-use super::{Account, Accounts, Attempt, Authenticator, Changed, Decision, Told};
+use super::{Account, Accounts, Attempt, Authenticator, Changed, Decision, Protocol, Told};
 use millrace_limits::Quotas;
 
 /// The user that accepts any password, and the group whose settings apply to it.
 const ANONYMOUS: &str = "anonymous";
 
+/// A source, and the place of the host whose users it has; `None` for those of the server.
+#[derive(Debug)]
+struct Placed {
+    source: Box<dyn Source>,
+    host: Option<usize>,
+}
+
 /// Sources in order, with what belongs to all of them.
 #[derive(Debug)]
 pub struct Chain {
-    sources: Vec<Box<dyn Source>>,
+    sources: Vec<Placed>,
     /// The sources of users whose further data need not be kept. They are shared, so that a session is small.
     names: Vec<Arc<Told>>,
     groups: HashMap<String, Group>,
@@ -78,14 +85,24 @@ impl Chain {
     }
 
     /// With one more source, asked after those before it.
-    pub fn source(mut self, source: impl Source + 'static) -> Self {
+    pub fn source(self, source: impl Source + 'static) -> Self {
+        self.placed(source, None)
+    }
+
+    /// With a source of the users of the host that was added last. They are unknown elsewhere, and others are unknown there.
+    pub fn source_of_host(self, source: impl Source + 'static) -> Self {
+        let host = self.hosts.len().checked_sub(1);
+        self.placed(source, host)
+    }
+
+    fn placed(mut self, source: impl Source + 'static, host: Option<usize>) -> Self {
         let is_told = source.tell_passwords(&mut |password| self.decoys.meet(password));
         if !is_told && source.holds_hashes() {
             self.decoys.meet_hash(&Hash::parse(&hash_password(b"")).expect("it was made just now"));
         }
         let told = Told { source: source.name().into(), mark: source.mark(), user: None, effective: None };
         self.names.push(Arc::new(told));
-        self.sources.push(Box::new(source));
+        self.sources.push(Placed { source: Box::new(source), host });
         self
     }
 
@@ -127,8 +144,8 @@ impl Chain {
 
     /// Checks that the sources can be reached; returns those that cannot.
     pub fn begin(&self) -> Vec<SourceUnavailable> {
-        let begun = self.sources.iter().map(|source| (source, source.begin()));
-        begun.filter_map(|(source, begun)| Some(unavailable(&**source, begun.err()?))).collect()
+        let begun = self.sources().map(|source| (source, source.begin()));
+        begun.filter_map(|(source, begun)| Some(unavailable(source, begun.err()?))).collect()
     }
 
     /// The folders of the host that a client came by.
@@ -141,9 +158,22 @@ impl Chain {
         KnownBy::choose(&self.hosts, |host| &host.known_by, attempt.host, attempt.local)
     }
 
+    /// All sources.
+    fn sources(&self) -> impl Iterator<Item = &dyn Source> {
+        self.sources.iter().map(|placed| &*placed.source)
+    }
+
+    /// The sources that are asked about a client: those of its host, where that has its own, or else of the server.
+    fn sources_for(&self, attempt: &Attempt<'_>) -> impl Iterator<Item = &dyn Source> {
+        let host = self.host_of(attempt);
+        let place = host.and_then(|host| self.hosts.iter().position(|other| std::ptr::eq(other, host)));
+        let own = place.filter(|_| self.sources.iter().any(|placed| placed.host == place));
+        self.sources.iter().filter(move |placed| placed.host == own).map(|placed| &*placed.source)
+    }
+
     /// The source that told this, whose settings may be others by now if no other has its name.
     fn source_of(&self, told: &Told) -> Option<&dyn Source> {
-        let named = || self.sources.iter().map(|source| &**source).filter(|it| it.name() == &*told.source);
+        let named = || self.sources().filter(|it| it.name() == &*told.source);
         let only = || named().next().filter(|_| named().count() == 1);
         named().find(|source| told.is_by(*source)).or_else(only)
     }
@@ -227,16 +257,36 @@ impl Chain {
     }
 
     fn is_anonymous(&self, attempt: &Attempt<'_>) -> bool {
-        self.anonymous.is_some() && Accounts::is_anonymous_name(attempt.user)
+        Accounts::is_anonymous_name(attempt.user) && self.anonymous_permissions(attempt).is_some()
+    }
+
+    /// What the anonymous user may do, if it is enabled where the client came to.
+    fn anonymous_permissions(&self, attempt: &Attempt<'_>) -> Option<Permissions> {
+        let of_server = self.anonymous.as_ref().map(|account| account.permissions);
+        match self.host_of(attempt).and_then(|host| host.anonymous) {
+            Some(true) => of_server.or(Some(Permissions::READ_ONLY)),
+            Some(false) => None,
+            None => of_server,
+        }
+    }
+
+    /// Returns whether this is a request without credentials, where the anonymous user is not enabled.
+    fn lacks_credentials(&self, attempt: &Attempt<'_>) -> bool {
+        let says_nothing = attempt.protocol == Protocol::Http && attempt.password.is_empty();
+        says_nothing && attempt.user == ANONYMOUS.as_bytes() && !self.is_anonymous(attempt)
     }
 
     /// The settings of the anonymous user, if it is enabled and there is a group of that name.
     pub fn anonymous_settings(&self) -> Option<Effective> {
-        let (account, group) = (self.anonymous.as_ref()?, self.groups.get(ANONYMOUS)?);
+        self.anonymous_settings_with(self.anonymous.as_ref()?.permissions)
+    }
+
+    fn anonymous_settings_with(&self, permissions: Permissions) -> Option<Effective> {
+        let group = self.groups.get(ANONYMOUS)?;
         let mut user = User { name: ANONYMOUS.to_owned(), ..User::default() };
         user.groups.push(ANONYMOUS.to_owned());
         if group.profile.access.is_none() {
-            user.profile.access = Some(Access(account.permissions));
+            user.profile.access = Some(Access(permissions));
         }
         Some(self.effective_of_anonymous(&user))
     }
@@ -249,8 +299,9 @@ impl Chain {
 
     /// The decision about the anonymous user; `None` where it would block but must not.
     fn decide_anonymous(&self, attempt: &Attempt<'_>, at_once: bool) -> Option<Decision> {
-        let Some(effective) = self.anonymous_settings() else {
-            return self.anonymous_account(attempt, at_once).map(Decision::Granted);
+        let permissions = self.anonymous_permissions(attempt)?;
+        let Some(effective) = self.anonymous_settings_with(permissions) else {
+            return self.anonymous_account(permissions, attempt, at_once).map(Decision::Granted);
         };
         if let Err(why) = effective.admit(attempt) {
             return Some(Decision::Refused(why.to_string()));
@@ -297,8 +348,10 @@ impl Authenticator for Chain {
         if self.is_anonymous(attempt) {
             return self.decide_anonymous(attempt, true);
         }
-        for source in &self.sources {
-            let source = &**source;
+        if self.lacks_credentials(attempt) {
+            return Some(Decision::NeedsPassword);
+        }
+        for source in self.sources_for(attempt) {
             let (user, proof) = match source.find_at_once(attempt)? {
                 Found::Unknown => continue,
                 Found::User(user, proof) => (user, proof),
@@ -332,12 +385,15 @@ impl Authenticator for Chain {
         {
             return decision;
         }
-        for source in &self.sources {
+        if self.lacks_credentials(attempt) {
+            return Decision::NeedsPassword;
+        }
+        for source in self.sources_for(attempt) {
             match source.find(attempt) {
                 Ok(Found::Unknown) => {}
-                Ok(Found::User(user, proof)) => return self.decide(&**source, &user, &proof, attempt),
+                Ok(Found::User(user, proof)) => return self.decide(source, &user, &proof, attempt),
                 Err(why) => {
-                    return Decision::Unavailable(unavailable(&**source, why).to_string());
+                    return Decision::Unavailable(unavailable(source, why).to_string());
                 }
             }
         }
@@ -350,12 +406,12 @@ impl Authenticator for Chain {
             return self.decide_anonymous(attempt, false);
         }
         let mut may_be_known_elsewhere = false;
-        for source in &self.sources {
+        for source in self.sources_for(attempt) {
             if !source.needs().are_met_without_password(attempt) {
                 may_be_known_elsewhere = true;
                 continue;
             }
-            match self.of_source(&**source, attempt) {
+            match self.of_source(source, attempt) {
                 Ok(None) => {}
                 Ok(decision) => return decision,
                 // A user with a session stays while a database is unreachable.
@@ -379,6 +435,6 @@ impl Authenticator for Chain {
     }
 
     fn changed(&self, present: &dyn Fn() -> Vec<Vec<u8>>) -> Changed {
-        self.sources.iter().map(|source| source.changed(present)).fold(Changed::Nothing, Changed::and)
+        self.sources().map(|source| source.changed(present)).fold(Changed::Nothing, Changed::and)
     }
 }

@@ -8,7 +8,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use millrace_limits::HostName;
+use millrace_limits::{GroupLimits, HostName, Limits};
 use millrace_net::host_address::HostAddress;
 
 use super::homes::Homes;
@@ -56,6 +56,17 @@ pub struct VirtualHost {
     pub known_by: KnownBy,
     /// Its folders.
     pub homes: Arc<Homes>,
+    /// Whether the anonymous user may log in there; `None` as elsewhere.
+    pub anonymous: Option<bool>,
+    /// For all of its sessions together.
+    pub limits: Limits,
+}
+
+impl VirtualHost {
+    /// Returns the group that counts its sessions: `host files.example.org`.
+    pub fn group(&self) -> GroupLimits {
+        GroupLimits { name: format!("host {}", self.known_by).into(), limits: self.limits.clone() }
+    }
 }
 
 impl fmt::Display for KnownBy {

@@ -5,4 +5,5 @@ mod files;
 
 pub use connection::Connection;
 pub use connection::door::{Administration, Door, Ftp, FtpConfig};
+pub use connection::hosts::FtpHost;
 pub use connection::message::Message;

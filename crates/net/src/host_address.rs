@@ -108,7 +108,9 @@ mod tests {
 
     #[test]
     fn other_texts_are_refused() {
-        for text in ["", "files.test", "192.0.2", "192.0.2.7:", "192.0.2.7:70000", "[192.0.2.7", "0.0.0.0", "[::]:21"] {
+        for text in
+            ["", "files.test", "192.0.2", "192.0.2.7:", "192.0.2.7:70000", "[192.0.2.7", "0.0.0.0", "[::]:21"]
+        {
             assert!(text.parse::<HostAddress>().is_err(), "{text:?}");
         }
     }

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 pub use millrace_acme::{Acme, Challenge, ChallengeError, Clock, LETS_ENCRYPT, NotBuilt};
 pub use millrace_ftp::session::Texts;
+pub use millrace_ftp_server::FtpHost;
 pub use millrace_gateway::settings::ProgramSettings as Programs;
 pub use millrace_gateway::upstream::{Peer, ProxyRoute, Upstream};
 pub use millrace_http::forwarded::ForwardingField;
@@ -115,6 +116,8 @@ pub struct Config {
     pub texts: Arc<Texts>,
     /// Classes of sessions of FTP: the first that a session is in has it.
     pub classes: Vec<Class>,
+    /// The virtual hosts, as FTP knows them.
+    pub hosts: Vec<FtpHost>,
     /// From connecting to being logged in.
     pub login_timeout: Duration,
     /// Silence of a logged-in client while nothing is transferred.
@@ -182,6 +185,11 @@ impl Config {
     /// Hooks that are called at a time, where nothing is said: a program each, at the most.
     pub const DEFAULT_HOOK_THREADS: usize = 32;
 
+    /// Returns whether the anonymous user may log in, if only to one of the hosts.
+    pub(crate) fn is_open_to_anonymous(&self) -> bool {
+        self.anonymous || self.hosts.iter().any(|host| host.anonymous == Some(true))
+    }
+
     /// The defaults, with these accounts.
     pub fn new(accounts: Arc<dyn Authenticator>) -> Self {
         Self {
@@ -221,6 +229,7 @@ impl Config {
             greeting: "Millrace ready.".to_owned(),
             texts: Arc::default(),
             classes: Vec::new(),
+            hosts: Vec::new(),
             login_timeout: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(300),
             connect_timeout: Duration::from_secs(15),

@@ -46,24 +46,25 @@ impl Chain {
             root: root.to_owned(),
         };
         if self.is_anonymous(attempt)
-            && let Some(effective) = self.anonymous_settings()
+            && let Some(permissions) = self.anonymous_permissions(attempt)
+            && let Some(effective) = self.anonymous_settings_with(permissions)
         {
             let refused = effective.admit(attempt).err().map(|why| why.to_string());
             let refused = refused.or_else(|| self.without_folder(&effective, self.homes(attempt)));
             return Ok(Some(explained("the configuration", effective, refused)));
         }
-        for source in self.sources.iter().filter(|source| source.needs() == Needs::Name) {
+        for source in self.sources_for(attempt).filter(|source| source.needs() == Needs::Name) {
             match source.find(attempt) {
                 Ok(Found::Unknown) => {}
                 Ok(Found::User(user, _)) => {
-                    let (source, effective) = (&**source, self.effective(&user));
+                    let effective = self.effective(&user);
                     let refused = match refusal(source, &effective, attempt) {
                         Some(Decision::Refused(why) | Decision::Unavailable(why)) => Some(why),
                         _ => self.without_folder(&effective, self.homes(attempt)),
                     };
                     return Ok(Some(explained(source.name(), effective, refused)));
                 }
-                Err(why) => return Err(unavailable(&**source, why)),
+                Err(why) => return Err(unavailable(source, why)),
             }
         }
         Ok(None)
@@ -71,7 +72,7 @@ impl Chain {
 
     /// The sources before one of this name, or all, that tell nothing without a password.
     pub fn silent_before(&self, source: Option<&str>) -> Vec<&str> {
-        let before = self.sources.iter().take_while(|before| Some(before.name()) != source);
+        let before = self.sources().take_while(|before| Some(before.name()) != source);
         before.filter(|before| before.needs() != Needs::Name).map(|before| before.name()).collect()
     }
 

@@ -9,10 +9,11 @@ use millrace_vfs::{QuotaScope, Storage};
 use super::{ANONYMOUS, Chain};
 use crate::effective::Effective;
 use crate::homes::HomeError;
+use crate::hosts::VirtualHost;
 use crate::profile::User;
 use crate::source::{Needs, Source};
 use crate::{Account, Attempt, Told};
-use millrace_limits::{AccountLimits, Moved};
+use millrace_limits::{AccountLimits, GroupLimits, Moved};
 
 impl Chain {
     /// The account of a user; `None` where it would block but must not.
@@ -35,6 +36,7 @@ impl Chain {
             (false, false) => Some(homes.open(&folder, read_only, is_template)?),
         };
         let mut limits = effective.limits();
+        limits.groups.extend(self.host_group(attempt));
         if let Some(quota) = effective.transfer_quota() {
             let traffic = match at_once {
                 true => self.quotas.traffic_at_hand(&effective.user),
@@ -101,28 +103,42 @@ impl Chain {
         }
     }
 
+    /// The group that counts the sessions of a client's host, where that has limits.
+    fn host_group(&self, attempt: &Attempt<'_>) -> Option<GroupLimits> {
+        self.host_of(attempt).filter(|host| !host.limits.is_empty()).map(VirtualHost::group)
+    }
+
     /// The anonymous account with its virtual folders; `None` where that would wait and must not.
-    pub(super) fn anonymous_account(&self, attempt: &Attempt<'_>, at_once: bool) -> Option<Account> {
-        let account = self.anonymous.as_ref()?;
+    pub(super) fn anonymous_account(
+        &self,
+        permissions: Permissions,
+        attempt: &Attempt<'_>,
+        at_once: bool,
+    ) -> Option<Account> {
         let user = User { name: ANONYMOUS.to_owned(), ..User::default() };
         let effective = self.effective_of_anonymous(&user);
         if at_once && !self.mounts.are_ready(&effective) {
             return None;
         }
         let homes = self.homes(attempt);
-        let storage: Arc<dyn Storage> = match std::ptr::eq(homes, &*self.homes) {
-            true => Arc::clone(&account.storage),
-            false => {
-                let read_only = Permissions::READ_ONLY.with(Permission::Admin).contains(account.permissions);
+        let own = self.anonymous.as_ref().filter(|_| std::ptr::eq(homes, &*self.homes));
+        let storage: Arc<dyn Storage> = match own {
+            Some(account) => Arc::clone(&account.storage),
+            None => {
+                let read_only = Permissions::READ_ONLY.with(Permission::Admin).contains(permissions);
                 match at_once {
                     true => homes.ready("", read_only)?,
                     false => homes.open("", read_only, false).ok()?,
                 }
             }
         };
-        let rules = Rules::new(account.permissions);
+        let rules = Rules::new(permissions);
         let rules = if self.hides_dotfiles { rules.without_dotfiles() } else { rules };
-        Some(self.mounts.cover(self.over(storage, &effective, rules), attempt.protocol))
+        let account = self.mounts.cover(self.over(storage, &effective, rules), attempt.protocol);
+        let groups: Vec<_> = self.host_group(attempt).into_iter().collect();
+        let limits =
+            (!groups.is_empty()).then(|| Arc::new(AccountLimits { groups, ..AccountLimits::default() }));
+        Some(Account { limits: limits.or(account.limits), ..account })
     }
 
     /// An account, with which source has let the user in.

@@ -158,7 +158,8 @@ impl Loaded {
         // Databases make files beside themselves.
         let tables = written.folder.iter().filter_map(|folder| folder.database.as_ref());
         let databases = [&written.users, &written.quotas, &written.hooks_queue].into_iter().flatten();
-        let databases = databases.filter(|said| said.is_file()).chain(tables);
+        let of_hosts = written.host.iter().filter_map(|host| host.users.as_ref());
+        let databases = databases.chain(of_hosts).filter(|said| said.is_file()).chain(tables);
         grants.extend(databases.map(|said| Grant::folder_of(&absolute(said), Access::Write)));
         let default = written.users.is_none().then(database::default_path).flatten();
         let default = default.filter(|path| path.parent().is_some_and(Path::exists));
@@ -190,7 +191,10 @@ impl Loaded {
         let texts =
             [&written.greeting_file, &written.welcome_file, &written.limit_file].into_iter().flatten();
         let of_classes = written.class.iter().filter_map(|class| class.limit_file.as_ref());
-        let pages = written.error_page.iter().map(|page| &page.file).chain(texts).chain(of_classes);
+        let of_hosts =
+            written.host.iter().flat_map(|host| [&host.greeting_file, &host.welcome_file]).flatten();
+        let pages = written.error_page.iter().map(|page| &page.file);
+        let pages = pages.chain(texts).chain(of_classes).chain(of_hosts);
         let files =
             files.chain(certificates).chain(of_folders).chain(of_sources).chain(of_hooks).chain(pages);
         grants.extend(files.flat_map(|said| Grant::file(&absolute(said), Access::Read)));

@@ -1,17 +1,21 @@
 //! `[[host]]` tables: names and addresses at which other trees are served, by HTTP and FTP alike.
 
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use millrace_server::auth::{Homes, HostAddress, HostName, KnownBy, VirtualHost};
+use millrace_server::auth::{Chain, Database, Homes, HostAddress, HostName, KnownBy, VirtualHost};
+use millrace_server::config::FtpHost;
+use millrace_server::limits::Limit;
 use millrace_storage::LocalOptions;
 
 use super::error::ValueError;
 use super::places::Places;
 use super::said::Said;
 use super::setting::{required, settings, unset};
-use super::slot::Many;
-use super::value::Value;
+use super::slot::{Many, One};
+use super::texts::text_file;
+use super::value::{Line, Switch, Value};
 use crate::failure::Failure;
 
 settings! {
@@ -26,6 +30,44 @@ settings! {
         addresses: Many<HostAddress> = unset("none");
         /// The folder that is served there; users' folders lie in it
         directory: Said<PathBuf> = required();
+        /// A database of users that log in there, and nowhere else; other users do not log in there
+        users: One<PathBuf> = unset("those of the top level");
+        /// Whether `anonymous` may log in there; by what `anonymous` of the top level lets it do, or else to read
+        anonymous: One<Switch> = unset("as at the top level");
+        /// Sessions there, of users that are logged in: `"100; mon-fri 08:00-18:00 20"`
+        sessions: One<Limit> = unset("none");
+        /// Bytes a second to all of them together
+        download: One<Limit> = unset("none");
+        /// The same from them
+        upload: One<Limit> = unset("none");
+        /// The text of the first reply of FTP, one line, to clients that come to the address, or name the host by SNI
+        /// at a port of `ftps`
+        greeting: One<Line> = unset("that of the top level");
+        /// A file whose lines come before that
+        greeting_file: One<PathBuf> = unset("that of the top level");
+        /// A file whose lines are told behind a login by FTP
+        welcome_file: One<PathBuf> = unset("that of the top level");
+        /// The IPv4 address that `PASV` tells its clients
+        public_ip: One<Ipv4Addr> = unset("that of the top level");
+    }
+}
+
+/// A host as written: its part of the accounts, what FTP says there, and its own users.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(crate) tree: VirtualHost,
+    pub(crate) ftp: FtpHost,
+    users: Option<Database>,
+}
+
+impl Host {
+    /// Adds it to the accounts.
+    pub(crate) fn add_to(self, accounts: Chain) -> Chain {
+        let accounts = accounts.host(self.tree);
+        match self.users {
+            Some(users) => accounts.source_of_host(users),
+            None => accounts,
+        }
     }
 }
 
@@ -42,12 +84,28 @@ pub(crate) fn hosts(
     tables: &[HostTable],
     options: LocalOptions,
     places: &Places<'_>,
-) -> Result<Vec<VirtualHost>, Failure> {
-    let mut hosts: Vec<VirtualHost> = Vec::new();
+) -> Result<Vec<Host>, Failure> {
+    let mut hosts: Vec<Host> = Vec::new();
     for table in tables {
         let known_by = known_by(table, places)?;
         refuse_shared(&hosts, table, &known_by, places)?;
-        hosts.push(VirtualHost { homes: Arc::new(homes(table, options, places)?), known_by });
+        let anonymous = table.anonymous.as_ref().map(|said| said.value.0);
+        let lines = |said: &One<PathBuf>, key| {
+            said.as_ref().map(|said| text_file(Some(said), key, places)).transpose()
+        };
+        let ftp = FtpHost {
+            known_by: known_by.clone(),
+            greeting: table.greeting.as_ref().map(|said| said.value.clone().into()),
+            greeting_lines: lines(&table.greeting_file, "greeting-file")?,
+            welcome_lines: lines(&table.welcome_file, "welcome-file")?,
+            public_ip: table.public_ip.as_ref().map(|said| said.value),
+            anonymous,
+        };
+        let users = table.users.as_ref().map(|said| super::database::open(Some(said), places)).transpose()?;
+        let users = users.flatten().map(|(users, _)| users);
+        let homes = Arc::new(homes(table, options, places)?);
+        let limits = super::limits::both(&table.download, &table.upload, &table.sessions);
+        hosts.push(Host { tree: VirtualHost { known_by, homes, anonymous, limits }, ftp, users });
     }
     Ok(hosts)
 }
@@ -65,12 +123,12 @@ fn known_by(table: &HostTable, places: &Places<'_>) -> Result<KnownBy, Failure> 
 
 /// Refuses a name or an address that an earlier host has.
 fn refuse_shared(
-    hosts: &[VirtualHost],
+    hosts: &[Host],
     table: &HostTable,
     known_by: &KnownBy,
     places: &Places<'_>,
 ) -> Result<(), Failure> {
-    let others = || hosts.iter().map(|host| &host.known_by);
+    let others = || hosts.iter().map(|host| &host.tree.known_by);
     let has_name = |name: &HostName| others().any(|other| other.names.contains(name));
     if let Some((name, said)) = known_by.names.iter().zip(&table.names).find(|(name, _)| has_name(name)) {
         let message = format!("there are two hosts of the name {name}");
@@ -103,7 +161,8 @@ impl HostTable {
     /// The names and addresses, as they are told.
     pub(crate) fn shown(&self) -> String {
         let names = self.names.iter().map(|said| said.value.clone());
-        let all: Vec<String> = names.chain(self.addresses.iter().map(|said| said.value.to_string())).collect();
+        let all: Vec<String> =
+            names.chain(self.addresses.iter().map(|said| said.value.to_string())).collect();
         all.join(", ")
     }
 }
@@ -114,7 +173,8 @@ fn homes(table: &HostTable, options: LocalOptions, places: &Places<'_>) -> Resul
         Ok(found) if found.is_dir() => Ok(Homes::new(found, options)),
         found => {
             let why = found.err().map_or("it is no folder".to_owned(), |error| error.to_string());
-            let message = format!("the folder {} of {} cannot be served: {why}", path.display(), table.shown());
+            let message =
+                format!("the folder {} of {} cannot be served: {why}", path.display(), table.shown());
             Err(places.error(&table.directory.place, "directory", &message))
         }
     }

@@ -125,7 +125,7 @@ pub(crate) fn classes(tables: &[ClassTable], places: &Places<'_>) -> Result<Vec<
 }
 
 /// What was written of a scope.
-fn both(
+pub(super) fn both(
     download: &Option<Said<Limit>>,
     upload: &Option<Said<Limit>>,
     sessions: &Option<Said<Limit>>,

@@ -6,9 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use millrace_server::auth::{
-    Chain, Database, DatabaseError, Homes, HostAddress, Mounts, Password, VirtualHost,
-};
+use millrace_server::auth::{Chain, Database, DatabaseError, Homes, HostAddress, Mounts, Password};
 use millrace_server::limits::Quotas;
 use millrace_server::{Authenticator, Config, config};
 use millrace_storage::{Ledger, LocalOptions, LocalStorage};
@@ -16,7 +14,7 @@ use millrace_vfs::VirtualPath;
 use millrace_vfs::hash::Algorithms;
 
 use super::confinement::Confined;
-use super::hosts::HostTable;
+use super::hosts::{Host, HostTable};
 use super::logins::{self, Assembly, Login, User, UserList};
 use super::origins::{self, Origin, Snapshot};
 use super::places::Places;
@@ -153,7 +151,7 @@ pub(crate) fn resolve(
     let ban_file = kept(&written, "bans", &places);
     let audit = super::audit::audit_log(&written, &places)?;
     let syslog = super::audit::syslog(&written, &places)?;
-    web.hosts = trees.hosts.iter().flat_map(|host| host.known_by.names.clone()).collect();
+    web.hosts = trees.hosts.iter().flat_map(|host| host.tree.known_by.names.clone()).collect();
     let users = users(&mut written, &places)?;
     let groups = written.group.iter().map(|group| group.name.value.clone()).collect();
     let (tables, archives) = (take(&mut written.folder), is_on(written.archives.clone(), false));
@@ -174,9 +172,10 @@ pub(crate) fn resolve(
         web.fields = take(&mut web.fields).sandboxed();
     }
     let Trees { directory, resumable, files, homes, hosts } = trees;
-    let of_hosts: Vec<_> = hosts.iter().map(|host| Arc::clone(&host.homes)).collect();
+    let of_hosts: Vec<_> = hosts.iter().map(|host| Arc::clone(&host.tree.homes)).collect();
+    let ftp_hosts = hosts.iter().map(|host| host.ftp.clone()).collect();
     let accounts = accounts.quotas(Arc::clone(&quotas));
-    let accounts = Arc::new(hosts.into_iter().fold(accounts, Chain::host));
+    let accounts = Arc::new(hosts.into_iter().fold(accounts, |accounts, host| host.add_to(accounts)));
 
     let default = Config::new(Arc::clone(&accounts) as Arc<dyn Authenticator>);
     let http_by_default = written.http.is_empty();
@@ -208,6 +207,7 @@ pub(crate) fn resolve(
         limits,
         texts,
         classes,
+        hosts: ftp_hosts,
         quotas: Some(quotas),
         shutdown_password: shutdown_password(written.shutdown_password, &places)?,
         anonymous: logins.iter().any(|login| login.name.is_none()),
@@ -265,7 +265,7 @@ struct Trees {
     resumable: config::Resumable,
     files: LocalOptions,
     homes: Arc<Homes>,
-    hosts: Vec<VirtualHost>,
+    hosts: Vec<Host>,
 }
 
 fn trees(written: &Written, places: &Places<'_>) -> Result<Trees, Failure> {

@@ -37,8 +37,8 @@ impl Connection {
             Request::RestoreBandwidth => return Some(self.me().limit_bandwidth(core, None)),
             Request::ShutDown(password) => return self.ask_shutdown(core, password),
             Request::Host(name) => {
-                let (login, scene) = self.login_parts(core);
-                return Some(match login.serves_host(&scene, name) {
+                let (login, mut scene) = self.login_parts(core);
+                return Some(match login.serves_host(&mut scene, name) {
                     true => Answer::Done,
                     false => Answer::Failed(FileError::NotFound),
                 });

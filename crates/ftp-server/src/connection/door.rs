@@ -1,10 +1,10 @@
 //! What connections of FTP share: on a server ([`Ftp`]), and on a worker ([`Door`]).
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
-use millrace_accounts::{HostName, Password};
+use millrace_accounts::Password;
 use millrace_blocking::BlockingPool;
 use millrace_ftp::Settings;
 use millrace_ftp::reply::{Reply, code};
@@ -15,6 +15,7 @@ use millrace_runtime::report::SessionReport;
 use millrace_runtime::worker::Post;
 use millrace_vfs::Timestamp;
 
+use super::hosts::{FtpHost, SettingsByHost};
 use super::message::Message;
 use crate::files::DigestCache;
 use crate::files::Promises;
@@ -27,8 +28,6 @@ pub struct FtpConfig {
     pub connect_timeout: Duration,
     /// Silence on a data connection.
     pub stall_timeout: Duration,
-    /// The address that PASV names instead of the server's own.
-    pub public_ip: Option<Ipv4Addr>,
     /// What an administrator proves with `INTERNALSHUTDOWN`; `None`: the server cannot be stopped so.
     pub shutdown_password: Option<Password>,
     /// Whether a small file's data may be sent before the 150 that announces it.
@@ -42,10 +41,8 @@ pub struct FtpConfig {
 pub struct Ftp {
     /// Settings of connections.
     pub config: FtpConfig,
-    /// What sessions are told of the configuration; a reload changes some of it.
-    settings: RwLock<Arc<Settings>>,
-    /// Names of hosts that the accounts tell apart.
-    hosts: RwLock<Arc<[HostName]>>,
+    /// What sessions are told of the configuration, by virtual host; a reload changes some of it.
+    settings: RwLock<SettingsByHost>,
     /// Classes of sessions.
     classes: RwLock<Arc<[Class]>>,
     /// Names of clients' hosts, for classes.
@@ -76,7 +73,7 @@ impl Ftp {
     pub fn new(
         config: FtpConfig,
         settings: Settings,
-        hosts: &[HostName],
+        hosts: &[FtpHost],
         classes: &[Class],
         passive: PassivePool,
         listings: BlockingPool,
@@ -85,8 +82,7 @@ impl Ftp {
         let settings = Settings { fact_source: Arc::clone(&digests) as _, ..settings };
         Self {
             config,
-            settings: RwLock::new(Arc::new(settings)),
-            hosts: RwLock::new(hosts.into()),
+            settings: RwLock::new(SettingsByHost::new(settings, hosts)),
             classes: RwLock::new(classes.into()),
             client_names: Arc::default(),
             passive,
@@ -108,21 +104,14 @@ impl Ftp {
     }
 
     /// Returns what sessions are told of the configuration now.
-    pub(super) fn settings(&self) -> Arc<Settings> {
-        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+    pub(super) fn settings(&self) -> RwLockReadGuard<'_, SettingsByHost> {
+        self.settings.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes what sessions are told from now on.
     pub fn change_settings(&self, change: impl FnOnce(&mut Settings)) {
         let mut settings = self.settings.write().unwrap_or_else(PoisonError::into_inner);
-        let mut changed = Settings::clone(&settings);
-        change(&mut changed);
-        *settings = Arc::new(changed);
-    }
-
-    /// Returns the names of hosts that the accounts tell apart.
-    pub(super) fn hosts(&self) -> Arc<[HostName]> {
-        Arc::clone(&self.hosts.read().unwrap_or_else(PoisonError::into_inner))
+        *settings = settings.changed(change);
     }
 
     /// Returns the classes of sessions.
@@ -135,9 +124,10 @@ impl Ftp {
         *self.classes.write().unwrap_or_else(PoisonError::into_inner) = classes.into();
     }
 
-    /// Replaces the names of hosts.
-    pub fn replace_hosts(&self, hosts: &[HostName]) {
-        *self.hosts.write().unwrap_or_else(PoisonError::into_inner) = hosts.into();
+    /// Replaces the virtual hosts.
+    pub fn replace_hosts(&self, hosts: &[FtpHost]) {
+        let mut settings = self.settings.write().unwrap_or_else(PoisonError::into_inner);
+        *settings = settings.with_hosts(hosts);
     }
 }
 
@@ -160,7 +150,7 @@ impl Door {
         is_full: bool,
         out: &mut Vec<u8>,
     ) {
-        let settings = self.ftp.settings();
+        let settings = self.ftp.settings().of_server();
         let lines = match is_full {
             true => {
                 let (peer, local) = (peer.ip().to_canonical(), IpAddr::from([0, 0, 0, 0]));

@@ -15,6 +15,7 @@ use millrace_runtime::slab::Key;
 use millrace_runtime::worker::{Core, Promise};
 
 use super::door::Door;
+use super::hosts::SettingsByHost;
 use super::message::Message;
 use super::question::Question;
 use super::reviews::{Reviewed, Reviews};
@@ -329,7 +330,7 @@ impl Login {
     /// Accounts were changed, or time has passed: has the user's account looked at again, where it is one of
     /// those. Commands go on meanwhile.
     pub(super) fn review(&mut self, scene: &mut LoginScene<'_>, concerned: impl Fn(&[u8], &Account) -> bool) {
-        scene.session.adopt(scene.door.ftp.settings());
+        self.adopt_settings(scene);
         let (Some(user), Some(account)) = (scene.session.user(), &self.account) else { return };
         if scene.wire.closing.is_some() || !concerned(user, account) {
             return;
@@ -392,7 +393,7 @@ impl Login {
         let class = class.filter(|class| refused.scope == Scope::Group(class.group().name));
         match class.map(|class| Arc::clone(&class.message)) {
             Some(message) if !message.is_empty() => message,
-            _ => scene.door.ftp.settings().texts.limit.as_slice().into(),
+            _ => scene.door.ftp.settings().of_server().texts.limit.as_slice().into(),
         }
     }
 
@@ -413,28 +414,37 @@ impl Login {
         by_sni.or(self.host()).map(|name| plain_host(name.as_bytes())).unwrap_or_default()
     }
 
+    /// Gives the session the settings of the host that the client came by.
+    pub(super) fn adopt_settings(&self, scene: &mut LoginScene<'_>) {
+        let name = self.asked_host(scene.wire);
+        let settings = scene.door.ftp.settings().of_client(&name, scene.session.local());
+        scene.session.adopt(settings);
+    }
+
     /// Returns whether a name may be served: one for which there is a certificate or a tree, and the one given by SNI if
     /// there was one. Where nothing tells names apart there is one host, which all of them mean.
-    pub(super) fn serves_host(&mut self, scene: &LoginScene<'_>, name: String) -> bool {
-        let hosts = scene.door.ftp.hosts();
+    pub(super) fn serves_host(&mut self, scene: &mut LoginScene<'_>, name: String) -> bool {
+        let hosts = scene.door.ftp.settings();
         let named = scene.wire.secure.as_ref().and_then(|secure| secure.server_name.as_deref());
         let is_served = match (named, &scene.core.services.tls) {
             (Some(named), _) => named.eq_ignore_ascii_case(&name),
-            (None, _) if hosts.iter().any(|host| host.covers(&plain_host(name.as_bytes()))) => true,
-            (None, Some(security)) => security.acceptor.serves(&name) || is_own_address(scene, &name),
-            (None, None) => hosts.is_empty() || is_own_address(scene, &name),
+            (None, _) if hosts.have(&name) => true,
+            (None, Some(security)) => security.acceptor.serves(&name) || is_own_address(&hosts, scene, &name),
+            (None, None) => !hosts.have_names() || is_own_address(&hosts, scene, &name),
         };
+        drop(hosts);
         if is_served {
             self.names.get_or_insert_default().own = Some(name.into());
+            self.adopt_settings(scene);
         }
         is_served
     }
 }
 
 /// Returns true if it is an address of this server, as far as it knows them.
-fn is_own_address(scene: &LoginScene<'_>, name: &str) -> bool {
+fn is_own_address(hosts: &SettingsByHost, scene: &LoginScene<'_>, name: &str) -> bool {
     name.parse::<IpAddr>().is_ok_and(|address| {
-        let public = scene.door.ftp.config.public_ip.map(IpAddr::V4);
+        let public = hosts.of_client("", scene.session.local()).public_ip.map(IpAddr::V4);
         public == Some(address) || [scene.session.local().ip(), scene.local.ip()].contains(&address)
     })
 }

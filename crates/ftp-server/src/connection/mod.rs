@@ -21,6 +21,7 @@ mod early;
 mod ending;
 mod hook_queue;
 mod hooking;
+pub(crate) mod hosts;
 mod lines;
 mod login;
 pub(crate) mod message;
@@ -100,7 +101,7 @@ impl Connection {
         let way = way.map(|way| Box::new((way, local)));
         // To its client the server is where the client connected to.
         let facing = way.as_ref().and_then(|way| way.0.facing).unwrap_or(local);
-        let session = Session::new(door.ftp.settings(), peer, facing, core.now);
+        let session = Session::new(door.ftp.settings().of_client("", facing), peer, facing, core.now);
         Self {
             door: Arc::clone(door),
             number: core.services.next_session.fetch_add(1, Ordering::Relaxed),

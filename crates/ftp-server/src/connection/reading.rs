@@ -123,6 +123,8 @@ impl Connection {
                     self.session.show_certificate();
                 }
                 self.log(core, log::Event::Secured { version, cipher, client: client.as_deref() });
+                let (login, mut scene) = self.login_parts(core);
+                login.adopt_settings(&mut scene);
                 self.feed(core, Input::Secured);
             }
             Advance::Cleared(rest) => {

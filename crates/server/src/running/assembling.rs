@@ -100,13 +100,12 @@ pub(crate) fn state(
         FtpConfig {
             connect_timeout: config.connect_timeout,
             stall_timeout: config.stall_timeout,
-            public_ip: config.public_ip,
             shutdown_password: config.shutdown_password.clone(),
             coalesce: config.coalesce,
             sort_entries: config.sort_entries,
         },
         Settings { occupancy: Arc::clone(&sessions) as _, ..settings(&config) },
-        &config.web.hosts,
+        &config.hosts,
         &config.classes,
         PassivePool::with_sockets(
             config.passive_ports.clone(),
@@ -143,7 +142,7 @@ pub(crate) fn state(
     let http = Http::new(HttpParts {
         config: http_config(&config),
         services: Arc::clone(&services),
-        anonymous: config.anonymous,
+        anonymous: config.is_open_to_anonymous(),
         web: config.web.clone(),
         https_port: bound[3].first().map(SocketAddr::port),
         challenges: Box::new(move |target| renewal.tokens.answer(target)),

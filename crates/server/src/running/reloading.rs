@@ -68,9 +68,10 @@ impl Running {
             self.replace_settings(policy);
             certificates::configure(&self.state, config.acme.as_ref());
         }
+        let is_open = config.is_open_to_anonymous();
         self.state.policy.replace_hooks(config.hooks);
         self.state.log.reopen();
-        self.state.shared.ftp.replace_hosts(&config.web.hosts);
+        self.state.shared.ftp.replace_hosts(&config.hosts);
         self.replace_web(config.web);
         self.replace_limits(config.limits);
         self.state.logins_rated.configure(config.logins);
@@ -81,7 +82,7 @@ impl Running {
             (settings.anonymous, settings.texts) = (config.anonymous, Arc::clone(&config.texts));
         });
         self.state.policy.replace_accounts(config.accounts);
-        self.state.shared.http.permit_anonymous(config.anonymous);
+        self.state.shared.http.permit_anonymous(is_open);
         self.state.policy.begin_edition();
         let errand = Errand::new(|client, core| client.review(core, |_, _| true));
         self.workers.iter().for_each(|worker| worker.send(WorkerMessage::Each(errand.clone())));

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use millrace_server::auth::{
-    Chain, Changed, Found, Group, Homes, Needs, Password, Profile, Proof, Source, SourceError, User,
+    Chain, Changed, Found, Group, Homes, KnownBy, Needs, Password, Profile, Proof, Source, SourceError, User,
 };
+use millrace_server::config::FtpHost;
 use millrace_server::limits::{Limit, Limits, ServerLimits};
 use millrace_server::{Attempt, Config};
 use millrace_storage::LocalOptions;
@@ -473,7 +474,8 @@ fn a_host_that_there_is_not_is_504_where_there_are_several() {
     ] {
         let files = Scratch::new();
         let mut config = config(files.storage());
-        config.web.hosts = hosts.to_vec();
+        let known_by = KnownBy { names: hosts.to_vec(), ..KnownBy::default() };
+        config.hosts = vec![FtpHost { known_by, ..FtpHost::default() }];
         let served = serve_with(config);
         let mut client = served.connect();
         client.expect(format!("HOST {name}"), code);

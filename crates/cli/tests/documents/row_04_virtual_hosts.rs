@@ -1,0 +1,183 @@
+//! Row 4: virtual hosts by address and port, as NcFTPd had them, beside those by name.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Stdio;
+
+use super::site::{Client, Folder, HASH, Site};
+
+/// A folder with a tree for each of these hosts, whose `f` holds the host's name.
+fn folder(name: &str, hosts: &[&str]) -> Folder {
+    let folder = Folder::new(name);
+    for host in hosts {
+        fs::create_dir_all(folder.0.join(host)).unwrap();
+        fs::write(folder.0.join(host).join("f"), host).unwrap();
+    }
+    folder
+}
+
+/// The same port of another address of this computer.
+fn at(ip: &str, address: &str) -> String {
+    let (_, port) = address.rsplit_once(':').unwrap();
+    format!("{ip}:{port}")
+}
+
+/// What `/f` is by HTTP.
+fn fetch(address: &str, host: &str) -> String {
+    fetch_all(address, host).split_once("\r\n\r\n").unwrap().1.to_owned()
+}
+
+/// The answer to a request for it, with its head.
+fn fetch_all(address: &str, host: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let request = format!("GET /f HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+const BY_ADDRESS: &str = r#"
+ftp = "0.0.0.0:0"
+http = "0.0.0.0:0"
+tls-self-signed = true
+[[host]]
+addresses = "127.0.0.2"
+directory = "second"
+[[host]]
+names = "third.test"
+addresses = "127.0.0.3"
+directory = "third"
+"#;
+
+#[test]
+fn a_client_belongs_to_the_host_that_it_names_or_else_to_that_of_the_address() {
+    let site = Site::start_in(folder("by-address", &["second", "third"]), BY_ADDRESS);
+    for (ip, name, expected) in [
+        ("127.0.0.1", None, "the content of a file"),
+        ("127.0.0.2", None, "second"),
+        ("127.0.0.2", Some("127.0.0.2"), "second"),
+        ("127.0.0.2", Some("third.test"), "third"),
+        ("127.0.0.3", None, "third"),
+        ("127.0.0.1", Some("third.test"), "third"),
+    ] {
+        let mut client = Client::connect(&at(ip, &site.ftp));
+        if let Some(name) = name {
+            client.say(&format!("HOST {name}"), "220");
+        }
+        client.log_in("bob");
+        assert_eq!(String::from_utf8(client.get("/f")).unwrap(), expected, "{ip} {name:?}");
+        let by_http = fetch(&at(ip, &site.http), name.unwrap_or(ip));
+        assert_eq!(by_http, expected, "by HTTP: {ip} {name:?}");
+    }
+    let told = site.folder.tell(&["explain", "bob", "--config", "millrace.toml", "--at", "127.0.0.2:21"]);
+    assert!(told.contains("By the address 127.0.0.2:21 the host 127.0.0.2 is reached"), "{told}");
+}
+
+#[test]
+fn check_refuses_two_hosts_at_one_address_and_warns_of_one_that_nothing_covers() {
+    let folder = folder("checked-hosts", &["second", "third"]);
+    let check = |port: &str, one: &str, other: &str| {
+        let hosts = format!(
+            "[[host]]\naddresses = \"{one}\"\ndirectory = \"second\"\n\
+             [[host]]\naddresses = \"{other}\"\ndirectory = \"third\"\n"
+        );
+        folder.configure(&format!("ftp = \"127.0.0.2:{port}\"\nhttp = \"off\"\n{hosts}"));
+        let output = folder.run(&["check", "millrace.toml"]);
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8(text).unwrap())
+    };
+    let (is_good, text) = check("2121", "127.0.0.2", "127.0.0.2:2121");
+    assert!(is_good && !text.contains("no client reaches the host"), "{text}");
+    let (is_good, text) = check("2121", "127.0.0.2", "127.0.0.2");
+    assert!(!is_good && text.contains("There are two hosts at the address 127.0.0.2"), "{text}");
+    let (_, text) = check("2121", "127.0.0.2", "127.0.0.2:2122");
+    assert!(text.contains("no client reaches the host at 127.0.0.2:2122"), "{text}");
+}
+
+/// Makes a database of users with one whose password is `password`.
+fn add_user(folder: &Folder, database: &str, name: &str) {
+    let mut child = folder
+        .command(&["user", "--users", database, "add", name, "--hash", HASH])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    assert!(child.wait().unwrap().success(), "{name} in {database}");
+}
+
+/// The settings of a host, whose users are those of a database.
+const OF_ITS_OWN: &str = r#"
+ftp = "0.0.0.0:0"
+http = "0.0.0.0:0"
+greeting = "The first."
+[[host]]
+addresses = "127.0.0.2"
+directory = "second"
+users = "second.db"
+anonymous = false
+greeting = "The second."
+greeting-file = "before"
+welcome-file = "behind"
+public-ip = "192.0.2.2"
+sessions = "1"
+"#;
+
+/// A server with such a host.
+fn site_of_its_own(name: &str) -> Site {
+    let folder = folder(name, &["second"]);
+    fs::write(folder.0.join("before"), "Come in to %L.\n").unwrap();
+    fs::write(folder.0.join("behind"), "Behind the door.\n").unwrap();
+    add_user(&folder, "second.db", "zoe");
+    Site::start_in(folder, OF_ITS_OWN)
+}
+
+/// Whether a password is right.
+fn is_let_in(client: &mut Client, user: &str) -> bool {
+    client.say(&format!("USER {user}"), "331");
+    client.send("PASS password");
+    client.reply().starts_with("230")
+}
+
+#[test]
+fn a_host_has_users_of_its_own_and_none_besides() {
+    let site = site_of_its_own("own-users");
+    for (ip, user, expected) in [
+        ("127.0.0.1", "bob", true),
+        ("127.0.0.1", "zoe", false),
+        ("127.0.0.1", "anonymous", true),
+        ("127.0.0.2", "zoe", true),
+        ("127.0.0.2", "bob", false),
+        ("127.0.0.2", "anonymous", false),
+    ] {
+        let mut client = Client::connect(&at(ip, &site.ftp));
+        assert_eq!(is_let_in(&mut client, user), expected, "{user} at {ip}");
+        client.say("QUIT", "221");
+    }
+    let status = |ip| fetch_all(&at(ip, &site.http), ip).split(' ').nth(1).unwrap().to_owned();
+    assert_eq!((&*status("127.0.0.1"), &*status("127.0.0.2")), ("200", "401"));
+}
+
+#[test]
+fn a_host_greets_and_names_addresses_and_counts_sessions_for_itself() {
+    let site = site_of_its_own("own-settings");
+    let greeting = |ip| Client::open(&at(ip, &site.ftp)).unwrap().reply();
+    assert_eq!(greeting("127.0.0.2"), "220-Come in to 127.0.0.2.\r\n220 The second.\r\n");
+    assert_eq!(greeting("127.0.0.1"), "220 The first.\r\n");
+
+    let mut client = Client::connect(&at("127.0.0.2", &site.ftp));
+    client.say("USER zoe", "331");
+    let welcome = client.say("PASS password", "230");
+    assert!(welcome.contains("Behind the door."), "{welcome}");
+    let reply = client.say("PASV", "227");
+    assert!(reply.contains("(192,0,2,2,"), "{reply}");
+    let mut other = Client::connect(&at("127.0.0.1", &site.ftp));
+    other.log_in("bob");
+    let reply = other.say("PASV", "227");
+    assert!(reply.contains("(127,0,0,1,"), "{reply}");
+
+    let mut second = Client::connect(&at("127.0.0.2", &site.ftp));
+    assert!(!is_let_in(&mut second, "zoe"), "there is one session at this host");
+    let mut third = site.log_in("bob");
+    third.say("NOOP", "200");
+}
