@@ -35,12 +35,9 @@ impl KnownBy {
     }
 
     fn at<'a, T>(hosts: &'a [T], known_by: impl Fn(&T) -> &Self, local: SocketAddr) -> Option<&'a T> {
-        let has = |host: &T, has_port| {
-            let mut addresses = known_by(host).addresses.iter();
-            addresses.any(|address| address.has_port() == has_port && address.covers(local))
-        };
-        let with_port = hosts.iter().find(|host| has(host, true));
-        with_port.or_else(|| hosts.iter().find(|host| has(host, false)))
+        let of =
+            |host: &'a T| known_by(host).addresses.clone().into_iter().map(move |address| (address, host));
+        HostAddress::closest(hosts.iter().flat_map(of), local)
     }
 
     /// Returns whether a plain name is one of its own.

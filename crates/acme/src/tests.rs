@@ -59,7 +59,7 @@ impl Drop for Folder {
 
 /// Hears a request, and says what there is to say to it.
 fn say(socket: &TcpStream, acceptor: &Acceptor, text: impl FnOnce(&str) -> String) -> io::Result<()> {
-    let mut channel = Channel::new(acceptor.accept(&[]).unwrap());
+    let mut channel = Channel::new(acceptor.accept(&[], None).unwrap());
     let (mut buffer, mut asked) = (vec![0; BUFFER], Vec::new());
     while !channel.handshake(socket, &mut buffer)? {}
     while !is_whole(&asked) {

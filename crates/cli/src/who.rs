@@ -264,7 +264,7 @@ mod tests {
 
     use millrace_server::Accounts;
     use millrace_server::auth::{User, resolve};
-    use millrace_server::config::{Clients, KeyPair, Plan, Tls};
+    use millrace_server::config::{KeyPair, Plan, Tls};
     use millrace_server::web::Web;
     use millrace_vfs::Storage;
 
@@ -282,7 +282,7 @@ mod tests {
         let accounts = Accounts::new().anonymous(Permissions::READ_ONLY, nothing);
         let plan = || Plan {
             identities: vec![KeyPair { certificate: "c".into(), key: "k".into() }],
-            clients: Clients::Anybody,
+            ..Plan::default()
         };
         Config {
             http: vec![([127, 0, 0, 1], 8080).into()],

@@ -41,7 +41,7 @@ impl Handshake<'_> {
     /// The connection begins with TLS.
     pub(crate) fn begin_tls(&mut self, bound: SocketAddr) {
         let Some(security) = &self.core.server.tls else { return };
-        match security.acceptor.accept(&PROTOCOLS) {
+        match security.acceptor.accept(&PROTOCOLS, self.connection.reached()) {
             Ok(tls) => {
                 self.connection.link.secure(Channel::new(tls));
                 self.connection.work =

@@ -217,7 +217,7 @@ fn endless_toy(name: &str, says_farewell: bool) -> SocketAddr {
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for socket in listener.incoming().flatten() {
-            let mut channel = Channel::new(acceptor.accept(&[]).unwrap());
+            let mut channel = Channel::new(acceptor.accept(&[], None).unwrap());
             let _ = answer(&socket, &mut channel, says_farewell);
         }
     });

@@ -36,6 +36,13 @@ impl HostAddress {
         self.port.is_some()
     }
 
+    /// Returns what belongs to the address that comes closest to `local`: one with its port, or else without.
+    pub fn closest<T>(all: impl Iterator<Item = (Self, T)>, local: SocketAddr) -> Option<T> {
+        all.filter(|(address, _)| address.covers(local))
+            .max_by_key(|(address, _)| address.has_port())
+            .map(|(_, of)| of)
+    }
+
     /// Returns whether a listener that is bound to `bound` accepts connections for it. A port that is still to be chosen may
     /// be any.
     pub fn is_heard_at(&self, bound: SocketAddr) -> bool {

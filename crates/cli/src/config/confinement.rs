@@ -191,8 +191,11 @@ impl Loaded {
         let texts =
             [&written.greeting_file, &written.welcome_file, &written.limit_file].into_iter().flatten();
         let of_classes = written.class.iter().filter_map(|class| class.limit_file.as_ref());
-        let of_hosts =
-            written.host.iter().flat_map(|host| [&host.greeting_file, &host.welcome_file]).flatten();
+        let of_hosts = written
+            .host
+            .iter()
+            .flat_map(|host| [&host.greeting_file, &host.welcome_file, &host.tls_cert, &host.tls_key])
+            .flatten();
         let pages = written.error_page.iter().map(|page| &page.file);
         let pages = pages.chain(texts).chain(of_classes).chain(of_hosts);
         let files =

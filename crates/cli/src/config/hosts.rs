@@ -47,6 +47,11 @@ settings! {
         greeting_file: One<PathBuf> = unset("that of the top level");
         /// A file whose lines are told behind a login by FTP
         welcome_file: One<PathBuf> = unset("that of the top level");
+        /// Its certificate in PEM: for clients that ask for one of the names in it, or come to one of `addresses` and name
+        /// no server
+        tls_cert: One<PathBuf> = unset("those of the top level");
+        /// Its private key in PEM
+        tls_key: One<PathBuf> = unset("in the same file");
         /// The IPv4 address that `PASV` tells its clients
         public_ip: One<Ipv4Addr> = unset("that of the top level");
     }

@@ -49,7 +49,10 @@ pub(super) fn files(written: &Written, places: &Places<'_>) -> Vec<Own> {
         add("password-file", folder.password_file.as_ref());
         add("database", folder.database.as_ref());
     }
-    written.host.iter().for_each(|host| add("users", host.users.as_ref()));
+    for host in &written.host {
+        add("users", host.users.as_ref());
+        add("tls-key", host.tls_key.as_ref().or(host.tls_cert.as_ref()));
+    }
     for source in &written.source {
         add("password-file", source.password_file.as_ref());
     }

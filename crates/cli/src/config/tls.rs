@@ -56,6 +56,7 @@ impl SelfSigned {
 pub(super) fn encryption(written: &Written, places: &Places<'_>) -> Result<Encryption, Failure> {
     let acme = super::acme::acme(written, places)?;
     let (plan, self_signed) = plan(written, acme.as_ref().map(Wanted::identity), places)?;
+    let plan = with_hosts(plan, written, places)?;
     let ftps = listens(&written.ftps, "--ftps", plan.is_some(), places)?;
     let https = listens(&written.https, "--https", plan.is_some(), places)?;
     let required = written.tls_required.as_ref().map_or(TlsRequired::Off, |said| said.value);
@@ -108,7 +109,7 @@ fn plan(
         let others = written.tls_cert.iter().chain(&written.tls_key).map(|said| (&said.place, "--tls-cert"));
         let mut others = others.chain(makes_one.map(|said| (&said.place, "--tls-self-signed")));
         return match others.next() {
-            None => Ok((Some(Plan { identities: vec![pair], clients }), None)),
+            None => Ok((Some(Plan { identities: vec![pair], clients, ..Plan::default() }), None)),
             Some((place, flag)) => {
                 let message = "there is a certificate already, by --acme; leave one of the two out";
                 Err(places.error(place, flag, message))
@@ -121,7 +122,7 @@ fn plan(
             let folder = state_folder(written, &said.place, places)?.join("tls");
             let pair = KeyPair::self_signed(&folder);
             let made = SelfSigned { folder, names: names(written) };
-            Ok((Some(Plan { identities: vec![pair], clients }), Some(made)))
+            Ok((Some(Plan { identities: vec![pair], clients, ..Plan::default() }), Some(made)))
         }
         ([], [key, ..], _) => {
             let message = "a key alone is of no use; name its certificate with --tls-cert";
@@ -132,9 +133,27 @@ fn plan(
             Err(places.error(&said.place, "--tls-self-signed", message))
         }
         (certificates, keys, None) => {
-            Ok((Some(Plan { identities: pairs(certificates, keys, places)?, clients }), None))
+            let identities = pairs(certificates, keys, places)?;
+            Ok((Some(Plan { identities, clients, ..Plan::default() }), None))
         }
     }
+}
+
+/// Adds the certificates of hosts, which may be the only ones.
+fn with_hosts(plan: Option<Plan>, written: &Written, places: &Places<'_>) -> Result<Option<Plan>, Failure> {
+    if written.host.iter().all(|host| host.tls_cert.is_none()) {
+        return Ok(plan);
+    }
+    let mut plan = match plan {
+        Some(plan) => plan,
+        None => Plan { clients: clients(written, places)?, ..Plan::default() },
+    };
+    for host in &written.host {
+        for pair in pairs(host.tls_cert.as_slice(), host.tls_key.as_slice(), places)? {
+            plan.add(pair, host.addresses());
+        }
+    }
+    Ok(Some(plan))
 }
 
 /// Certificates with the keys that stand at the same place of their list; without any, each file has its own.
@@ -198,9 +217,13 @@ fn mistake(error: &LoadError, written: &Written, places: &Places<'_>) -> Failure
         (&written.tls_client_crl, "tls-client-crl"),
         (client_ca, "tls-client-ca"),
     ];
-    let named = keys.iter().find_map(|(files, flag)| {
+    let of_hosts = written
+        .host
+        .iter()
+        .flat_map(|host| [(host.tls_key.as_slice(), "tls-key"), (host.tls_cert.as_slice(), "tls-cert")]);
+    let named = keys.into_iter().chain(of_hosts).find_map(|(files, flag)| {
         let file = files.iter().find(|said| error.file() == Some(&places.path(said)))?;
-        Some((&file.place, *flag))
+        Some((&file.place, flag))
     });
     let (place, flag) = match (named, client_ca) {
         (Some(named), _) => named,

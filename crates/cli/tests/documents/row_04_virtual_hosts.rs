@@ -3,9 +3,9 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
-use super::site::{Client, Folder, HASH, Site};
+use super::site::{Client, Folder, HASH, Site, free_port, program};
 
 /// A folder with a tree for each of these hosts, whose `f` holds the host's name.
 fn folder(name: &str, hosts: &[&str]) -> Folder {
@@ -180,4 +180,55 @@ fn a_host_greets_and_names_addresses_and_counts_sessions_for_itself() {
     assert!(!is_let_in(&mut second, "zoe"), "there is one session at this host");
     let mut third = site.log_in("bob");
     third.say("NOOP", "200");
+}
+
+/// The certificate of a host is what a client checks that says no name: curl, which sends no SNI for an address.
+#[test]
+fn a_host_has_a_certificate_of_its_own_that_curl_checks() {
+    let (Some(openssl), Some(curl)) = (program("openssl", false), program("curl", true)) else { return };
+    let folder = folder("own-certificate", &["second"]);
+    for (name, ip) in [("first", "127.0.0.1"), ("second", "127.0.0.2")] {
+        let [certificate, key] = ["pem", "key"].map(|end| folder.0.join(format!("{name}.{end}")));
+        let made = Command::new(&openssl)
+            .args([
+                "req",
+                "-x509",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:P-256",
+                "-nodes",
+                "-days",
+                "2",
+            ])
+            .args(["-subj", "/CN=host", "-addext", &format!("subjectAltName=IP:{ip}")])
+            .arg("-out")
+            .arg(certificate)
+            .arg("-keyout")
+            .arg(key)
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    }
+    let https = free_port();
+    let keys = format!(
+        "ftp = \"0.0.0.0:0\"\nhttps = \"0.0.0.0:{https}\"\n\
+         tls-cert = \"first.pem\"\ntls-key = \"first.key\"\n[[host]]\naddresses = \"127.0.0.2\"\n\
+         directory = \"second\"\ntls-cert = \"second.pem\"\ntls-key = \"second.key\"\n"
+    );
+    let site = Site::start_in(folder, &keys);
+    for (name, ip, expected) in
+        [("first", "127.0.0.1", "the content of a file"), ("second", "127.0.0.2", "second")]
+    {
+        for url in [format!("ftp://{}/f", at(ip, &site.ftp)), format!("https://{ip}:{https}/f")] {
+            let got = Command::new(&curl)
+                .args(["-sS", "--ssl-reqd", "--user", "bob:password", "--cacert"])
+                .arg(site.folder.0.join(format!("{name}.pem")))
+                .arg(&url)
+                .output()
+                .unwrap();
+            let error = String::from_utf8_lossy(&got.stderr);
+            assert_eq!(String::from_utf8_lossy(&got.stdout), expected, "{url}: {error}");
+        }
+    }
 }

@@ -356,7 +356,7 @@ impl Connection {
     /// The handshake is about to begin. `implicit`: it is the first thing on the connection.
     fn begin_tls(&mut self, core: &mut Core, implicit: bool, companion: Companion) {
         let Some(security) = &core.services.tls else { return };
-        let mut host = security.acceptor.host();
+        let mut host = security.acceptor.host().reached_at(self.session.local());
         if security.policy().resumption == Resumption::Require {
             host = host.requiring_resumption();
         }

@@ -4,6 +4,7 @@
 //! continue with the old ones. A [`Host`] is one control connection's part of it: it makes that connection and its data
 //! connections, which resume with its own tickets only ([`super::tickets`]).
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
@@ -22,6 +23,7 @@ use super::key_pair::KeyPair;
 use super::load_error::LoadError;
 use super::ticket_resend;
 use super::tickets::{Binding, TicketId};
+use crate::host_address::HostAddress;
 
 /// Tickets that a control connection gives out when it begins (TLS 1.3), as many as OpenSSL gives. Each that is
 /// used is replaced: see `ticket_resend.rs`.
@@ -40,9 +42,18 @@ pub struct Plan {
     pub identities: Vec<KeyPair>,
     /// The requirements on client certificates.
     pub clients: Clients,
+    /// The place among [`Plan::identities`] of the certificate for clients that name no server and come to this address.
+    pub by_address: Vec<(HostAddress, usize)>,
 }
 
 impl Plan {
+    /// Adds a certificate that clients get by its names, or at these addresses.
+    pub fn add(&mut self, pair: KeyPair, addresses: impl IntoIterator<Item = HostAddress>) {
+        let place = self.identities.len();
+        self.identities.push(pair);
+        self.by_address.extend(addresses.into_iter().map(|address| (address, place)));
+    }
+
     /// Checks that the files can be used, without keeping them.
     pub fn check(&self) -> Result<(), LoadError> {
         Acceptor::new(self).map(drop)
@@ -106,6 +117,8 @@ pub struct Acceptor {
 #[derive(Debug)]
 struct Base {
     identities: Arc<Identities>,
+    /// Those of addresses.
+    by_address: Vec<(HostAddress, usize)>,
     config: ServerConfig,
     /// The same without TLS 1.3: see [`Host::requiring_resumption`].
     tls12: ServerConfig,
@@ -131,13 +144,16 @@ impl Acceptor {
 
     /// A connection of a protocol that has one connection at a time, and these names in ALPN (HTTP). Any later
     /// connection may use its tickets.
-    pub fn accept(&self, protocols: &[&[u8]]) -> Result<Tls, Fault> {
+    pub fn accept(&self, protocols: &[&[u8]], local: Option<SocketAddr>) -> Result<Tls, Fault> {
         let base = self.current();
         if protocols.is_empty() {
             return Ok(Tls::server(Arc::clone(&base.plain))?.settling());
         }
         let mut config = ServerConfig::clone(&base.plain);
         config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+        if let Some(place) = base.place_at(local) {
+            config.cert_resolver = Arc::new(base.chosen(None, place));
+        }
         let tls = Tls::server(Arc::new(config))?.settling();
         Ok(match self.challenges.is_pending() {
             true => tls.challenged(Arc::clone(&self.challenges)),
@@ -163,6 +179,7 @@ impl Acceptor {
             binding: Arc::new(Binding::new(Arc::clone(&self.keys))),
             data: OnceLock::new(),
             requires_resumption: false,
+            local: None,
         }
     }
 
@@ -191,7 +208,7 @@ impl Base {
         };
         let clients = clients.map_err(LoadError::verifier)?;
         let build = |versions| -> Result<ServerConfig, LoadError> {
-            let chosen = Chosen { identities: Arc::clone(&identities), host: None };
+            let chosen = Chosen { identities: Arc::clone(&identities), host: None, place: 0 };
             Ok(ServerConfig::builder_with_provider(ticket_resend::provider())
                 .with_protocol_versions(versions)
                 .map_err(LoadError::Tls)?
@@ -211,7 +228,18 @@ impl Base {
                 plain.session_storage = Arc::new(NoServerSessionStorage {});
             }
         }
-        Ok(Self { identities, config, tls12, plain: Arc::new(plain) })
+        let by_address = plan.by_address.clone();
+        Ok(Self { identities, by_address, config, tls12, plain: Arc::new(plain) })
+    }
+
+    /// Returns the place of the certificate for clients that come to this address, where there is one of its own.
+    fn place_at(&self, local: Option<SocketAddr>) -> Option<usize> {
+        HostAddress::closest(self.by_address.iter().map(|(address, place)| (*address, *place)), local?)
+    }
+
+    /// Returns what chooses a certificate by SNI, else by this name, else takes the one at this place.
+    fn chosen(&self, host: Option<&str>, place: usize) -> Chosen {
+        Chosen { identities: Arc::clone(&self.identities), host: host.map(str::to_owned), place }
     }
 }
 
@@ -234,6 +262,7 @@ pub struct Host {
     binding: Arc<Binding>,
     data: OnceLock<Arc<ServerConfig>>,
     requires_resumption: bool,
+    local: Option<SocketAddr>,
 }
 
 impl Host {
@@ -241,6 +270,11 @@ impl Host {
     /// never resumes under it, gets TLS 1.2, under which it may.
     pub fn requiring_resumption(self) -> Self {
         Self { requires_resumption: true, ..self }
+    }
+
+    /// The same of a client that came to this address.
+    pub fn reached_at(self, local: SocketAddr) -> Self {
+        Self { local: Some(local), ..self }
     }
 
     /// The control connection; `host` is the name that `HOST` gave, for clients that do not give one by SNI.
@@ -259,9 +293,9 @@ impl Host {
         config.max_tls13_tickets = 4 * TICKETS;
         // A client that offers only other protocols may be part of a cross-protocol attack (ALPACA): rustls refuses it.
         config.alpn_protocols = vec![ALPN_FTP.to_vec()];
-        if let Some(host) = host {
-            let identities = Arc::clone(&self.base.identities);
-            config.cert_resolver = Arc::new(Chosen { identities, host: Some(host.to_owned()) });
+        let place = self.base.place_at(self.local);
+        if host.is_some() || place.is_some() {
+            config.cert_resolver = Arc::new(self.base.chosen(host, place.unwrap_or_default()));
         }
         Arc::new(config)
     }
@@ -299,17 +333,18 @@ impl Host {
     }
 }
 
-/// Chooses a certificate: by SNI, else by `HOST`, else the first.
+/// Chooses a certificate: by SNI, else by `HOST`, else the one at a place: the address's, or the first.
 #[derive(Debug)]
 struct Chosen {
     identities: Arc<Identities>,
     host: Option<String>,
+    place: usize,
 }
 
 impl ResolvesServerCert for Chosen {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let name = hello.server_name().or(self.host.as_deref());
         let named = name.and_then(|name| self.identities.named(name));
-        named.or_else(|| self.identities.first())
+        named.or_else(|| self.identities.at(self.place))
     }
 }

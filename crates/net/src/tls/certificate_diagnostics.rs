@@ -193,7 +193,7 @@ mod tests {
         // The name of the older one is printed, whatever their order.
         fs::write(&crl, list(2060) + &list(2030)).unwrap();
         let authorities = Authorities { certificates: ca, revoked: vec![crl, folder.0.join("missing.pem")] };
-        let plan = Plan { identities: Vec::new(), clients: Clients::Require(authorities) };
+        let plan = Plan { clients: Clients::Require(authorities), ..Plan::default() };
         let diagnostics = plan.outlook();
         let until = SystemTime::UNIX_EPOCH + Duration::from_secs(DAY * 21_915);
         assert!(diagnostics.doubts(until - Duration::from_secs(1)).is_empty());

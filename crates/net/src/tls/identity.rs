@@ -34,8 +34,8 @@ impl Identities {
         pairs.iter().map(Identity::load).collect::<Result<_, _>>().map(|all| Self { all })
     }
 
-    pub(super) fn first(&self) -> Option<Arc<CertifiedKey>> {
-        self.all.first().map(|identity| Arc::clone(&identity.key))
+    pub(super) fn at(&self, place: usize) -> Option<Arc<CertifiedKey>> {
+        self.all.get(place).map(|identity| Arc::clone(&identity.key))
     }
 
     /// The first certificate that is for this name, wildcards included.

@@ -25,7 +25,7 @@ impl Folder {
 
     pub(super) fn acceptor(&self) -> Acceptor {
         let identities = vec![self.pair("own", &["localhost", "127.0.0.1"])];
-        Acceptor::new(&Plan { identities, clients: Clients::Anybody }).unwrap()
+        Acceptor::new(&Plan { identities, ..Plan::default() }).unwrap()
     }
 }
 
@@ -219,10 +219,31 @@ fn a_data_connection_gives_out_no_tickets() {
 }
 
 #[test]
+fn a_client_that_names_no_server_gets_the_certificate_of_the_address() {
+    let folder = Folder::new();
+    let mut plan = Plan { identities: vec![folder.pair("one", &["one.example"])], ..Plan::default() };
+    plan.add(folder.pair("two", &["two.example"]), ["192.0.2.7".parse().unwrap()]);
+    let acceptor = Acceptor::new(&plan).unwrap();
+    let [one, two] = &acceptor.fingerprints()[..] else { panic!("two certificates") };
+    for (sni, local, expected) in [
+        ("192.0.2.7", "192.0.2.7:21", two),
+        ("192.0.2.7", "192.0.2.8:21", one),
+        ("one.example", "192.0.2.7:21", one),
+        ("two.example", "192.0.2.8:21", two),
+        ("no.example", "192.0.2.7:21", two),
+    ] {
+        let client = connector(Versions::All).connect(sni).unwrap();
+        let server = acceptor.host().reached_at(local.parse().unwrap()).control(None).unwrap();
+        let pair = Pair::met(client, server);
+        assert_eq!(fingerprint(pair.client.1.tls().peer_certificate().unwrap()), *expected, "{sni} {local}");
+    }
+}
+
+#[test]
 fn the_certificate_is_chosen_by_the_name_that_is_asked_for() {
     let folder = Folder::new();
     let identities = vec![folder.pair("one", &["one.example"]), folder.pair("two", &["*.two.example"])];
-    let acceptor = Acceptor::new(&Plan { identities, clients: Clients::Anybody }).unwrap();
+    let acceptor = Acceptor::new(&Plan { identities, ..Plan::default() }).unwrap();
     let [one, two] = &acceptor.fingerprints()[..] else { panic!("two certificates") };
     let shown = |sni: &str, host: Option<&str>| {
         let client = connector(Versions::All).connect(sni).unwrap();
@@ -349,7 +370,7 @@ fn a_self_signed_certificate_is_kept() {
 fn a_reload_is_for_those_who_come_later_and_a_bad_one_changes_nothing() {
     let folder = Folder::new();
     let (old, new) = (folder.pair("old", &["localhost"]), folder.pair("new", &["localhost"]));
-    let plan = |pair: &KeyPair| Plan { identities: vec![pair.clone()], clients: Clients::Anybody };
+    let plan = |pair: &KeyPair| Plan { identities: vec![pair.clone()], ..Plan::default() };
     let acceptor = Acceptor::new(&plan(&old)).unwrap();
     let before = acceptor.fingerprints();
     let host = acceptor.host();
@@ -367,7 +388,7 @@ fn a_reload_is_for_those_who_come_later_and_a_bad_one_changes_nothing() {
 fn held_data_is_sent_with_the_next_and_does_not_pile_up() {
     let folder = Folder::new();
     for versions in [Versions::Tls12, Versions::Tls13] {
-        let server = folder.acceptor().accept(&[]).unwrap();
+        let server = folder.acceptor().accept(&[], None).unwrap();
         let mut pair = Pair::met(connector(versions).connect("localhost").unwrap(), server);
         let (socket, channel) = pair.server;
         let mut channel = channel.settle().unwrap();

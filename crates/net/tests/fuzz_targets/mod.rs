@@ -6,9 +6,7 @@
 
 use std::sync::LazyLock;
 
-use millrace_net::tls::{
-    Acceptor, BUFFER, Clients, Connector, Hello, Plan, Tls, Trust, Versions, Wire, self_signed,
-};
+use millrace_net::tls::{Acceptor, BUFFER, Connector, Hello, Plan, Tls, Trust, Versions, Wire, self_signed};
 
 /// The first bytes of a connection: parsing them never panics, and a hello is complete at its last byte only.
 pub(crate) fn hello(input: &[u8]) {
@@ -39,7 +37,7 @@ pub(crate) fn boundary(input: &[u8]) {
 static SERVER: LazyLock<Acceptor> = LazyLock::new(|| {
     let folder = std::env::temp_dir().join(format!("millrace-fuzz-{}", std::process::id()));
     let pair = self_signed(&folder, &["localhost".to_owned()]).expect("a folder for a certificate");
-    let acceptor = Acceptor::new(&Plan { identities: vec![pair], clients: Clients::Anybody });
+    let acceptor = Acceptor::new(&Plan { identities: vec![pair], ..Plan::default() });
     let _ = std::fs::remove_dir_all(&folder);
     acceptor.expect("a certificate that was just made")
 });

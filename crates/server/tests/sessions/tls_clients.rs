@@ -84,7 +84,7 @@ impl Site {
         fs::write(folder.file("crl.pem"), revoked(&authority, 666)).unwrap();
         let authorities =
             Authorities { certificates: folder.file("ca.pem"), revoked: vec![folder.file("crl.pem")] };
-        let plan = Plan { identities: vec![pair(&folder)], clients: clients(authorities) };
+        let plan = Plan { identities: vec![pair(&folder)], clients: clients(authorities), ..Plan::default() };
         fs::create_dir(folder.file("served")).unwrap();
         let homes = Homes::new(folder.file("served").canonicalize().unwrap(), LocalOptions::default());
         let served = serve_with(Config {
