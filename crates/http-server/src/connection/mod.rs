@@ -47,8 +47,6 @@ pub struct Connection {
     pub(crate) http: ServerConnection,
     /// The client; behind a trusted proxy that of the present request.
     pub(crate) peer: SocketAddr,
-    /// How the present request came, where a trusted proxy has named its client.
-    pub(crate) forwarding: Option<Box<Forwarding>>,
     /// Its place among those that limits are for.
     pub(crate) member: LimitHandle,
     pub(crate) number: u64,
@@ -76,8 +74,8 @@ pub struct Connection {
     pub(crate) stream: Option<Box<StreamContext>>,
     /// Its part in the hooks, where there are any.
     pub(crate) hooked: HookState,
-    /// Where the client came to, as the proxy before this server says.
-    facing: Option<Box<SocketAddr>>,
+    /// What proxies before this server say of it.
+    proxied: Option<Box<Proxied>>,
 }
 
 /// What a connection is busy with.
@@ -107,9 +105,18 @@ pub(crate) enum Work {
     Resumed(Box<Resumed>),
 }
 
+/// What proxies before this server say of a connection, and of its present request.
+#[derive(Debug, Default)]
+struct Proxied {
+    /// Where the client came to (PROXY protocol).
+    facing: Option<SocketAddr>,
+    /// Who sent the present request, where a trusted proxy has passed it on.
+    forwarding: Option<Forwarding>,
+}
+
 /// What there is to know of a request that a trusted proxy has passed on.
 #[derive(Debug)]
-pub(crate) struct Forwarding {
+struct Forwarding {
     /// The proxy: whose connection it is.
     proxy: SocketAddr,
     /// Whether the client's own connection is encrypted, where the proxy says so.
@@ -216,7 +223,6 @@ impl Connection {
             link,
             http: ServerConnection::new(core.now.instant),
             peer,
-            forwarding: None,
             member,
             number: core.server.next_session.fetch_add(1, Ordering::Relaxed),
             began: core.now.instant,
@@ -232,7 +238,7 @@ impl Connection {
             admission,
             stream: None,
             hooked: HookState::default(),
-            facing: None,
+            proxied: None,
         }
     }
 
@@ -324,14 +330,15 @@ impl Connection {
 
     /// The same of a client that came to this address of a proxy, if it came by one.
     pub fn facing(self, facing: Option<SocketAddr>) -> Self {
-        Self { facing: facing.map(Box::new), ..self }
+        let proxied = facing.map(|facing| Box::new(Proxied { facing: Some(facing), ..Proxied::default() }));
+        Self { proxied, ..self }
     }
 
     /// Returns the address that the client came to: the proxy's, where there is one that names it.
     pub(crate) fn reached(&self) -> Option<SocketAddr> {
-        match (&self.stream, &self.facing) {
+        match (&self.stream, self.proxied.as_ref().and_then(|proxied| proxied.facing)) {
             (Some(stream), _) => Some(stream.shared.reached),
-            (None, Some(facing)) => Some(**facing),
+            (None, Some(facing)) => Some(facing),
             (None, None) => self.local().ok(),
         }
     }
@@ -363,7 +370,8 @@ pub(crate) struct Securing {
 impl Connection {
     /// Returns true if the connection is encrypted: the client's own, behind a trusted proxy that tells.
     pub(crate) fn is_encrypted(&self) -> bool {
-        let told = self.forwarding.as_ref().and_then(|forwarding| forwarding.is_encrypted);
+        let forwarding = self.proxied.as_ref().and_then(|proxied| proxied.forwarding.as_ref());
+        let told = forwarding.and_then(|forwarding| forwarding.is_encrypted);
         told.unwrap_or_else(|| self.link.channel().is_some() || self.stream.is_some())
     }
 
@@ -373,7 +381,7 @@ impl Connection {
         if trusted.networks.is_empty() {
             return;
         }
-        if let Some(before) = self.forwarding.take() {
+        if let Some(before) = self.proxied.as_mut().and_then(|proxied| proxied.forwarding.take()) {
             self.peer = before.proxy;
         }
         let is_trusted = |address: IpAddr| trusted.networks.iter().any(|network| network.contains(address));
@@ -383,7 +391,8 @@ impl Connection {
         if let Some(ForwardedClient { address, is_encrypted }) =
             forwarded::client(head, trusted.field, is_trusted)
         {
-            self.forwarding = Some(Box::new(Forwarding { proxy: self.peer, is_encrypted }));
+            let forwarding = Forwarding { proxy: self.peer, is_encrypted };
+            self.proxied.get_or_insert_default().forwarding = Some(forwarding);
             self.peer = address;
         }
     }
