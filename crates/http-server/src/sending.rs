@@ -1,6 +1,6 @@
 //! An answer whose body is on its way.
 
-use std::time::Instant;
+use millrace_runtime::clock::Clock;
 
 use crate::body::Body;
 use crate::record::Record;
@@ -17,9 +17,9 @@ pub(crate) struct Sending {
 
 impl Sending {
     /// Notes when the first byte was sent, once one was.
-    pub(crate) fn note_first_byte(&mut self, now: Instant) {
+    pub(crate) fn note_first_byte(&mut self, clock: &Clock) {
         if self.record.first_byte.is_none() && self.body.bytes() > 0 {
-            self.record.first_byte = Some(now.saturating_duration_since(self.record.began));
+            self.record.first_byte = Some(clock.instant().saturating_duration_since(self.record.began));
         }
     }
 }

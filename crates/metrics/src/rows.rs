@@ -164,9 +164,9 @@ metrics! {
     TransferBytes "millrace_transfer_bytes_total" Counter Bytes Counted [PROTOCOL, DIRECTION]
         "Bytes of the transfers that have ended, whole or not.";
     TransferFirstByte "millrace_transfer_first_byte_seconds" Histogram Seconds Counted [PROTOCOL, DIRECTION]
-        "Time from the command, or the request, to the first byte of the file.";
+        "Time from the start of a transfer, as in the log, to the first byte of the file.";
     TransferDuration "millrace_transfer_duration_seconds" Histogram Seconds Counted [PROTOCOL, DIRECTION]
-        "Time from the command, or the request, to the end of the transfer.";
+        "Time from the start of a transfer to its end, as in the log.";
     Declined "millrace_ftp_commands_declined_total" Counter None Counted []
         "Commands of FTP that were answered by an error.";
     Requests "millrace_http_requests_total" Counter None Counted [METHOD, CODE]

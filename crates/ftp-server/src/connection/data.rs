@@ -226,7 +226,9 @@ impl Data {
         let running = self.running.as_deref_mut()?;
         let core = &mut *scene.core;
         let before = running.pace.paused;
-        match running.turn(core.now.instant, &mut core.scratch, &core.services.limits, scene.member) {
+        let turn = running.turn(core.now.instant, &mut core.scratch, &core.services.limits, scene.member);
+        running.note_first_byte(&core.services.clock);
+        match turn {
             Turn::Done(Ok(())) => match running.part(&mut core.scratch, core.now.instant) {
                 Some(result) => self.conclude(scene, result),
                 None => self.watch(scene, Interest::READABLE | Interest::WRITABLE),
@@ -372,6 +374,7 @@ impl Data {
             return None;
         };
         let result = running.take_back(done, scene.core.now.instant);
+        running.note_first_byte(&scene.core.services.clock);
         if let Work::Receive(receiver) = &mut running.work {
             for (marker, position) in receiver.take_markers() {
                 Reply::marker(&marker, position).write(&mut scene.core.out);

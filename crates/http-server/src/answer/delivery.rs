@@ -71,7 +71,7 @@ impl Delivery<'_> {
                 kernel.now.instant,
                 limits,
             );
-            sending.note_first_byte(kernel.now.instant);
+            sending.note_first_byte(&kernel.services.clock);
             if matches!(progress, Progress::Pause) {
                 kernel.note_limit_wait(Protocol::Http, before, sending.body.paused());
             }

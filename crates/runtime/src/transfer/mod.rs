@@ -38,6 +38,8 @@ pub use send::{FILL, SMALL, Sender};
 use millrace_limits::{self as limits, Errand, Flow, LimitHandle, Pace, Tree};
 use millrace_log::Direction;
 
+use crate::clock::Clock;
+
 /// Bytes that one turn of one transfer may move before others have theirs: some 0.3 ms.
 pub const TURN: usize = 1 << 20;
 
@@ -427,7 +429,6 @@ impl Running {
         };
         if self.shared.bytes() != before || share.moved() > 0 || matches!(turn, Turn::Yield) {
             self.moved = now;
-            self.first.get_or_insert(now);
             self.taken = Taken::default();
         }
         self.pace.spend(share.moved());
@@ -445,6 +446,17 @@ impl Running {
             Turn::Yield | Turn::Pause | Turn::Job(_) | Turn::Commit | Turn::Done(_) => {}
         }
         turn
+    }
+
+    /// Notes that the first byte has moved, once one has. The turn in which it did may have begun before the transfer.
+    pub fn note_first_byte(&mut self, clock: &Clock) {
+        let is_waited_for = match &self.work {
+            Work::Receive(receiver) => self.shared.bytes() + receiver.unwritten() == 0,
+            Work::Send(_) | Work::OnPool => self.shared.bytes() == 0,
+        };
+        if self.first.is_none() && !is_waited_for {
+            self.first = Some(clock.instant());
+        }
     }
 
     /// A limit has to allow more, or a quota never will.
