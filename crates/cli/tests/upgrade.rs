@@ -317,6 +317,9 @@ fn addresses_that_are_gone_are_closed_and_new_ones_opened_and_bans_and_numbers_g
         .replace("workers = 3", "workers = 2");
     fs::write(site.folder.join("millrace.toml"), text).unwrap();
     site.upgrade();
+    // A thread writes the log.
+    let started = || site.log().lines().filter(|line| line.contains(" started ")).count();
+    eventually("the successor has logged where it listens", || started() == 2);
     let log = site.log();
     let opened = log.lines().rfind(|line| line.contains(" started ")).unwrap();
     let http = opened.split("http=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
