@@ -1,9 +1,10 @@
 //! Settings of connections of HTTP.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_accounts::KnownBy;
 use millrace_gateway::settings::ProgramSettings;
 use millrace_gateway::upstream::ProxyRoute;
 use millrace_http::forwarded::ForwardingField;
@@ -16,6 +17,8 @@ pub struct HttpConfig {
     pub programs: ProgramSettings,
     /// Paths that others answer. The first that takes a path has it.
     pub proxy_routes: Vec<Arc<ProxyRoute>>,
+    /// Virtual hosts, and the files that tell of their transfers.
+    pub hosts: Vec<(KnownBy, Option<Arc<Path>>)>,
     /// Proxies that pass requests on, and name their client.
     pub trusted_proxies: TrustedProxies,
     /// Worker threads: limits on what runs at once are shared out among them.
@@ -44,6 +47,7 @@ impl HttpConfig {
         Self {
             programs: ProgramSettings::default(),
             proxy_routes: Vec::new(),
+            hosts: Vec::new(),
             trusted_proxies: TrustedProxies::default(),
             workers: 1,
             stall_timeout: long,

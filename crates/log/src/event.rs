@@ -151,6 +151,8 @@ pub struct Transferred<'a> {
     pub conversion: Conversion,
     /// The mail address that an anonymous user gave.
     pub guest: Option<&'a [u8]>,
+    /// The file that tells of it, where its host has one of its own.
+    pub log: Option<&'a Path>,
 }
 
 /// What metrics tell of a transfer.

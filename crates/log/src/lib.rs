@@ -93,7 +93,9 @@ pub struct LogSettings<'a> {
     pub transfers_have_times: bool,
     /// The file of requests.
     pub access: Option<&'a Path>,
-    /// When these two files are moved away.
+    /// Files of transfers of virtual hosts, which go there alone.
+    pub hosts: &'a [Arc<Path>],
+    /// When all of these files are moved away.
     pub rotation: Rotation,
     /// Who changed what.
     pub audit: Option<&'a AuditSettings>,
@@ -108,6 +110,8 @@ pub struct Log {
     /// `None` where nothing is logged.
     events: Option<Arc<Writer>>,
     xferlog: Option<LogFile>,
+    /// The same of virtual hosts.
+    hosts: Arc<[LogFile]>,
     /// Whether its lines end with the times of the transfer.
     transfers_have_times: bool,
     /// Where requests of HTTP go; with the events where there is no such file.
@@ -145,6 +149,12 @@ impl Log {
             opened.transpose()
         };
         let xferlog = open(settings.xferlog, "the transfer log")?;
+        let hosts: Result<Vec<_>, _> = settings
+            .hosts
+            .iter()
+            .filter_map(|path| open(Some(path), "the transfer log of a host").transpose())
+            .collect();
+        let hosts = hosts?.into();
         let access = open(settings.access, "the access log")?;
         let syslog = settings.syslog.map(|syslog| Syslog::start(syslog, told.clone()).map(Arc::new));
         let syslog = syslog.transpose().map_err(|error| (PathBuf::from("syslog"), error))?;
@@ -153,7 +163,7 @@ impl Log {
         });
         let (audit, transfers_have_times) = (audit.transpose()?, settings.transfers_have_times);
         let metrics = Arc::default();
-        Ok(Self { format, events, xferlog, transfers_have_times, access, audit, syslog, metrics })
+        Ok(Self { format, events, xferlog, hosts, transfers_have_times, access, audit, syslog, metrics })
     }
 
     /// Returns the lines of a worker, whose events are counted in this shard.
@@ -172,8 +182,7 @@ impl Log {
 
     /// Waits, for a moment, until what was recorded is written.
     pub fn close(&self) {
-        let files = self.xferlog.iter().chain(&self.access);
-        files.for_each(|file| file.writer.close());
+        self.files().for_each(|file| file.writer.close());
         // In this order: what a log loses is told by the next.
         self.audit.iter().for_each(AuditLog::close);
         self.syslog.iter().for_each(|syslog| syslog.close());
@@ -183,10 +192,37 @@ impl Log {
     /// Reopens the files, whose names may have been moved (logrotate). A file that cannot be opened is kept, with a
     /// warning in the log.
     pub fn reopen(&self) {
-        for file in self.xferlog.iter().chain(&self.access) {
+        for file in self.files() {
             if let Err(error) = file.reopen() {
                 self.warn(&format!("cannot open {} anew: {error}", file.path.display()));
             }
+        }
+    }
+
+    /// The files that may be moved away, but for the audit log.
+    fn files(&self) -> impl Iterator<Item = &LogFile> {
+        self.xferlog.iter().chain(&self.access).chain(&*self.hosts)
+    }
+
+    /// Adds a line to the transfer log, or writes it to that of the host.
+    fn write_transfer(
+        &self,
+        lines: &mut Lines,
+        now: Timestamp,
+        subject: &Subject<'_>,
+        transfer: &Transferred<'_>,
+        service: &str,
+    ) {
+        let style = (service, self.transfers_have_times);
+        let own = transfer.log.and_then(|path| self.hosts.iter().find(|file| &*file.path == path));
+        match (own, &self.xferlog) {
+            (Some(own), _) => {
+                let mut line = Vec::new();
+                xferlog::write(now, subject, transfer, style, &mut line);
+                own.writer.push(&line);
+            }
+            (None, Some(_)) => xferlog::write(now, subject, transfer, style, &mut lines.transfers),
+            (None, None) => {}
         }
     }
 
@@ -211,7 +247,9 @@ impl Log {
 
     /// Returns true if transfers are logged by themselves.
     pub fn has_transfers(&self) -> bool {
-        self.xferlog.is_some() || self.audit.as_ref().is_some_and(|audit| audit.files)
+        self.xferlog.is_some()
+            || !self.hosts.is_empty()
+            || self.audit.as_ref().is_some_and(|audit| audit.files)
     }
 
     /// Returns the file of the audit log, and its last record.
@@ -228,9 +266,7 @@ impl Log {
         transfer: &Transferred<'_>,
     ) {
         self.count_http_transfer(lines, &transfer.measured());
-        if self.xferlog.is_some() {
-            xferlog::write(now, subject, transfer, ("http", self.transfers_have_times), &mut lines.transfers);
-        }
+        self.write_transfer(lines, now, subject, transfer, "http");
         self.audit(lines, now, subject, &Event::Transferred(transfer));
     }
 
@@ -249,8 +285,8 @@ impl Log {
     /// Adds an event to the lines of this turn.
     pub fn record(&self, lines: &mut Lines, now: Timestamp, subject: &Subject<'_>, event: Event<'_>) {
         counting::count(self.shard(lines), &event);
-        if let (Some(_), Event::Transferred(transfer)) = (&self.xferlog, event) {
-            xferlog::write(now, subject, transfer, ("ftp", self.transfers_have_times), &mut lines.transfers);
+        if let Event::Transferred(transfer) = event {
+            self.write_transfer(lines, now, subject, transfer, "ftp");
         }
         self.audit(lines, now, subject, &event);
         if self.format.keeps(&event) {
@@ -330,6 +366,7 @@ mod tests {
             format,
             events: None,
             xferlog: None,
+            hosts: Arc::new([]),
             transfers_have_times: false,
             access: None,
             audit: None,
@@ -360,6 +397,7 @@ mod tests {
             ascii: false,
             conversion: millrace_vfs::Conversion::default(),
             guest: None,
+            log: None,
         };
         assert_eq!(
             recorded(LogFormat::Text, Event::Transferred(&transfer)),

@@ -401,6 +401,7 @@ mod tests {
                     ascii,
                     conversion: millrace_vfs::Conversion::default(),
                     guest,
+                    log: None,
                 }));
             }
         }

@@ -1,5 +1,7 @@
 //! An upload whose line waits for hooks: they may yet refuse it.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_vfs::{Conversion, VirtualPath};
@@ -19,6 +21,8 @@ pub struct Undecided {
     pub first_byte: Option<Duration>,
     /// The mail address that an anonymous user gave.
     pub guest: Option<Box<[u8]>>,
+    /// The file that tells of it, where its host has one of its own.
+    pub transfer_log: Option<Arc<Path>>,
 }
 
 impl Undecided {
@@ -46,6 +50,7 @@ impl Undecided {
             ascii,
             conversion,
             guest,
+            log: self.transfer_log.as_deref(),
         };
         let mut lines = Lines::default();
         match self.by_http {

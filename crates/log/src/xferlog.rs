@@ -100,6 +100,7 @@ mod tests {
             ascii: false,
             conversion: Conversion::default(),
             guest: None,
+            log: None,
         };
         let written = |user: &[u8], transfer: &Transferred<'_>, has_times| {
             let subject = Subject { session: 1, peer: "10.0.0.1:9".parse().unwrap(), user: Some(user) };

@@ -165,7 +165,9 @@ impl Loaded {
         let default = default.filter(|path| path.parent().is_some_and(Path::exists));
         grants.extend(default.map(|path| Grant::folder_of(&path, Access::Write)));
 
-        let logs = [&written.xferlog, &written.access_log].into_iter().flatten().map(absolute);
+        let of_hosts = written.host.iter().filter_map(|host| host.xferlog.as_ref());
+        let logs =
+            [&written.xferlog, &written.access_log].into_iter().flatten().chain(of_hosts).map(absolute);
         let rotates = written.log_rotate_size.is_some() || written.log_rotate_age.is_some();
         grants.extend(logs.flat_map(|path| match path.metadata() {
             // A pipe is opened for reading, too, so that it has a reader.

@@ -52,6 +52,9 @@ settings! {
         tls_cert: One<PathBuf> = unset("those of the top level");
         /// Its private key in PEM
         tls_key: One<PathBuf> = unset("in the same file");
+        /// A file for its transfers alone, in the format of wu-ftpd; those of other hosts go to `xferlog` of the top level.
+        /// *Restart.*
+        xferlog: One<PathBuf> = unset("that of the top level");
         /// The IPv4 address that `PASV` tells its clients
         public_ip: One<Ipv4Addr> = unset("that of the top level");
     }
@@ -105,6 +108,7 @@ pub(crate) fn hosts(
             welcome_lines: lines(&table.welcome_file, "welcome-file")?,
             public_ip: table.public_ip.as_ref().map(|said| said.value),
             anonymous,
+            transfer_log: table.xferlog.as_ref().map(|said| places.path(said).into()),
         };
         let users = table.users.as_ref().map(|said| super::database::open(Some(said), places)).transpose()?;
         let users = users.flatten().map(|(users, _)| users);

@@ -232,3 +232,35 @@ fn a_host_has_a_certificate_of_its_own_that_curl_checks() {
         }
     }
 }
+
+#[test]
+fn a_host_has_a_transfer_log_of_its_own() {
+    let keys = "ftp = \"0.0.0.0:0\"\nhttp = \"0.0.0.0:0\"\nxferlog = \"first.log\"\n[[host]]\naddresses = \"127.0.0.2\"\n\
+                directory = \"second\"\nxferlog = \"second.log\"\n[[host]]\nnames = \"third.test\"\ndirectory = \"third\"\n";
+    let site = Site::start_in(folder("own-log", &["second", "third"]), keys);
+    for ip in ["127.0.0.1", "127.0.0.2"] {
+        let mut client = Client::connect(&at(ip, &site.ftp));
+        client.log_in("bob");
+        client.get("/f");
+        client.say("QUIT", "221");
+    }
+    fetch(&at("127.0.0.2", &site.http), "127.0.0.2");
+    fetch(&at("127.0.0.2", &site.http), "third.test");
+    let services = |log: &str| {
+        let text = fs::read_to_string(site.folder.0.join(log)).unwrap_or_default();
+        let words = text.lines().map(|line| line.split(' ').rev().nth(3).unwrap().to_owned());
+        let mut services: Vec<_> = words.collect();
+        services.sort();
+        services
+    };
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while services("first.log").len() + services("second.log").len() < 4 {
+        assert!(std::time::Instant::now() < end, "{:?} {:?}", services("first.log"), services("second.log"));
+        std::thread::yield_now();
+    }
+    assert_eq!(
+        (services("first.log"), services("second.log")),
+        (services("second.log"), services("first.log"))
+    );
+    assert_eq!(services("second.log"), ["ftp", "http"]);
+}

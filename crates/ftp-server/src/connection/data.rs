@@ -504,6 +504,7 @@ impl Data {
             ascii: running.ascii,
             conversion: running.conversion,
             guest: scene.me.session.guest(),
+            log: scene.me.session.transfer_log(),
         };
         let whole = match (&mut running.work, &result) {
             (Work::Receive(receiver), Ok(())) => receiver.take_whole(),

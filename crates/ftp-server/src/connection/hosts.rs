@@ -1,6 +1,7 @@
 //! Virtual hosts as sessions of FTP know them: what a client is told differently there.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 
 use millrace_accounts::{KnownBy, plain_host};
@@ -22,6 +23,8 @@ pub struct FtpHost {
     pub public_ip: Option<Ipv4Addr>,
     /// Whether the anonymous user is welcome.
     pub anonymous: Option<bool>,
+    /// The file in which its transfers are told.
+    pub transfer_log: Option<Arc<Path>>,
 }
 
 impl FtpHost {
@@ -37,6 +40,7 @@ impl FtpHost {
             texts: Arc::new(texts),
             public_ip: self.public_ip.or(server.public_ip),
             anonymous: self.anonymous.unwrap_or(server.anonymous),
+            transfer_log: self.transfer_log.clone(),
             ..server.clone()
         }
     }

@@ -257,7 +257,8 @@ impl SessionHooks {
             undecided: is_asked.then(|| {
                 let (log, guest) = (core.services.log.clone(), transferred.guest.map(Box::from));
                 let Transferred { ascii, first_byte, .. } = *transferred;
-                Box::new(Undecided { log, by_http: false, ascii, first_byte, guest })
+                let transfer_log = transferred.log.map(Arc::from);
+                Box::new(Undecided { log, by_http: false, ascii, first_byte, guest, transfer_log })
             }),
             ..self.context(core, me, event)
         };

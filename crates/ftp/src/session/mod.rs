@@ -31,6 +31,7 @@ mod settings;
 mod texts;
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -334,6 +335,11 @@ impl Session {
             Access::User(login) => Some(&login.name),
             _ => None,
         }
+    }
+
+    /// The file in which transfers of its host are told, where that has one.
+    pub fn transfer_log(&self) -> Option<&Path> {
+        self.settings.transfer_log.as_deref()
     }
 
     /// The mail address that an anonymous user gave.

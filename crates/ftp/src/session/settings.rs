@@ -1,6 +1,7 @@
 //! The settings shared by every session of a server.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ pub struct Settings {
     pub texts: Arc<Texts>,
     /// How many sessions there are, for those texts.
     pub occupancy: Arc<dyn Occupancy>,
+    /// The file in which the server tells of transfers, where sessions of this host have one of their own.
+    pub transfer_log: Option<Arc<Path>>,
     /// How long a client may take from connecting to being logged in.
     pub login_timeout: Duration,
     /// How long a logged-in client may say nothing while no transfer runs.
@@ -74,6 +77,7 @@ impl Default for Settings {
             greeting: "Millrace ready.".to_owned(),
             texts: Arc::default(),
             occupancy: Arc::new(UnknownOccupancy),
+            transfer_log: None,
             login_timeout: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(300),
             idle_timeout_max: Duration::from_secs(7200),

@@ -113,7 +113,7 @@ impl HookGate<'_> {
         if let (Some(hooks), Some((event, bytes))) = (self.core.server.hooks(), event)
             && hooks.concerns(event, &record.method)
         {
-            let undecided = (event == Event::Upload).then(|| undecided(self.core));
+            let undecided = (event == Event::Upload).then(|| undecided(self.connection, self.core));
             let context = EventContext {
                 undecided,
                 ..Notices::of(self.connection).moment_of(self.core, event, &record, bytes, None)

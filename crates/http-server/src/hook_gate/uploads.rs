@@ -24,7 +24,7 @@ impl HookGate<'_> {
         let why = |refused: &Refused| refused.refusal.reason.to_owned();
         let (pending, naming) = UploadNaming::begin(upload, commit, why);
         let context = Notices::of(self.connection).moment_of(self.core, Event::Upload, &record, bytes, None);
-        let (pending, undecided) = (Some(pending), Some(undecided(self.core)));
+        let (pending, undecided) = (Some(pending), Some(undecided(self.connection, self.core)));
         let context = EventContext { path: path.or(context.path), pending, undecided, ..context };
         let told = naming.clone();
         let heed = settle.map(|settle| -> Heed {
@@ -78,7 +78,8 @@ impl HookGate<'_> {
                     server.tus.settle(&key, !matches!(verdict, HookVerdict::Refuse(_)));
                 });
                 let then = Then::Answer(Box::new(record), fields);
-                let context = EventContext { undecided: Some(undecided(self.core)), ..context };
+                let context =
+                    EventContext { undecided: Some(undecided(self.connection, self.core)), ..context };
                 self.submit(hooks, vec![context], then, Some(heed));
             }
             None => {

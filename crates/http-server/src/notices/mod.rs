@@ -2,10 +2,11 @@
 
 pub(crate) mod batch;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_accounts::Account;
+use millrace_accounts::{Account, KnownBy, plain_host};
 use millrace_hooks::{Event, EventContext};
 use millrace_http::target;
 use millrace_log::{self as log, Direction, Subject, Transferred, Undecided};
@@ -27,14 +28,25 @@ impl<'a> Notices<'a> {
 }
 
 /// The log entry of an upload that waits for the hooks' verdict.
-pub(crate) fn undecided(core: &Core) -> Box<Undecided> {
+pub(crate) fn undecided(connection: &Connection, core: &Core) -> Box<Undecided> {
     Box::new(Undecided {
         log: core.server.log.clone(),
         by_http: true,
         ascii: false,
         first_byte: None,
         guest: None,
+        transfer_log: transfer_log(connection, core).map(Arc::clone),
     })
+}
+
+/// The file that tells of transfers at the host that a client came by, where that has one of its own.
+fn transfer_log<'a>(connection: &Connection, core: &'a Core) -> Option<&'a Arc<Path>> {
+    let hosts = &core.server.config.hosts;
+    if hosts.iter().all(|(_, log)| log.is_none()) {
+        return None;
+    }
+    let name = connection.who.as_ref().map(|who| plain_host(&who.host)).unwrap_or_default();
+    KnownBy::choose(hosts, |(known_by, _)| known_by, &name, connection.reached())?.1.as_ref()
 }
 
 impl Notices<'_> {
@@ -71,6 +83,7 @@ impl Notices<'_> {
         failure: Option<&str>,
     ) {
         let Some(path) = &context.path else { return };
+        let log = transfer_log(self.connection, core).map(Arc::clone);
         let transferred = Transferred {
             direction,
             path,
@@ -83,6 +96,7 @@ impl Notices<'_> {
             ascii: false,
             conversion: millrace_vfs::Conversion::default(),
             guest: None,
+            log: log.as_deref(),
         };
         // The name that FTP shows for an unnamed user.
         let subject = self.connection.subject();

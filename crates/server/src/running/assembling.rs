@@ -65,6 +65,7 @@ pub(crate) fn state(
         format: config.log,
         xferlog: config.xferlog.as_deref(),
         transfers_have_times: config.xferlog_times,
+        hosts: &config.hosts.iter().filter_map(|host| host.transfer_log.clone()).collect::<Vec<_>>(),
         rotation: config.log_rotation,
         journal: config.log_to_journal,
         access: config.access_log.as_deref(),
@@ -198,6 +199,7 @@ fn settings(config: &Config) -> Settings {
 /// What holds for connections of HTTP.
 fn http_config(config: &Config) -> HttpConfig {
     HttpConfig {
+        hosts: config.hosts.iter().map(|host| (host.known_by.clone(), host.transfer_log.clone())).collect(),
         trusted_proxies: config.trusted_proxies.clone(),
         programs: config.programs.clone(),
         proxy_routes: config.proxy_routes.iter().cloned().map(Arc::new).collect(),
