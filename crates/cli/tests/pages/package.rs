@@ -133,7 +133,7 @@ fn the_debian_package_is_installed_serves_is_upgraded_and_removed() {
 
 #[test]
 fn the_image_serves_what_its_variables_say_and_its_health_check_asks_the_server() {
-    if !can_run("install", &["curl", "procps", "python3"]) {
+    if !can_run("container", &["curl", "procps", "python3"]) {
         return;
     }
     let packages = Packages::make(&[&format!("image-{}", std::env::consts::ARCH)]);
