@@ -20,6 +20,7 @@ mod undecided;
 mod writer;
 mod xferlog;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -149,9 +150,11 @@ impl Log {
             opened.transpose()
         };
         let xferlog = open(settings.xferlog, "the transfer log")?;
-        let hosts: Result<Vec<_>, _> = settings
-            .hosts
-            .iter()
+        // A file that is several hosts' is opened once. That of the top level tells of hosts that name it, too.
+        let named = settings.hosts.iter().filter(|path| Some(&***path) != settings.xferlog);
+        let named: BTreeSet<&Path> = named.map(|path| &**path).collect();
+        let hosts: Result<Vec<_>, _> = named
+            .into_iter()
             .filter_map(|path| open(Some(path), "the transfer log of a host").transpose())
             .collect();
         let hosts = hosts?.into();

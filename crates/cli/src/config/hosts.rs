@@ -110,13 +110,24 @@ pub(crate) fn hosts(
             anonymous,
             transfer_log: table.xferlog.as_ref().map(|said| places.path(said).into()),
         };
-        let users = table.users.as_ref().map(|said| super::database::open(Some(said), places)).transpose()?;
-        let users = users.flatten().map(|(users, _)| users);
+        let users = users(table.users.as_ref(), places)?;
         let homes = Arc::new(homes(table, options, places)?);
         let limits = super::limits::both(&table.download, &table.upload, &table.sessions);
         hosts.push(Host { tree: VirtualHost { known_by, homes, anonymous, limits }, ftp, users });
     }
     Ok(hosts)
+}
+
+/// The users of a host alone; `None` where it has those of the top level.
+fn users(said: Option<&Said<PathBuf>>, places: &Places<'_>) -> Result<Option<Database>, Failure> {
+    let Some(said) = said else { return Ok(None) };
+    match super::database::open(Some(said), places)? {
+        Some((users, _)) => Ok(Some(users)),
+        None => {
+            let message = "a host has the users of a database, or those of the top level: name a file, or leave the key out";
+            Err(places.error(&said.place, "users", message))
+        }
+    }
 }
 
 /// What a host is known by: at least one name or address.

@@ -33,6 +33,9 @@ pub(super) fn places_to_write(
     }
     look(written.access_log.as_ref(), "--access-log", file);
     look(written.audit_log.as_ref(), "--audit-log", file);
+    for host in &written.host {
+        look(host.xferlog.as_ref(), "xferlog", file);
+    }
     for table in &written.folder {
         look(table.database.as_ref(), "database", database);
     }

@@ -44,6 +44,9 @@ pub(super) fn files(written: &Written, places: &Places<'_>) -> Vec<Own> {
     ] {
         add(what, said.as_ref());
     }
+    for host in &written.host {
+        add("xferlog", host.xferlog.as_ref());
+    }
     for folder in &written.folder {
         add("key-file", folder.key_file.as_ref());
         add("password-file", folder.password_file.as_ref());

@@ -96,6 +96,22 @@ fn check_refuses_two_hosts_at_one_address_and_warns_of_one_that_nothing_covers()
     assert!(text.contains("no client reaches the host at 127.0.0.2:2122"), "{text}");
 }
 
+#[test]
+fn check_refuses_a_host_without_users_and_a_log_that_cannot_be_written() {
+    let folder = folder("wrong-hosts", &["second"]);
+    for (line, expected) in [
+        ("users = \"off\"", "A host has the users of a database"),
+        ("xferlog = \"nowhere/x.log\"", "make the folder first"),
+    ] {
+        folder.configure(&format!(
+            "ftp = \"127.0.0.2:2121\"\nhttp = \"off\"\n[[host]]\naddresses = \"127.0.0.2\"\ndirectory = \"second\"\n{line}\n"
+        ));
+        let output = folder.run(&["check", "millrace.toml"]);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && error.contains(expected), "{line}: {error}");
+    }
+}
+
 /// Makes a database of users with one whose password is `password`.
 fn add_user(folder: &Folder, database: &str, name: &str) {
     let mut child = folder

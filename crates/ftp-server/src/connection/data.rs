@@ -504,7 +504,7 @@ impl Data {
             ascii: running.ascii,
             conversion: running.conversion,
             guest: scene.me.session.guest(),
-            log: scene.me.session.transfer_log(),
+            log: scene.me.session.settings.transfer_log.as_deref(),
         };
         let whole = match (&mut running.work, &result) {
             (Work::Receive(receiver), Ok(())) => receiver.take_whole(),

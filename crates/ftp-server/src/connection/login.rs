@@ -418,7 +418,7 @@ impl Login {
     pub(super) fn adopt_settings(&self, scene: &mut LoginScene<'_>) {
         let name = self.asked_host(scene.wire);
         let settings = scene.door.ftp.settings().of_client(&name, scene.session.local());
-        scene.session.adopt(settings);
+        scene.session.settings = settings;
     }
 
     /// Returns whether a name may be served: one for which there is a certificate or a tree, and the one given by SNI if

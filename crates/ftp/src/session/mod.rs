@@ -31,7 +31,6 @@ mod settings;
 mod texts;
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -67,7 +66,8 @@ pub(crate) type Success = Box<dyn FnOnce(&mut Session) -> Step + Send>;
 /// The server's side of one control connection.
 #[derive(Debug)]
 pub struct Session {
-    pub(crate) settings: Arc<Settings>,
+    /// What holds for it: of the server, or of the host that the client has named by now.
+    pub settings: Arc<Settings>,
     /// The client's address, in its plain form (an IPv4 client is IPv4 also on a dual-stack socket).
     pub(crate) peer: SocketAddr,
     /// The address that the client connected to.
@@ -335,11 +335,6 @@ impl Session {
             Access::User(login) => Some(&login.name),
             _ => None,
         }
-    }
-
-    /// The file in which transfers of its host are told, where that has one.
-    pub fn transfer_log(&self) -> Option<&Path> {
-        self.settings.transfer_log.as_deref()
     }
 
     /// The mail address that an anonymous user gave.

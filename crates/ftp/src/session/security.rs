@@ -1,8 +1,6 @@
 //! The protection of the connections, and the required protection.
 
-use std::sync::Arc;
-
-use super::{Access, Act, DataPlan, Phase, Protection, Session, Settings, Step};
+use super::{Access, Act, DataPlan, Phase, Protection, Session, Step};
 use crate::codec::Coding;
 use crate::listing::Facts;
 use crate::reply::{Reply, code};
@@ -67,11 +65,6 @@ impl Session {
             true => Step::NOTHING,
             false => crate::session::notes::greet(self),
         }
-    }
-
-    /// Other settings hold from here on.
-    pub fn adopt(&mut self, settings: Arc<Settings>) {
-        self.settings = settings;
     }
 
     /// The client has shown a certificate, and it was found to be good: it may make the password needless. Said

@@ -189,7 +189,8 @@ fn settings(config: &Config) -> Settings {
         mode_z: config.mode_z,
         anonymous: config.anonymous,
         tls: config.tls.as_ref().map(Tls::of_sessions),
-        keeps_addresses: config.xferlog.is_some(),
+        keeps_addresses: config.xferlog.is_some()
+            || config.hosts.iter().any(|host| host.transfer_log.is_some()),
         notes: config.messages,
         umask: umask(),
         ..Settings::default()
