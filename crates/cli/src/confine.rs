@@ -124,8 +124,20 @@ fn begin_spawner(confined: &Confined, successor: Vec<OsString>) -> Result<(), Fa
     if policy.commands.is_empty() && policy.folders.is_empty() && policy.successor.is_empty() {
         return Ok(());
     }
-    connect_spawner(own(SPAWNER), &policy)
-        .map_err(|error| Failure::Running(format!("cannot start the process that starts programs: {error}.")))
+    let is_for_upgrades_alone = policy.commands.is_empty() && policy.folders.is_empty();
+    match connect_spawner(own(SPAWNER), &policy) {
+        // Without /proc, as in a bare chroot. A server whose control socket was not asked for goes without upgrades.
+        Err(error)
+            if is_for_upgrades_alone
+                && confined.control_folder.is_some()
+                && error.kind() == io::ErrorKind::NotFound =>
+        {
+            Ok(())
+        }
+        begun => begun.map_err(|error| {
+            Failure::Running(format!("cannot start the process that starts programs: {error}."))
+        }),
+    }
 }
 
 /// `millrace start-programs`: starts the programs of the server that standard input leads to.
