@@ -125,8 +125,7 @@ impl Rules {
         if context.verb == "MDTM" && context.also.is_empty() {
             return Ok(());
         }
-        let mut context = context.clone();
-        context.event = Event::Interrupted;
+        let context = interrupted(context);
         let matching = self.rules.iter().filter(|rule| rule.matches(&context));
         let mut deliveries = Vec::new();
         for rule in matching {
@@ -150,6 +149,18 @@ impl Rules {
         self.warn(&format!("hooks: {error}"));
         Refusal::for_now("451 What this leads to cannot be recorded now; try again later.")
     }
+}
+
+/// Returns the event of a command that a kill has cut. It names the paths as the event does that the command would have been: the
+/// old one, and the new one.
+fn interrupted(command: &EventContext) -> EventContext {
+    let mut context = EventContext { event: Event::Interrupted, ..command.clone() };
+    if matches!(&*context.verb, "RNTO" | "SITE CPTO")
+        && let Some(source) = context.also.pop()
+    {
+        context.to = context.path.replace(source);
+    }
+    context
 }
 
 impl Hooks for Rules {
@@ -245,6 +256,39 @@ impl Hooks for Rules {
     fn close(&self) {
         if let Some(queue) = self.queue.get() {
             queue.close();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use millrace_vfs::VirtualPath;
+
+    use super::*;
+
+    #[test]
+    fn a_rename_that_was_cut_names_the_old_path_and_the_new_one() {
+        let path = |text: &str| VirtualPath::parse(text.as_bytes()).unwrap();
+        let address = "127.0.0.1:1".parse().unwrap();
+        let command = |verb: &str, also: &[&str]| EventContext {
+            verb: verb.to_owned(),
+            path: Some(path("/new")),
+            also: also.iter().map(|text| path(text)).collect(),
+            ..EventContext::new(Event::Command, Duration::ZERO, 1, address, address)
+        };
+        for (verb, also, expected) in [
+            ("RNTO", &["/old"][..], ("/old", Some("/new"))),
+            ("SITE CPTO", &["/old"], ("/old", Some("/new"))),
+            // Without RNFR nothing would have been done.
+            ("RNTO", &[], ("/new", None)),
+            ("COMB", &["/part"], ("/new", None)),
+            ("STOR", &[], ("/new", None)),
+        ] {
+            let event = interrupted(&command(verb, also));
+            assert_eq!(event.event, Event::Interrupted);
+            assert_eq!((event.path, event.to), (Some(path(expected.0)), expected.1.map(path)), "{verb}");
         }
     }
 }

@@ -178,7 +178,6 @@ impl Outcome {
 
 #[test]
 fn a_disk_that_forgets_loses_nothing_acknowledged_at_full() {
-    let _turn = crate::turns::beside_others();
     let crashes = rounds("MILLRACE_FORGETS", 12);
     let Some(outcome) = Trial::new("full", 11, Promise::Full).run("full", crashes) else { return };
     outcome.print("full", crashes);
@@ -188,7 +187,6 @@ fn a_disk_that_forgets_loses_nothing_acknowledged_at_full() {
 
 #[test]
 fn a_disk_that_forgets_leaves_no_half_files_at_whole() {
-    let _turn = crate::turns::beside_others();
     let crashes = rounds("MILLRACE_FORGETS", 12);
     let Some(outcome) = Trial::new("whole", 12, Promise::Whole).run("whole", crashes) else { return };
     outcome.print("whole", crashes);
@@ -199,7 +197,6 @@ fn a_disk_that_forgets_leaves_no_half_files_at_whole() {
 /// Else the tests above would see nothing.
 #[test]
 fn a_disk_that_forgets_loses_names_at_none_and_bytes_where_it_lies() {
-    let _turn = crate::turns::beside_others();
     let crashes = rounds("MILLRACE_FORGETS", 8).min(50);
     let Some(outcome) = Trial::new("none", 13, Promise::Full).run("none", crashes) else { return };
     outcome.print("none", crashes);
@@ -214,7 +211,6 @@ fn a_disk_that_forgets_loses_names_at_none_and_bytes_where_it_lies() {
 /// A count that was stored while all was quiet must not be believed after a change that came later.
 #[test]
 fn a_ledger_is_right_again_after_a_crash() {
-    let _turn = crate::turns::beside_others();
     let mut trial = Trial::new("ledger", 15, Promise::Full);
     let at = trial.scratch.0.join("disk");
     let Some(mounted) = Mounted::new(&trial.disk, &at) else { return };
@@ -238,7 +234,6 @@ fn a_ledger_is_right_again_after_a_crash() {
 /// The key of the addresses of resumable uploads is made by the first server.
 #[test]
 fn a_resumable_upload_goes_on_after_the_first_crash() {
-    let _turn = crate::turns::beside_others();
     let mut trial = Trial::new("resumable", 16, Promise::Full);
     let at = trial.scratch.0.join("disk");
     let Some(mounted) = Mounted::new(&trial.disk, &at) else { return };

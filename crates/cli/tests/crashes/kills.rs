@@ -102,7 +102,6 @@ impl Story {
 
 #[test]
 fn a_kill_at_any_moment_loses_nothing_that_was_acknowledged() {
-    let _turn = crate::turns::alone();
     let rounds = rounds("MILLRACE_KILLS", 20);
     let scratch = Scratch::new("kills");
     let receiver = Receiver::start();
@@ -188,7 +187,6 @@ const STARTS: usize = 5;
 
 #[test]
 fn a_million_leftovers_do_not_hold_up_the_start() {
-    let _turn = crate::turns::beside_others();
     let leftovers = rounds("MILLRACE_LEFTOVERS", 20_000);
     let scratch = Scratch::new("leftovers");
     let site = Site::make(&scratch.0, "", "[[group]]\nname = \"all\"\n", 1);

@@ -27,7 +27,6 @@ mod power_cuts;
 mod receiver;
 mod site;
 mod tree;
-mod turns;
 mod writer;
 
 /// The number of crashes: of a long run as the variable says, else of a short one.

@@ -190,7 +190,6 @@ impl Trial {
 
 #[test]
 fn power_cuts_lose_nothing_acknowledged_on_ext4_xfs_and_btrfs() {
-    let _turn = crate::turns::beside_others();
     let Ok(cuts) = std::env::var("MILLRACE_POWER_CUTS") else {
         return println!("SKIPPED: power cuts take minutes; MILLRACE_POWER_CUTS=500 runs them");
     };
