@@ -21,8 +21,8 @@ pub enum ClientError {
     #[error("no control socket of this user answers in {}; name the server's by --control FILE.", list(.0))]
     NoServer(Vec<PathBuf>),
     /// No socket was named, and several servers run.
-    #[error("several servers run; name one by --control FILE: {}.", list(.0))]
-    ManyServers(Vec<PathBuf>),
+    #[error("several servers run; name one by --control FILE:{}", lines(.0))]
+    ManyServers(Vec<FoundServer>),
     /// What came is not a line of JSON.
     #[error("{0:?} is no answer: {1}.")]
     NotAnAnswer(String, #[source] serde_json::Error),
@@ -38,6 +38,21 @@ pub enum ClientError {
     /// Standard output.
     #[error("cannot write to standard output: {0}.")]
     Output(#[source] io::Error),
+}
+
+/// A server that answers where its socket was looked for.
+#[derive(Debug)]
+pub struct FoundServer {
+    /// Its control socket.
+    pub(super) socket: PathBuf,
+    /// Where it listens: `ftp://127.0.0.1:2121/`.
+    pub(super) urls: Vec<String>,
+}
+
+/// Returns a line for each server.
+fn lines(servers: &[FoundServer]) -> String {
+    let line = |server: &FoundServer| format!("\n  {}   {}", server.socket.display(), server.urls.join(" "));
+    servers.iter().map(line).collect()
 }
 
 /// Returns paths with commas between them.

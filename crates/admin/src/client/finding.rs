@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::error::ClientError;
+use super::error::{ClientError, FoundServer};
 use super::link::ServerLink;
+use super::told::urls;
 use crate::sockets;
 
 /// How long a server may take to say that it is there.
@@ -21,12 +22,16 @@ pub(super) fn find() -> Result<PathBuf, ClientError> {
     let answering: Vec<_> =
         sockets.filter_map(|socket| answer(&socket).map(|status| (socket, status))).collect();
     let serving = answering.iter().filter(|(_, status)| status["ending"] != true).count();
-    let is_meant = |status: &serde_json::Value| serving == 0 || status["ending"] != true;
-    let mut meant: Vec<PathBuf> =
-        answering.into_iter().filter(|(_, status)| is_meant(status)).map(|(socket, _)| socket).collect();
-    match meant.len() {
-        0 => Err(ClientError::NoServer(folders)),
-        1 => Ok(meant.remove(0)),
-        _ => Err(ClientError::ManyServers(meant)),
+    let is_meant = |status: &Value| serving == 0 || status["ending"] != true;
+    let meant = answering.into_iter().filter(|(_, status)| is_meant(status));
+    let mut meant: Vec<_> =
+        meant.map(|(socket, status)| FoundServer { socket, urls: urls(&status) }).collect();
+    match (meant.pop(), meant.is_empty()) {
+        (None, _) => Err(ClientError::NoServer(folders)),
+        (Some(only), true) => Ok(only.socket),
+        (Some(last), false) => {
+            meant.push(last);
+            Err(ClientError::ManyServers(meant))
+        }
     }
 }

@@ -19,7 +19,7 @@ use self::finding::find;
 use self::link::{ServerLink, parsed};
 use self::top::Top;
 
-pub use self::error::ClientError;
+pub use self::error::{ClientError, FoundServer};
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -79,14 +79,19 @@ fn status(answer: &Value) -> String {
         answer["pid"],
         rounded(seconds)
     );
-    let urls = ["ftp", "ftps", "http", "https"].into_iter().flat_map(|scheme| {
-        let addresses = answer[scheme].as_array().map_or(&[][..], Vec::as_slice);
-        addresses.iter().map(move |address| format!("  {scheme}://{}/\n", word(address)))
-    });
-    let urls: String = urls.collect();
+    let urls: String = urls(answer).iter().map(|url| format!("  {url}\n")).collect();
     let (sessions, transfers) =
         (counted(&answer["sessions"], "session"), counted(&answer["transfers"], "transfer"));
     format!("{head}{urls}{sessions}, {transfers} under way.\n")
+}
+
+/// Where a server listens, from its status.
+pub(super) fn urls(status: &Value) -> Vec<String> {
+    let of = |scheme: &'static str| {
+        let addresses = status[scheme].as_array().map_or(&[][..], Vec::as_slice);
+        addresses.iter().map(move |address| format!("{scheme}://{}/", word(address)))
+    };
+    ["ftp", "ftps", "http", "https"].into_iter().flat_map(of).collect()
 }
 
 /// `2 d`, `3 h`, `5 min`, `20 s`: of the largest unit that is not zero, and a second at least.
