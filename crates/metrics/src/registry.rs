@@ -58,6 +58,10 @@ impl Shard {
     }
 
     fn add_at(&self, cell: usize, amount: u64) {
+        // Most answers of HTTP take no time, by the clock of a turn.
+        if amount == 0 {
+            return;
+        }
         if let Some(cell) = self.cells.get(cell) {
             cell.fetch_add(amount, Ordering::Relaxed);
         }
