@@ -186,8 +186,27 @@ fields! {
 }
 
 impl Field {
+    /// For each length, the fields whose names are so long: a bit each.
+    const BY_LENGTH: [u32; 32] = {
+        assert!(Self::COUNT <= 32);
+        let (mut by_length, mut index) = ([0; 32], 0);
+        while index < Self::COUNT {
+            by_length[Self::NAMES[index].len()] |= 1 << index;
+            index += 1;
+        }
+        by_length
+    };
+
     fn index_of(name: &str) -> Option<usize> {
-        Self::NAMES.iter().position(|known| known.eq_ignore_ascii_case(name))
+        let mut left = *Self::BY_LENGTH.get(name.len())?;
+        while left != 0 {
+            let index = left.trailing_zeros() as usize;
+            if Self::NAMES[index].eq_ignore_ascii_case(name) {
+                return Some(index);
+            }
+            left &= left - 1;
+        }
+        None
     }
 
     /// Returns whether a second line of it makes the head ambiguous.

@@ -23,12 +23,14 @@ pub struct Wheel<K> {
     next: u64,
     slots: Vec<Vec<K>>,
     count: usize,
+    /// The tick of the earliest entry, where there is one.
+    earliest: u64,
 }
 
 impl<K> Wheel<K> {
     /// An empty wheel that begins to turn now.
     pub fn new(now: Instant) -> Self {
-        Self { start: now, next: 0, slots: (0..SLOTS).map(|_| Vec::new()).collect(), count: 0 }
+        Self { start: now, next: 0, slots: (0..SLOTS).map(|_| Vec::new()).collect(), count: 0, earliest: 0 }
     }
 
     /// Asks to look at `key` when `deadline` has come, or earlier where it is more than a turn away.
@@ -36,6 +38,7 @@ impl<K> Wheel<K> {
     pub fn insert(&mut self, deadline: Instant, key: K) -> Instant {
         let tick = self.tick_after(deadline).clamp(self.next, self.next + SLOTS as u64 - 1);
         self.slots[tick as usize % SLOTS].push(key);
+        self.earliest = if self.count == 0 { tick } else { self.earliest.min(tick) };
         self.count += 1;
         self.moment(tick)
     }
@@ -43,11 +46,8 @@ impl<K> Wheel<K> {
     /// Takes out everything that is due.
     pub fn expire(&mut self, now: Instant, due: &mut Vec<K>) {
         let current = self.tick_before(now);
-        while self.next <= current {
-            if self.count == 0 {
-                self.next = current + 1;
-                return;
-            }
+        while self.count > 0 && self.earliest <= current {
+            self.next = self.earliest;
             let slot = &mut self.slots[self.next as usize % SLOTS];
             self.count -= slot.len();
             due.append(slot);
@@ -56,17 +56,23 @@ impl<K> Wheel<K> {
                 *slot = Vec::new();
             }
             self.next += 1;
+            self.earliest = self.find_earliest();
         }
+        self.next = self.next.max(current + 1);
     }
 
     /// When the next entry is due.
     pub fn next_due(&self) -> Option<Instant> {
+        (self.count > 0).then(|| self.moment(self.earliest))
+    }
+
+    /// Finds the first tick from the next one on that has an entry.
+    fn find_earliest(&self) -> u64 {
         if self.count == 0 {
-            return None;
+            return self.next;
         }
-        let ahead =
-            (0..SLOTS as u64).find(|ahead| !self.slots[(self.next + ahead) as usize % SLOTS].is_empty())?;
-        Some(self.moment(self.next + ahead))
+        let ticks = self.next..self.next + SLOTS as u64;
+        ticks.clone().find(|tick| !self.slots[*tick as usize % SLOTS].is_empty()).unwrap_or(ticks.start)
     }
 
     fn moment(&self, tick: u64) -> Instant {
@@ -112,6 +118,31 @@ mod tests {
         let look = wheel.insert(start + Duration::from_secs(300), ());
         assert!(look <= start + TICK * SLOTS as u32);
         assert_eq!(wheel.next_due(), Some(look));
+    }
+
+    #[test]
+    fn the_earliest_entry_is_known_after_each_step() {
+        let start = Instant::now();
+        let at = |ticks: u32| start + TICK * ticks;
+        let mut wheel = Wheel::new(start);
+        let mut due = Vec::new();
+        assert_eq!(wheel.next_due(), None);
+        for (deadline, next) in [(900, 900), (1000, 900), (7, 7), (7, 7), (8, 7)] {
+            wheel.insert(at(deadline), deadline);
+            assert_eq!(wheel.next_due(), Some(at(next)));
+        }
+        for (now, next) in [(6, Some(7)), (7, Some(8)), (100, Some(900))] {
+            wheel.expire(at(now), &mut due);
+            assert_eq!(wheel.next_due(), next.map(at), "at {now}");
+        }
+        // Its slot lies before that of 900 in memory.
+        wheel.insert(at(1100), 1100);
+        wheel.expire(at(1050), &mut due);
+        assert_eq!(wheel.next_due(), Some(at(1100)));
+        wheel.expire(at(5000), &mut due);
+        assert_eq!((wheel.next_due(), due), (None, vec![7, 7, 8, 900, 1000, 1100]));
+        wheel.insert(at(3), 3);
+        assert_eq!(wheel.next_due(), Some(at(5001)));
     }
 
     #[test]
