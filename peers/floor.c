@@ -1,6 +1,9 @@
 // The floor: the least that a server can do for an FTP client, to measure real servers against.
 //
-//   floor ROOT PORT [PASSIVE_FIRST-PASSIVE_LAST]
+//   floor ROOT PORT [PASSIVE_FIRST-PASSIVE_LAST] [staged]
+//
+// With "staged" an upload goes into an unnamed file, is flushed, and takes its name in one step, by the calls that
+// Millrace makes by default; otherwise the file itself is emptied and written.
 //
 // One blocking thread a session and, for each command, only the calls that no server can avoid. A session
 // binds one passive listener, at an explicit port, and keeps it: bind(0) scans the ephemeral range once
@@ -37,6 +40,8 @@ struct session {
 };
 
 static int passive_first = 30000, passive_last = 31999;
+static bool staged;
+static atomic_uint staged_drawn;
 static atomic_uint passive_drawn;
 
 static void die(const char *what) {
@@ -123,12 +128,27 @@ static bool receive_file(struct session *s, int data, int file) {
     return got == 0;
 }
 
+static int open_for(const char *path, bool upload) {
+    if (!upload) return open(path, O_CLOEXEC | O_RDONLY);
+    if (!staged) return open(path, O_CLOEXEC | O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    return open(".", O_CLOEXEC | O_RDWR | O_TMPFILE, 0644);
+}
+
+// Gives a staged upload its name: by a link, or where the name is taken by a link beside it and a rename.
+static bool publish(int file, const char *path) {
+    char hidden[32];
+    if (fdatasync(file) < 0) return false;
+    if (linkat(file, "", AT_FDCWD, path, AT_EMPTY_PATH) == 0) return true;
+    snprintf(hidden, sizeof hidden, ".floor-%u", atomic_fetch_add(&staged_drawn, 1));
+    return linkat(file, "", AT_FDCWD, hidden, AT_EMPTY_PATH) == 0 && rename(hidden, path) == 0;
+}
+
 static void transfer(struct session *s, const char *path, bool upload) {
     if (s->listener < 0 && s->active.sin_port == 0) {
         reply(s, "425 Send PASV, EPSV or PORT first.\r\n");
         return;
     }
-    int file = open(path, O_CLOEXEC | (upload ? O_WRONLY | O_CREAT | O_TRUNC : O_RDONLY), 0644);
+    int file = open_for(path, upload);
     struct stat status = {0};
     if (file < 0 || (!upload && fstat(file, &status) < 0)) {
         reply(s, "550 The file cannot be opened.\r\n");
@@ -138,6 +158,7 @@ static void transfer(struct session *s, const char *path, bool upload) {
     if (data >= 0) {
         reply(s, "150 Here it comes.\r\n");
         bool whole = upload ? receive_file(s, data, file) : send_file(data, file, status.st_size);
+        if (whole && upload && staged) whole = publish(file, path);
         close(data);
         reply(s, whole ? "226 Done.\r\n" : "426 The transfer broke off.\r\n");
     } else {
@@ -205,9 +226,10 @@ static void *serve(void *control) {
 
 int main(int argc, char **argv) {
     if (argc < 3 || chdir(argv[1]) < 0) {
-        fprintf(stderr, "usage: floor ROOT PORT [PASSIVE_FIRST-PASSIVE_LAST]\n");
+        fprintf(stderr, "usage: floor ROOT PORT [PASSIVE_FIRST-PASSIVE_LAST] [staged]\n");
         return 2;
     }
+    staged = argc > 4 && !strcmp(argv[4], "staged");
     if (argc > 3 && sscanf(argv[3], "%d-%d", &passive_first, &passive_last) != 2) die(argv[3]);
     signal(SIGPIPE, SIG_IGN); // sendfile has no MSG_NOSIGNAL
 

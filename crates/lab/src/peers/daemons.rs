@@ -215,6 +215,25 @@ pub(super) const FLOOR: Peer = Peer {
     },
 };
 
+pub(super) const HTTP_FLOOR: Peer = Peer {
+    name: "http-floor",
+    scheme: "http",
+    model: "a thread a core and only the calls that none can avoid: a yardstick, not a server",
+    auth: "none",
+    source: "peers/install compiles it from peers/http_floor.c",
+    place: Place {
+        program: "millrace-http-floor",
+        below: "floor/millrace-http-floor",
+        package: None,
+        version: &[],
+    },
+    configure: |at| {
+        let mut argv = at.command();
+        argv.extend([text(at.root), at.ports.control.to_string()]);
+        Ok(bench(argv))
+    },
+};
+
 fn vsftpd(at: &Setting<'_>) -> io::Result<Launch> {
     let empty = at.state.join("empty");
     fs::create_dir(&empty)?;

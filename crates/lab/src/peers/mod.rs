@@ -35,7 +35,7 @@ pub struct Peer {
 }
 
 /// Every server that is known by name.
-pub const PEERS: [Peer; 9] = [
+pub const PEERS: [Peer; 10] = [
     daemons::MILLRACE,
     daemons::VSFTPD,
     daemons::PURE_FTPD,
@@ -45,6 +45,7 @@ pub const PEERS: [Peer; 9] = [
     daemons::NGINX,
     daemons::LIGHTTPD,
     daemons::FLOOR,
+    daemons::HTTP_FLOOR,
 ];
 
 /// Those of them that can be started with TLS.
