@@ -354,6 +354,7 @@ fn session(session: &SessionReport) -> Value {
             "rate": mean_rate(transfer),
             "done": transfer.total.filter(|total| *total > 0).map(|total| transfer.bytes as f64 / total as f64),
             "held-back": transfer.held_back,
+            "waited": waited(transfer),
         })
     });
     let seconds = |time: Duration| (time.as_secs_f64() * 1000.0).round() / 1000.0;
@@ -370,6 +371,12 @@ fn session(session: &SessionReport) -> Value {
         "waits-for": session.waits_for.text(),
         "transfer": transfer,
     })
+}
+
+/// What a transfer has waited for, in seconds.
+fn waited(transfer: &TransferReport) -> Value {
+    let waited = transfer.waited.spent();
+    waited.map(|(cause, time)| (cause.word().to_owned(), Value::from(time.as_secs_f64()))).collect()
 }
 
 /// Bytes a second since the transfer began.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use millrace_http::target::{self};
 use millrace_http::{Field, Framing, Head, Method, Status, Version};
+use millrace_metrics::Waits;
 use millrace_vfs::VirtualPath;
 
 use crate::tus_state::address::without_seal;
@@ -25,6 +26,8 @@ pub(crate) struct Record {
     pub(crate) began: Instant,
     /// How long the first byte of its file took, once that is sent.
     pub(crate) first_byte: Option<Duration>,
+    /// What its body has waited for.
+    pub(crate) waits: Waits,
     /// The answer has no body whatever its head says.
     pub(crate) head_only: bool,
     /// The request has a body.
@@ -56,6 +59,7 @@ impl Record {
             bytes: 0,
             began: now,
             first_byte: None,
+            waits: Waits::default(),
             head_only: false,
             has_body: false,
             persistent: false,
@@ -77,6 +81,7 @@ impl Record {
             bytes: 0,
             began: now,
             first_byte: None,
+            waits: Waits::default(),
             head_only: head.wants_head_only(),
             has_body: head.framing != Framing::None,
             persistent,

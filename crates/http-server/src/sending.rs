@@ -11,6 +11,8 @@ pub(crate) struct Sending {
     pub(crate) body: Body,
     /// Its bytes are those that stood between the parts of the body.
     pub(crate) record: Record,
+    /// Whether others have their turn before it.
+    pub(crate) in_line: bool,
     /// Whether the connection goes on behind it.
     pub(crate) goes_on: bool,
 }

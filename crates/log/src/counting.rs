@@ -39,6 +39,9 @@ pub(super) fn count_transfer(shard: &Shard, protocol: Protocol, transfer: &Measu
     shard.add(Metric::Transfers, &[labels[0], labels[1], result], 1);
     shard.add(Metric::TransferBytes, &labels, transfer.bytes);
     shard.observe(Metric::TransferDuration, &labels, transfer.elapsed);
+    for (cause, time) in transfer.waited.spent() {
+        shard.add_time(Metric::TransferWaitSeconds, &[labels[0], labels[1], cause as usize], time);
+    }
     if let Some(time) = transfer.first_byte {
         shard.observe(Metric::TransferFirstByte, &labels, time);
     }

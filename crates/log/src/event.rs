@@ -11,6 +11,7 @@ use super::actor::Actor;
 use super::position::{Position, Sha256};
 use millrace_limits::Protocol;
 use millrace_limits::Reached;
+use millrace_metrics::Waited;
 
 /// Something worth knowing.
 #[derive(Debug, Clone, Copy)]
@@ -141,6 +142,8 @@ pub struct Transferred<'a> {
     pub first_byte: Option<Duration>,
     /// How much later it ended than the time at which it is told.
     pub lag: Duration,
+    /// What it has waited for.
+    pub waited: Waited,
     /// `None` when every byte arrived.
     pub failure: Option<&'a str>,
     /// The hashes of an upload that were computed on its way: `SHA-256:ba78...`.
@@ -166,6 +169,8 @@ pub struct Measured {
     pub elapsed: Duration,
     /// How long the first byte took, where that is known.
     pub first_byte: Option<Duration>,
+    /// What it has waited for.
+    pub waited: Waited,
     /// Whether not every byte arrived.
     pub has_failed: bool,
 }
@@ -173,8 +178,8 @@ pub struct Measured {
 impl Transferred<'_> {
     /// Returns what metrics tell of it.
     pub(super) fn measured(&self) -> Measured {
-        let Self { direction, bytes, elapsed, first_byte, failure, .. } = *self;
-        Measured { direction, bytes, elapsed, first_byte, has_failed: failure.is_some() }
+        let Self { direction, bytes, elapsed, first_byte, waited, failure, .. } = *self;
+        Measured { direction, bytes, elapsed, first_byte, waited, has_failed: failure.is_some() }
     }
 
     /// When it started and when it ended, in microseconds since 1970, if it is told at this time.

@@ -360,6 +360,7 @@ fn wall() -> Timestamp {
 mod tests {
     use std::time::Duration;
 
+    use millrace_metrics::Waited;
     use millrace_vfs::VirtualPath;
 
     use super::*;
@@ -395,6 +396,7 @@ mod tests {
             elapsed: Duration::from_millis(1500),
             first_byte: None,
             lag: Duration::ZERO,
+            waited: Waited::default(),
             failure: None,
             hash: None,
             ascii: false,

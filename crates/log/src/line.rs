@@ -13,6 +13,7 @@ use super::access::Request;
 use super::actor::Actor;
 use super::{Event, Subject, Transferred};
 use millrace_limits::{Reached, Setting};
+use millrace_metrics::Cause;
 
 pub(super) fn write_text(out: &mut String, now: Timestamp, subject: &Subject<'_>, event: &Event<'_>) {
     let Fields { name, fields } = Fields::of(event);
@@ -68,6 +69,22 @@ enum Value {
     Text(String),
     Number(u64),
     Seconds(Duration),
+}
+
+/// A transfer that has waited for something for less than this is not said to have.
+const WORTH_TELLING: Duration = Duration::from_millis(10);
+
+/// The field that says for how long a transfer has waited for this.
+fn waited_for(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Connection => "waited-connection",
+        Cause::Handshake => "waited-handshake",
+        Cause::Client => "waited-client",
+        Cause::Network => "waited-network",
+        Cause::Limit => "waited-limit",
+        Cause::Storage => "waited-storage",
+        Cause::Processor => "waited-processor",
+    }
 }
 
 impl Fields {
@@ -175,10 +192,13 @@ impl Fields {
     }
 
     fn of_transfer(transfer: &Transferred<'_>) -> Self {
-        Self::new(transfer.direction.word())
+        let told = Self::new(transfer.direction.word())
             .path(transfer.path)
             .and("bytes", Value::Number(transfer.bytes))
-            .and("seconds", Value::Seconds(transfer.elapsed))
+            .and("seconds", Value::Seconds(transfer.elapsed));
+        let waited = transfer.waited.spent().filter(|(_, time)| *time >= WORTH_TELLING);
+        waited
+            .fold(told, |told, (cause, time)| told.and(waited_for(cause), Value::Seconds(time)))
             .maybe("hash", transfer.hash)
             .maybe("failed", transfer.failure)
     }
@@ -313,8 +333,8 @@ mod tests {
     use crate::event::IssuedLink;
     use crate::position::{Position, Sha256};
     use crate::{Direction, LogFormat, Proved};
-    use millrace_limits::LimitKey;
-    use millrace_limits::Protocol;
+    use millrace_limits::{LimitKey, Protocol};
+    use millrace_metrics::{Waited, Waits};
 
     const PAGE: &str = include_str!("../../../docs/log.md");
 
@@ -396,6 +416,7 @@ mod tests {
                     elapsed,
                     first_byte: None,
                     lag: Duration::ZERO,
+                    waited: if is_full { a_second_for_each_cause() } else { Waited::default() },
                     failure,
                     hash: some.filter(|_| direction == Direction::Upload),
                     ascii,
@@ -405,6 +426,15 @@ mod tests {
                 }));
             }
         }
+    }
+
+    fn a_second_for_each_cause() -> Waited {
+        let (mut waits, mut now) = (Waits::default(), std::time::Instant::now());
+        for cause in Cause::ALL {
+            waits.note(Some(cause), now);
+            now += Duration::from_secs(1);
+        }
+        waits.waited(now)
     }
 
     /// A number for each kind. For a new kind the compiler points here, and the table above needs a row.

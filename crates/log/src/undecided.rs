@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_metrics::Waited;
 use millrace_vfs::{Conversion, VirtualPath};
 
 use super::{Direction, Event, Lines, Log, Subject, Transferred, wall};
@@ -19,6 +20,8 @@ pub struct Undecided {
     pub ascii: bool,
     /// How long the first byte took, where that is known.
     pub first_byte: Option<Duration>,
+    /// What it has waited for.
+    pub waited: Waited,
     /// The mail address that an anonymous user gave.
     pub guest: Option<Box<[u8]>>,
     /// The file that tells of it, where its host has one of its own.
@@ -44,6 +47,7 @@ impl Undecided {
             bytes,
             elapsed,
             first_byte: self.first_byte,
+            waited: self.waited,
             lag,
             failure,
             hash,

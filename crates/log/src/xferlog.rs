@@ -81,6 +81,7 @@ fn plain(byte: u8) -> u8 {
 mod tests {
     use std::time::Duration;
 
+    use millrace_metrics::Waited;
     use millrace_vfs::VirtualPath;
 
     use super::*;
@@ -95,6 +96,7 @@ mod tests {
             elapsed: Duration::from_millis(1400),
             first_byte: None,
             lag: Duration::ZERO,
+            waited: Waited::default(),
             failure: None,
             hash: None,
             ascii: false,

@@ -10,12 +10,14 @@ mod process;
 mod registry;
 mod rows;
 mod text;
+mod waits;
 
 pub use page::page;
 pub use process::{process_readings, process_start};
 pub use registry::{Registry, Shard};
 pub use rows::{Kind, Label, Metric, ROWS, Row, Source, Unit};
 pub use text::{Format, Reading, write};
+pub use waits::{Cause, Waited, Waits};
 
 /// The protocol of a transfer: the values of the label `protocol`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

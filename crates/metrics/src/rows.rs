@@ -1,5 +1,7 @@
 //! The table of metrics.
 
+use super::waits::Cause;
+
 /// What a metric is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -88,6 +90,7 @@ const DOOR: Label = Label { name: "door", values: &["ftp", "ftps", "http", "http
 const PROTOCOL: Label = Label { name: "protocol", values: &["ftp", "http"] };
 const DIRECTION: Label = Label { name: "direction", values: &["download", "upload", "listing"] };
 const LOGIN: Label = Label { name: "result", values: &["success", "failed", "refused"] };
+const CAUSE: Label = Label { name: "cause", values: &Cause::WORDS };
 const OUTCOME: Label = Label { name: "result", values: &["complete", "failed"] };
 const HANDSHAKE: Label = Label { name: "result", values: &["full", "resumed", "failed"] };
 const CODE: Label = Label { name: "code", values: &["1xx", "2xx", "3xx", "4xx", "5xx"] };
@@ -177,8 +180,8 @@ metrics! {
         "Time from the head of a request to the end of its answer, as in the access log.";
     LimitWaits "millrace_limit_waits_total" Counter None Counted [PROTOCOL]
         "How often a transfer has waited for a limit on bandwidth.";
-    LimitWaitSeconds "millrace_limit_wait_seconds_total" Counter Seconds Counted [PROTOCOL]
-        "How long transfers have waited for limits on bandwidth.";
+    TransferWaitSeconds "millrace_transfer_wait_seconds_total" Counter Seconds Counted [PROTOCOL, DIRECTION, CAUSE]
+        "What the transfers that have ended have waited for, and for how long.";
     HookRefusals "millrace_hook_refusals_total" Counter None Counted []
         "Operations that a hook refused.";
     Handshakes "millrace_tls_handshakes_total" Counter None Counted [HANDSHAKE]

@@ -133,7 +133,14 @@ pub fn has_arrived(socket: impl AsFd) -> bool {
         .is_ok_and(|facts| facts.counts[progress::UNACKNOWLEDGED] == 0 && facts.not_sent == 0)
 }
 
-/// The part of `TCP_INFO` that is used here, as a custom option of nix. Linux has had it since 4.9.
+/// For how long bytes were on their way on a connection, and for how much of that the window of the peer was full: it had no
+/// room for more.
+pub fn busy(socket: impl AsFd) -> io::Result<(Duration, Duration)> {
+    let facts = nix::sys::socket::getsockopt(&socket, progress::Info)?;
+    Ok((Duration::from_micros(facts.busy), Duration::from_micros(facts.window_full)))
+}
+
+/// The part of `TCP_INFO` that is used here, as a custom option of nix. Linux has had it since 4.10.
 mod progress {
     use nix::libc;
     use nix::sys::socket::sockopt::GetStruct;
@@ -144,7 +151,7 @@ mod progress {
     /// Where among the counts `tcpi_unacked` is.
     pub(super) const UNACKNOWLEDGED: usize = 4;
 
-    /// `struct tcp_info` up to `tcpi_min_rtt`.
+    /// `struct tcp_info` up to `tcpi_rwnd_limited`.
     #[repr(C)]
     #[derive(Debug, Clone, Copy)]
     pub(super) struct Facts {
@@ -156,6 +163,10 @@ mod progress {
         segments: [u32; 2],
         pub(super) not_sent: u32,
         shortest_way: u32,
+        data_segments: [u32; 2],
+        delivery_rate: u64,
+        pub(super) busy: u64,
+        pub(super) window_full: u64,
     }
 
     nix::getsockopt_impl!(Info, libc::IPPROTO_TCP, libc::TCP_INFO, Facts, GetStruct<Facts>);

@@ -1,9 +1,12 @@
 //! Sessions and transfers as an administrator sees them.
 
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use millrace_limits::Protocol;
+use millrace_metrics::{Cause, Waited};
+use millrace_net::stream;
 
 /// A session as an administrator sees it.
 #[derive(Debug, Clone)]
@@ -39,6 +42,8 @@ pub enum WaitsFor {
     Command,
     /// The client is to take, or to send, bytes.
     Client,
+    /// What was sent is to arrive at the client, which has room for more.
+    Network,
     /// The client is to connect for data, or to be connected to.
     DataConnection,
     /// A passive port is to become free.
@@ -53,6 +58,8 @@ pub enum WaitsFor {
     Storage,
     /// A limit on bandwidth.
     Limit,
+    /// Other connections have their turn.
+    Processor,
     /// A program or another server answers.
     Upstream,
 }
@@ -63,6 +70,7 @@ impl WaitsFor {
         match self {
             Self::Command => "command",
             Self::Client => "client",
+            Self::Network => "network",
             Self::DataConnection => "data connection",
             Self::PassivePort => "passive port",
             Self::Handshake => "handshake",
@@ -70,8 +78,41 @@ impl WaitsFor {
             Self::Hook => "hook",
             Self::Storage => "storage",
             Self::Limit => "limit",
+            Self::Processor => "processor",
             Self::Upstream => "upstream",
         }
+    }
+
+    /// Returns what a transfer waits for whose session waits for this.
+    pub fn cause(self) -> Option<Cause> {
+        match self {
+            Self::DataConnection | Self::PassivePort => Some(Cause::Connection),
+            Self::Handshake => Some(Cause::Handshake),
+            Self::Client => Some(Cause::Client),
+            Self::Network => Some(Cause::Network),
+            Self::Limit => Some(Cause::Limit),
+            Self::Storage => Some(Cause::Storage),
+            Self::Processor => Some(Cause::Processor),
+            Self::Command | Self::Login | Self::Hook | Self::Upstream => None,
+        }
+    }
+
+    /// Returns what a download waits for that waits for its client, where its connection says that this is the network.
+    #[must_use]
+    pub fn or_network(self, socket: Option<&OwnedFd>) -> Self {
+        match socket {
+            Some(socket) if self == Self::Client && network_share(socket) > 0.5 => Self::Network,
+            _ => self,
+        }
+    }
+}
+
+/// Returns how much of the time in which bytes were on their way the client had room for more: then it was the network
+/// that they waited for. 0 where that is not known.
+pub fn network_share(socket: &OwnedFd) -> f64 {
+    match stream::busy(socket) {
+        Ok((busy, held_up)) if !busy.is_zero() => 1.0 - held_up.as_secs_f64() / busy.as_secs_f64(),
+        _ => 0.0,
     }
 }
 
@@ -90,4 +131,6 @@ pub struct TransferReport {
     pub elapsed: Duration,
     /// Whether a limit holds it back just now.
     pub held_back: bool,
+    /// What it has waited for.
+    pub waited: Waited,
 }

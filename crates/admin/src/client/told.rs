@@ -128,16 +128,20 @@ fn session(session: &Value) -> Vec<String> {
         word(&session["peer"]),
         word(&session["local"]),
         word(&session["protocol"]),
-        if transfer.is_null() { "-".to_owned() } else { self::transfer(transfer) },
+        if transfer.is_null() {
+            "-".to_owned()
+        } else {
+            self::transfer(transfer, session["waits-for"].as_str())
+        },
     ]
 }
 
-/// `download /f: 4.1 MB of 10 MB in 12 s, throttled`
-fn transfer(transfer: &Value) -> String {
+/// `download /f: 4.1 MB of 10 MB in 12 s, waits for limit`
+fn transfer(transfer: &Value, waits_for: Option<&str>) -> String {
     let of = transfer["total"].as_u64().map_or(String::new(), |total| format!(" of {}", size(total)));
-    let held_back = if transfer["held-back"] == true { ", throttled" } else { "" };
+    let waits = waits_for.map_or(String::new(), |what| format!(", waits for {what}"));
     format!(
-        "{} {}: {}{of} in {:.0} s{held_back}",
+        "{} {}: {}{of} in {:.0} s{waits}",
         word(&transfer["kind"]),
         word(&transfer["path"]),
         size(transfer["bytes"].as_u64().unwrap_or(0)),
@@ -309,10 +313,10 @@ mod tests {
     #[test]
     fn a_session_shows_what_it_moves() {
         let transfer = json!({ "kind": "download", "path": "/f", "bytes": 4100, "total": 10_000, "seconds": 2.2, "held-back": true });
-        let session = json!({ "session": 17, "protocol": "ftp", "peer": "192.0.2.7:40000", "local": "192.0.2.1:21", "user": null, "transfer": transfer });
+        let session = json!({ "session": 17, "protocol": "ftp", "peer": "192.0.2.7:40000", "local": "192.0.2.1:21", "user": null, "waits-for": "limit", "transfer": transfer });
         let told = told(&Action::Sessions, &json!({ "sessions": [session] }));
         let line = told.lines().nth(1).unwrap();
-        assert!(line.ends_with("ftp       download /f: 4.1 kB of 10 kB in 2 s, throttled"), "{told}");
+        assert!(line.ends_with("ftp       download /f: 4.1 kB of 10 kB in 2 s, waits for limit"), "{told}");
         assert!(line.starts_with("17       -     192.0.2.7:40000  192.0.2.1:21"), "{told}");
     }
 }

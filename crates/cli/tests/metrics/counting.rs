@@ -155,6 +155,4 @@ fn transfers_that_a_limit_holds_back_are_counted() {
     site.log_in().download("RETR f");
     let series = site.scrape();
     assert!(sum(&series, "millrace_limit_waits_total", &["ftp"]) > 0);
-    let seconds = series["millrace_limit_wait_seconds_total{protocol=\"ftp\"}"];
-    assert!(seconds > 0.1 && seconds < 30.0, "{seconds}");
 }

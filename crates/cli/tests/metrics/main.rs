@@ -7,3 +7,4 @@ mod counting;
 mod health;
 mod prometheus;
 mod site;
+mod waits;

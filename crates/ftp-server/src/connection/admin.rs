@@ -30,6 +30,7 @@ impl Connection {
                 total: progress.total,
                 elapsed: progress.elapsed,
                 held_back: running.pace.paused.is_some(),
+                waited: running.waited(now),
             }
         });
         SessionReport {
@@ -42,7 +43,7 @@ impl Connection {
             idle: now.saturating_duration_since(last_active(self)),
             command: Some(self.session.verb().to_owned()).filter(|verb| !verb.is_empty()),
             place: self.session.user().map(|_| self.session.directory().as_bytes().to_vec()),
-            waits_for: waits_for(self),
+            waits_for: waits_for(self).or_network(self.data.sending_socket()),
             transfer,
         }
     }
@@ -117,6 +118,7 @@ fn waits_for(connection: &Connection) -> WaitsFor {
             Link::Accepting(_) | Link::Connecting(_) => WaitsFor::DataConnection,
             Link::Securing(_) => WaitsFor::Handshake,
             _ if running.pace.paused.is_some() => WaitsFor::Limit,
+            _ if data.is_in_line() => WaitsFor::Processor,
             _ => WaitsFor::Client,
         },
         None if data.port.deadline.is_some() => WaitsFor::PassivePort,
@@ -125,6 +127,14 @@ fn waits_for(connection: &Connection) -> WaitsFor {
         None if session.takes(b"") => WaitsFor::Command,
         // The reply to a wrong password is held back.
         None => WaitsFor::Login,
+    }
+}
+
+/// Notes what the transfer that runs waits for from now on.
+pub(super) fn note_wait(connection: &mut Connection, now: Instant) {
+    if connection.data.running.is_some() {
+        let cause = waits_for(connection).cause();
+        connection.data.note_wait(cause, now);
     }
 }
 

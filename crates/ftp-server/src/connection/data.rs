@@ -1,6 +1,7 @@
 //! The data connection of a control connection: how it comes about, and the transfer that it carries.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,7 @@ use millrace_ftp::reply::Reply;
 use millrace_ftp::session::{Outcome, Progress, Protection, Transfer, TransferError, Via};
 use millrace_limits::{Errand, LimitKey, Reached};
 use millrace_log::{self as log, Direction, Transferred};
-use millrace_metrics::Protocol;
+use millrace_metrics::{Cause, Protocol};
 use millrace_net::stream;
 use millrace_runtime::transfer::{JobDone, JobKind, Link, Running, Socket, Turn, Work, describe};
 use millrace_runtime::worker::{Promise, Role};
@@ -100,6 +101,23 @@ impl Data {
     /// Returns true if what the transfer lists goes to the control connection.
     pub(super) fn is_on_control(&self) -> bool {
         self.running.as_deref().is_some_and(|running| matches!(running.link, Link::Control))
+    }
+
+    /// Returns true if the transfer is in the worker's line for another turn.
+    pub(super) fn is_in_line(&self) -> bool {
+        self.in_line
+    }
+
+    /// The socket of a download, by which it can be told what the bytes wait for.
+    pub(super) fn sending_socket(&self) -> Option<&OwnedFd> {
+        self.running.as_deref()?.sending_socket()
+    }
+
+    /// From now on the transfer waits for this, or for nothing.
+    pub(super) fn note_wait(&mut self, cause: Option<Cause>, now: Instant) {
+        if let Some(running) = &mut self.running {
+            running.waits.note(cause, now);
+        }
     }
 
     /// The reactor tells of the data connection, or of the listener.
@@ -472,6 +490,9 @@ impl Data {
         if let Work::Receive(receiver) = &running.work {
             bytes += receiver.unwritten();
         }
+        // A small file takes less than a turn of the worker, whose clock stands still meanwhile.
+        let ended = scene.core.services.clock.instant();
+        let waited = running.waited(ended);
         part_with(scene.core, &mut running, bytes, &result);
         if let Work::Receive(receiver) = &running.work
             && receiver.was_excused()
@@ -485,8 +506,6 @@ impl Data {
         };
         self.port.drop_lease(scene);
         let failure = result.as_ref().err().map(describe);
-        // A small file takes less than a turn of the worker, whose clock stands still meanwhile.
-        let ended = scene.core.services.clock.instant();
         let hashes = match (&running.work, &result) {
             (Work::Receive(receiver), Ok(())) => receiver.hashes(),
             _ => None,
@@ -499,6 +518,7 @@ impl Data {
             elapsed: ended.saturating_duration_since(running.started),
             first_byte: running.first.map(|first| first.saturating_duration_since(running.started)),
             lag: ended.saturating_duration_since(scene.core.now.instant),
+            waited,
             failure: failure.as_deref(),
             hash: hash.as_deref(),
             ascii: running.ascii,

@@ -211,6 +211,7 @@ impl Connection {
                 self.leave(core);
             }
         }
+        admin::note_wait(self, core.now.instant);
         let state = &self.wire.state;
         if self.wire.is_left && (state.is_broken() || state.has_hung_up() || core.ending) {
             return false;

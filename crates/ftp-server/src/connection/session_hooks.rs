@@ -256,9 +256,9 @@ impl SessionHooks {
             reason: transferred.failure.map(str::to_owned),
             undecided: is_asked.then(|| {
                 let (log, guest) = (core.services.log.clone(), transferred.guest.map(Box::from));
-                let Transferred { ascii, first_byte, .. } = *transferred;
+                let Transferred { ascii, first_byte, waited, .. } = *transferred;
                 let transfer_log = transferred.log.map(Arc::from);
-                Box::new(Undecided { log, by_http: false, ascii, first_byte, guest, transfer_log })
+                Box::new(Undecided { log, by_http: false, ascii, first_byte, waited, guest, transfer_log })
             }),
             ..self.context(core, me, event)
         };

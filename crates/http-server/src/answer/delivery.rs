@@ -65,6 +65,7 @@ impl Delivery<'_> {
             let kernel = &mut self.core.kernel;
             let limits = (&kernel.services.limits, &self.connection.member);
             let before = sending.body.paused();
+            sending.in_line = false;
             let progress = sending.body.advance(
                 &mut self.connection.link.sink(),
                 &mut kernel.scratch,
@@ -89,7 +90,12 @@ impl Delivery<'_> {
                 // The wheel wakes it.
                 Progress::Pause => return,
                 Progress::Wait => return self.connection.link.watch_writable(self.core, self.connection.key),
-                Progress::Yield => return self.core.yielded.push_back(self.connection.key),
+                Progress::Yield => {
+                    if let Work::Sending(sending) = &mut self.connection.work {
+                        sending.in_line = true;
+                    }
+                    return self.core.yielded.push_back(self.connection.key);
+                }
                 Progress::Fill(sender) => return self.fill(sender),
                 Progress::Spent(sender) => self.core.discard(sender),
                 // What waits in a stream is the answer's until it is taken.
@@ -129,7 +135,7 @@ impl Delivery<'_> {
 
     fn body_sent(&mut self) {
         let Work::Sending(sending) = std::mem::replace(&mut self.connection.work, Work::Idle) else { return };
-        let Sending { body, mut record, goes_on } = *sending;
+        let Sending { body, mut record, goes_on, .. } = *sending;
         record.bytes += body.bytes();
         Delivery::new(self.connection, self.core).note_sent(&record, None);
         Answers::new(self.connection, self.core).log_request(&record);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use millrace_http::{Field, Status};
 use millrace_limits::Reached;
 use millrace_log::{self as log, Direction};
+use millrace_metrics::Waited;
 
 use crate::answer::Answers;
 use crate::connection::Connection;
@@ -99,7 +100,14 @@ impl Exchange<'_> {
             Notices::of(self.connection).note_transfer(self.core, direction, &record, bytes, None);
         } else {
             let (elapsed, first_byte) = (Duration::ZERO, at_once);
-            let measured = log::Measured { direction, bytes, elapsed, first_byte, has_failed: false };
+            let measured = log::Measured {
+                direction,
+                bytes,
+                elapsed,
+                first_byte,
+                waited: Waited::default(),
+                has_failed: false,
+            };
             self.core.count_transfer(&measured);
         }
         self.log_answer(status, bytes);

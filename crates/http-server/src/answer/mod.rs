@@ -163,7 +163,12 @@ impl Answers<'_> {
 
     fn begin_body(&mut self, record: Record, body: Body) {
         let goes_on = record.persistent;
-        Delivery::new(self.connection, self.core).send_body(Box::new(Sending { body, record, goes_on }));
+        Delivery::new(self.connection, self.core).send_body(Box::new(Sending {
+            body,
+            record,
+            in_line: false,
+            goes_on,
+        }));
     }
 }
 

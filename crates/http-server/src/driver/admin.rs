@@ -3,14 +3,16 @@
 //! The invariant: a connection without a user and without a request under way is not listed, and costs nothing here,
 //! however many are kept alive.
 
+use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use millrace_accounts::{Account, Decision, Protocol, plain_host};
 use millrace_http::Head;
 use millrace_http::target::parse_for_others;
 use millrace_limits::LimitHandle;
+use millrace_metrics::{Cause, Waited};
 use millrace_runtime::login::{Expelled, present_account};
-use millrace_runtime::report::{SessionReport, TransferReport, WaitsFor};
+use millrace_runtime::report::{SessionReport, TransferReport, WaitsFor, network_share};
 use millrace_vfs::VirtualPath;
 
 use crate::authentication::Logins;
@@ -39,7 +41,8 @@ impl Connection {
                 let paused = sending.body.paused().is_some();
                 let total = sending.body.total().map(|total| sending.record.bytes + total);
                 let report = transfer(&sending.record, self.hooked.ruled_path(), kind, bytes, paused, now);
-                Some(TransferReport { total, ..report })
+                let waited = self.waited(log::Direction::Download, &sending.record, now);
+                Some(TransferReport { total, waited, ..report })
             }
             Work::Receiving(receiving) => {
                 let (record, path) = (receiving.record(), Some(receiving.path()));
@@ -57,7 +60,7 @@ impl Connection {
             idle: now.saturating_duration_since(self.last_active()),
             command: self.request().map(|(method, _)| method.to_owned()),
             place: self.request().map(|(_, target)| shown_path(target)),
-            waits_for: self.waits_for(),
+            waits_for: self.waits_for().or_network(self.sending_socket()),
             transfer,
         }
     }
@@ -106,9 +109,37 @@ impl Connection {
             Work::Queued(..) | Work::Running(_) => WaitsFor::Upstream,
             Work::Sending(sending) if sending.body.paused().is_some() => WaitsFor::Limit,
             Work::Sending(sending) if sending.body.is_lent() => WaitsFor::Storage,
+            Work::Sending(sending) if sending.in_line => WaitsFor::Processor,
             Work::Receiving(receiving) if receiving.paused().is_some() => WaitsFor::Limit,
             Work::Receiving(receiving) if receiving.is_lent() => WaitsFor::Storage,
             Work::Sending(_) | Work::Receiving(_) | Work::Collecting(_) => WaitsFor::Client,
+        }
+    }
+
+    /// The socket of an answer that is on its way, by which it can be told what the bytes wait for.
+    fn sending_socket(&self) -> Option<&OwnedFd> {
+        let socket = self.link.socket().filter(|_| matches!(self.work, Work::Sending(_)));
+        socket.map(|socket| &socket.fd)
+    }
+
+    /// Notes what the body that is on its way waits for from now on.
+    pub(super) fn note_wait(&mut self, now: Instant) {
+        let cause = self.waits_for().cause();
+        match &mut self.work {
+            Work::Sending(sending) => sending.record.waits.note(cause, now),
+            Work::Receiving(receiving) => receiving.record.waits.note(cause, now),
+            _ => {}
+        }
+    }
+
+    /// For how long a body of this direction has waited for each cause.
+    pub(crate) fn waited(&self, direction: log::Direction, record: &Record, now: Instant) -> Waited {
+        let waited = record.waits.waited(now);
+        match self.link.socket() {
+            Some(socket) if direction == log::Direction::Download && !waited.of(Cause::Client).is_zero() => {
+                waited.with_network(network_share(&socket.fd))
+            }
+            _ => waited,
         }
     }
 
@@ -187,5 +218,6 @@ fn transfer(
         total: None,
         elapsed: now.saturating_duration_since(record.began),
         held_back,
+        waited: record.waits.waited(now),
     }
 }

@@ -100,6 +100,7 @@ impl Connection {
     pub fn settle(&mut self, core: &mut Core) -> bool {
         self.carry_on(core);
         self.note_answered(core);
+        self.note_wait(core.now.instant);
         if self.stream.is_some() {
             // The connection of HTTP/2 sees to the rest.
             self.flush(core, false);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use millrace_hooks::{Event, EventContext, HookVerdict, Refusal, Rules};
 use millrace_log::Direction;
+use millrace_metrics::Waited;
 
 use crate::answer::Answers;
 use crate::hook_gate::HookGate;
@@ -87,7 +88,7 @@ impl HookGate<'_> {
                     self.core,
                     Direction::Upload,
                     &context,
-                    (length, None),
+                    (length, None, Waited::default()),
                     None,
                 );
                 self.core.server.tus.settle(&key, true);

@@ -10,6 +10,7 @@ use millrace_accounts::{Account, KnownBy, plain_host};
 use millrace_hooks::{Event, EventContext};
 use millrace_http::target;
 use millrace_log::{self as log, Direction, Subject, Transferred, Undecided};
+use millrace_metrics::Waited;
 use millrace_runtime::hook_line::end_of_transfer;
 
 use crate::connection::Connection;
@@ -34,6 +35,7 @@ pub(crate) fn undecided(connection: &Connection, core: &Core) -> Box<Undecided> 
         by_http: true,
         ascii: false,
         first_byte: None,
+        waited: Waited::default(),
         guest: None,
         transfer_log: transfer_log(connection, core).map(Arc::clone),
     })
@@ -60,14 +62,15 @@ impl Notices<'_> {
         bytes: u64,
         failure: Option<&str>,
     ) {
+        let waited = self.connection.waited(direction, record, core.now.instant);
         if !core.server.tells_of_transfers() {
             let elapsed = core.now.instant.saturating_duration_since(record.began);
             let (first_byte, has_failed) = (record.first_byte, failure.is_some());
-            let measured = log::Measured { direction, bytes, elapsed, first_byte, has_failed };
+            let measured = log::Measured { direction, bytes, elapsed, first_byte, waited, has_failed };
             return core.count_transfer(&measured);
         }
         let context = self.moment_of(core, Event::Download, record, bytes, failure);
-        self.log_transferred(core, direction, &context, (bytes, record.first_byte), failure);
+        self.log_transferred(core, direction, &context, (bytes, record.first_byte, waited), failure);
         match end_of_transfer(direction, failure) {
             Some(Event::Upload) | None => {}
             Some(event) => self.tell(core, EventContext { event, ..context }),
@@ -79,7 +82,7 @@ impl Notices<'_> {
         core: &mut Core,
         direction: Direction,
         context: &EventContext,
-        (bytes, first_byte): (u64, Option<Duration>),
+        (bytes, first_byte, waited): (u64, Option<Duration>, Waited),
         failure: Option<&str>,
     ) {
         let Some(path) = &context.path else { return };
@@ -91,6 +94,7 @@ impl Notices<'_> {
             elapsed: context.elapsed.unwrap_or_default(),
             first_byte,
             lag: Duration::ZERO,
+            waited,
             failure,
             hash: context.hash.as_deref(),
             ascii: false,

@@ -224,7 +224,12 @@ impl Relay<'_> {
         let goes_on = goes_on && stage != OutputStage::UntilClose && self.connection.http.has_whole_body();
         // The rest is for the client alone, which may take its time.
         let body = Body::new(VecDeque::new(), self.core.now.instant);
-        Delivery::new(self.connection, self.core).send_body(Box::new(Sending { body, record, goes_on }));
+        Delivery::new(self.connection, self.core).send_body(Box::new(Sending {
+            body,
+            record,
+            in_line: false,
+            goes_on,
+        }));
     }
 
     /// A client that sends no more may have gone, which takes its program with it, or have said all and wait for the

@@ -37,8 +37,10 @@ pub use send::{FILL, SMALL, Sender};
 
 use millrace_limits::{self as limits, Errand, Flow, LimitHandle, Pace, Tree};
 use millrace_log::Direction;
+use millrace_metrics::{Cause, Waited, Waits};
 
 use crate::clock::Clock;
+use crate::report::network_share;
 
 /// Bytes that one turn of one transfer may move before others have theirs: some 0.3 ms.
 pub const TURN: usize = 1 << 20;
@@ -104,6 +106,8 @@ pub struct Running {
     pub first: Option<Instant>,
     /// The client's progress since.
     pub taken: Taken,
+    /// What it has waited for.
+    pub waits: Waits,
     /// Bytes of the file, where that is known.
     pub total: Option<u64>,
     /// The state shared with the job on the pool.
@@ -395,6 +399,7 @@ impl Running {
             moved: now,
             first: None,
             taken: Taken::default(),
+            waits: Waits::default(),
             total,
             shared: Arc::default(),
             serial,
@@ -491,6 +496,23 @@ impl Running {
         };
         let (serial, most, shared) = (self.serial, self.pace.left(), Arc::clone(&self.shared));
         Job { serial, kind, work, socket, shared, most, taken: self.pace.errand(), grace, control: None }
+    }
+
+    /// The socket of a download, by which it can be told what the bytes wait for.
+    pub fn sending_socket(&self) -> Option<&OwnedFd> {
+        match &self.link {
+            Link::Open(socket) if self.direction != Direction::Upload => Some(&socket.fd),
+            _ => None,
+        }
+    }
+
+    /// For how long it has waited for each cause until now.
+    pub fn waited(&self, now: Instant) -> Waited {
+        let waited = self.waits.waited(now);
+        match self.sending_socket() {
+            Some(socket) if !waited.of(Cause::Client).is_zero() => waited.with_network(network_share(socket)),
+            _ => waited,
+        }
     }
 
     /// Returns true if a job has the work now.

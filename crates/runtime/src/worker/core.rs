@@ -167,10 +167,10 @@ impl Core {
     /// Counts that a transfer waits for a limit on bandwidth `until` then, unless it has waited `before`, and still does.
     pub fn note_limit_wait(&self, protocol: Protocol, before: Option<Instant>, until: Option<Instant>) {
         let still_waits = before.is_some_and(|before| before > self.now.instant);
-        let Some(until) = until.filter(|_| !still_waits) else { return };
+        if still_waits || until.is_none() {
+            return;
+        }
         self.metrics.add(Metric::LimitWaits, &[protocol as usize], 1);
-        let time = until.saturating_duration_since(self.now.instant);
-        self.metrics.add_time(Metric::LimitWaitSeconds, &[protocol as usize], time);
     }
 
     /// Counts a transfer by HTTP that is not logged by itself.

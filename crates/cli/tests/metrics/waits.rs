@@ -1,0 +1,123 @@
+//! Transfers say what they wait for: each cause is brought about, seen while it lasts, and found in the log and the metrics.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use serde_json::Value;
+
+use crate::site::{PATIENCE, Site, eventually};
+
+/// More than the buffers of a connection hold.
+const LARGE: usize = 32 << 20;
+
+/// Waits until the transfer that runs waits for this, and has waited for so long that its log line says so.
+#[track_caller]
+fn await_wait(site: &Site, waits_for: &str, cause: &str) {
+    eventually(&format!("no transfer waits for {cause}"), || {
+        let output = site.ctl(&["sessions", "--json"]);
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        answer["sessions"].as_array().unwrap().iter().any(|session| {
+            let waited = session["transfer"]["waited"][cause].as_f64().unwrap_or(0.0);
+            session["waits-for"] == waits_for && waited > 0.05
+        })
+    });
+}
+
+/// Stops the server after it was scraped, and compares both with the log: what this cause took of the only transfer.
+#[track_caller]
+fn assert_told(mut site: Site, series: &str, cause: &str) {
+    let key = format!("millrace_transfer_wait_seconds_total{{{series},cause=\"{cause}\"}}");
+    let counted = site.scrape()[&key];
+    site.stop();
+    let log = site.read("log") + &site.read("transfers");
+    let field = format!("waited-{cause}");
+    let told = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()?[&field].as_f64());
+    let told: f64 = told.sum();
+    assert!(told >= 0.05 && (told - counted).abs() < 0.01, "{told} s in the log, {counted} s counted: {log}");
+}
+
+#[test]
+fn a_client_that_does_not_connect_for_data() {
+    let site = Site::start("wait-connection", "");
+    fs::write(site.folder.join("files/f"), "content").unwrap();
+    let mut client = site.log_in();
+    let reply = client.say("EPSV", "229");
+    let port: u16 = reply.split('|').nth(3).unwrap().parse().unwrap();
+    client.0.get_mut().write_all(b"RETR f\r\n").unwrap();
+    await_wait(&site, "data connection", "connection");
+    let mut content = String::new();
+    TcpStream::connect(("127.0.0.1", port)).unwrap().read_to_string(&mut content).unwrap();
+    assert_eq!(content, "content");
+    client.expect("150");
+    client.expect("226");
+    assert_told(site, "protocol=\"ftp\",direction=\"download\"", "connection");
+}
+
+#[test]
+fn a_client_that_takes_nothing_of_a_download() {
+    let site = Site::start("wait-client", "");
+    fs::write(site.folder.join("files/f"), vec![b'x'; LARGE]).unwrap();
+    let mut client = site.log_in();
+    let mut data = client.data();
+    client.say("RETR f", "150");
+    await_wait(&site, "client", "client");
+    assert_eq!(std::io::copy(&mut data, &mut std::io::sink()).unwrap(), LARGE as u64);
+    client.expect("226");
+    assert_told(site, "protocol=\"ftp\",direction=\"download\"", "client");
+}
+
+#[test]
+fn a_client_that_sends_nothing_of_an_upload() {
+    let site = Site::start("wait-upload", "");
+    let mut client = site.log_in();
+    let mut data = client.data();
+    client.say("STOR f", "150");
+    await_wait(&site, "client", "client");
+    data.write_all(b"late").unwrap();
+    drop(data);
+    client.expect("226");
+    assert_told(site, "protocol=\"ftp\",direction=\"upload\"", "client");
+}
+
+#[test]
+fn a_limit_on_bandwidth() {
+    let site = Site::start("wait-limit", "download-limit = \"200k\"");
+    fs::write(site.folder.join("files/f"), vec![b'x'; 300_000]).unwrap();
+    let mut client = site.log_in();
+    client.download("RETR f");
+    assert_told(site, "protocol=\"ftp\",direction=\"download\"", "limit");
+}
+
+/// The archive is compressed while it is sent.
+#[test]
+fn what_has_to_be_made_first() {
+    let site = Site::start("wait-storage", "archives = true");
+    fs::create_dir(site.folder.join("files/d")).unwrap();
+    let bytes: Vec<u8> = (0..16_u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 16) as u8).collect();
+    fs::write(site.folder.join("files/d/f"), bytes).unwrap();
+    let mut client = site.log_in();
+    let mut data = client.data();
+    client.say("RETR d.tar.gz", "150");
+    assert!(std::io::copy(&mut data, &mut std::io::sink()).unwrap() > 0);
+    client.expect("226");
+    assert_told(site, "protocol=\"ftp\",direction=\"download\"", "storage");
+}
+
+#[test]
+fn a_client_that_takes_nothing_of_an_answer() {
+    let site = Site::start("wait-http", "");
+    fs::write(site.folder.join("files/f"), vec![b'x'; LARGE]).unwrap();
+    let mut stream = TcpStream::connect(&site.http).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let request = format!(
+        "GET /f HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nAuthorization: Basic dTpwYXNzd29yZA==\r\n\r\n",
+        site.http
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    await_wait(&site, "client", "client");
+    assert!(std::io::copy(&mut stream, &mut std::io::sink()).unwrap() > LARGE as u64);
+    let key =
+        "millrace_transfer_wait_seconds_total{protocol=\"http\",direction=\"download\",cause=\"client\"}";
+    eventually("it is not counted", || site.scrape()[key] > 0.05);
+}
