@@ -4,11 +4,15 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use tokio::task::{AbortHandle, JoinHandle};
 
 /// Connections at a time.
 pub(crate) const MOST: usize = 64;
+
+/// How often the end looks whether all is answered.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// The connections that are open, the oldest first.
 #[derive(Debug, Default)]
@@ -58,6 +62,20 @@ impl Connections {
         let busy = Busy::default();
         let task = spawn(busy.clone()).abort_handle();
         open.push_back(Open { task, busy });
+    }
+
+    /// Waits, for so long at most, until no request is being answered and what was answered is sent.
+    pub(crate) async fn finish(&self, most: Duration) {
+        let are_busy = || {
+            let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            open.iter().any(|open| !open.task.is_finished() && open.busy.0.load(Ordering::Relaxed))
+        };
+        let end = Instant::now() + most;
+        while are_busy() && Instant::now() < end {
+            tokio::time::sleep(LOOK).await;
+        }
+        // The answer is made; its connection sends it in its next turn.
+        tokio::time::sleep(LOOK).await;
     }
 }
 

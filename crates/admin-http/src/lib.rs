@@ -1,33 +1,53 @@
-//! Health and metrics of a running server by HTTP: `/healthz`, `/readyz` and `/metrics`.
+//! Health and metrics of a running server by HTTP, `/healthz`, `/readyz` and `/metrics`, and the admin API beneath
+//! `/api/v1/`.
 //!
 //! One thread with a runtime of its own answers. It touches no worker but by reading counts and by its inbox, so that
-//! neither can hold up the other. See `docs/metrics.md`.
+//! neither can hold up the other. See `docs/metrics.md` and `docs/admin-api.md`.
 //!
 //! The invariant: whatever clients do, at most [`connections::MOST`] connections are open, and the next one is taken.
 
+mod access;
+mod api;
+mod call;
 mod connections;
+mod handlers;
+mod logins;
+mod openapi;
+mod operation;
 mod pulse;
+mod rates;
+mod reply;
 mod routes;
+mod table;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use hyper_util::rt::{TokioIo, TokioTimer};
 use millrace_net::listener::bind_admin;
 use millrace_server::Running;
 use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 
+use self::call::Api;
 use self::connections::Connections;
+use self::rates::{STEP, Totals};
 use self::routes::{Site, service};
+
+pub use self::access::AdminAccess;
+pub use self::call::Setup;
 
 /// How long a client may take to send the head of its request.
 const HEAD_TIME: Duration = Duration::from_secs(10);
 
-/// How long a connection may take in all. It has one request.
-const CONNECTION_TIME: Duration = Duration::from_secs(30);
+/// How long a connection may last: one that polls, or reads the log.
+const CONNECTION_TIME: Duration = Duration::from_secs(3600);
+
+/// How long the end waits for answers that are being made, such as that to the order to end.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
 /// The longest head of a request.
 const HEAD: usize = 16 * 1024;
@@ -36,55 +56,76 @@ const HEAD: usize = 16 * 1024;
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 /// Threads at most for what waits for a disk.
-const WAITING_THREADS: usize = 2;
+const WAITING_THREADS: usize = 8;
 
-/// A listener that answers. It ends when this is closed or dropped.
+/// Where health, metrics and the API are served. It ends when this is closed or dropped.
 #[derive(Debug)]
 pub struct AdminHttp {
     addresses: Vec<SocketAddr>,
-    /// Taken when it is closed.
-    running: Mutex<Option<(oneshot::Sender<()>, JoinHandle<()>)>>,
+    /// Locked for a moment.
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+enum State {
+    /// It listens.
+    Bound(Vec<TcpListener>),
+    /// It answers.
+    Serving(Serving),
+    Closed,
+}
+
+#[derive(Debug)]
+struct Serving {
+    api: Option<Arc<Api>>,
+    /// Taken when it is to listen no longer; the thread says there when it does not.
+    stop: Option<oneshot::Sender<mpsc::Sender<()>>>,
+    thread: JoinHandle<()>,
 }
 
 impl AdminHttp {
     /// Listens at these addresses, of which port 0 takes a free one. With `beside`, another process may still listen
-    /// there: the predecessor of this one.
+    /// there: the predecessor of this one. Answers come with [`serve`](Self::serve).
     ///
     /// # Errors
     ///
     /// The first address that cannot be had, with the reason.
-    pub fn open(
-        addresses: &[SocketAddr],
-        beside: bool,
-        server: &Arc<Running>,
-    ) -> Result<Self, (SocketAddr, io::Error)> {
-        let mut listeners = Vec::new();
+    pub fn bind(addresses: &[SocketAddr], beside: bool) -> Result<Self, (SocketAddr, io::Error)> {
+        let (mut listeners, mut real) = (Vec::new(), Vec::new());
         for address in addresses {
             let bound = bind_admin(*address, beside).map(TcpListener::from);
-            listeners.push(bound.map_err(|error| (*address, error))?);
+            let bound = bound.and_then(|listener| Ok((listener.local_addr()?, listener)));
+            let (own, listener) = bound.map_err(|error| (*address, error))?;
+            real.push(own);
+            listeners.push(listener);
         }
-        let Some(first) = addresses.first() else {
-            return Ok(Self { addresses: Vec::new(), running: Mutex::default() });
-        };
-        Self::begin(listeners, server).map_err(|error| (*first, error))
+        Ok(Self { addresses: real, state: Mutex::new(State::Bound(listeners)) })
     }
 
-    fn begin(listeners: Vec<TcpListener>, server: &Arc<Running>) -> io::Result<Self> {
-        let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<_>>()?;
+    /// Answers for this server, with the API where that is set up.
+    pub fn serve(&self, server: &Arc<Running>, setup: Option<Setup>) -> io::Result<()> {
+        let mut state = self.state();
+        let State::Bound(listeners) = std::mem::replace(&mut *state, State::Closed) else { return Ok(()) };
+        if listeners.is_empty() {
+            return Ok(());
+        }
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(WAITING_THREADS)
             .thread_name("millrace-admin")
             .build()?;
         let (stop, stopped) = oneshot::channel();
-        let site = Arc::new(Site::new(Arc::downgrade(server), server.worker_count()));
+        let api = setup.map(|setup| Arc::new(Api::new(setup)));
+        let site = Arc::new(Site::new(Arc::downgrade(server), server.worker_count(), api.clone()));
+        let of_thread = api.clone();
         let serve = move || {
-            let _ = runtime.block_on(serve(listeners, site, stopped));
+            let _ = runtime.block_on(serve(listeners, site, of_thread, stopped));
             // A disk may hold what it waits for.
             runtime.shutdown_background();
         };
         let thread = thread::Builder::new().name("millrace-admin".to_owned()).spawn(serve)?;
-        Ok(Self { addresses, running: Mutex::new(Some((stop, thread))) })
+        *state = State::Serving(Serving { api, stop: Some(stop), thread });
+        Ok(())
     }
 
     /// Returns where it listens, with the real ports.
@@ -92,13 +133,36 @@ impl AdminHttp {
         &self.addresses
     }
 
-    /// Listens no longer.
-    pub fn close(&self) {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some((stop, thread)) = running {
-            let _ = stop.send(());
-            let _ = thread.join();
+    /// Has others log in from now on.
+    pub fn configure(&self, access: AdminAccess) {
+        if let State::Serving(Serving { api: Some(api), .. }) = &*self.state() {
+            api.configure(access);
         }
+    }
+
+    /// Listens no longer. Answers that are being made are still sent.
+    pub fn stop_listening(&self) {
+        let stop = match &mut *self.state() {
+            State::Serving(serving) => serving.stop.take(),
+            _ => None,
+        };
+        let (sender, stopped) = mpsc::channel();
+        if stop.is_some_and(|stop| stop.send(sender).is_ok()) {
+            let _ = stopped.recv_timeout(LAST_ANSWERS);
+        }
+    }
+
+    /// Listens no longer, and waits a moment for answers that are being made.
+    pub fn close(&self) {
+        self.stop_listening();
+        let state = std::mem::replace(&mut *self.state(), State::Closed);
+        if let State::Serving(serving) = state {
+            let _ = serving.thread.join();
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -108,40 +172,60 @@ impl Drop for AdminHttp {
     }
 }
 
-/// Accepts until told to stop.
+/// Accepts until told to stop, then answers for a moment what is being asked.
 async fn serve(
     listeners: Vec<TcpListener>,
     site: Arc<Site>,
-    mut stopped: oneshot::Receiver<()>,
+    api: Option<Arc<Api>>,
+    stopped: oneshot::Receiver<mpsc::Sender<()>>,
 ) -> io::Result<()> {
     let connections = Arc::new(Connections::default());
+    let mut doors = JoinSet::new();
     for listener in listeners {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        tokio::spawn(accept(listener, Arc::clone(&site), Arc::clone(&connections)));
+        doors.spawn(accept(listener, Arc::clone(&site), Arc::clone(&connections)));
     }
-    let _ = (&mut stopped).await;
+    let measured = tokio::spawn(measure(api));
+    let told = stopped.await;
+    doors.shutdown().await;
+    measured.abort();
+    let _ = told.map(|told| told.send(()));
+    connections.finish(LAST_ANSWERS).await;
     Ok(())
+}
+
+/// Adds points to the figures of the last hour.
+async fn measure(api: Option<Arc<Api>>) {
+    let Some(api) = api else { return };
+    let mut last = Instant::now();
+    loop {
+        let administration = Arc::clone(&api.administration);
+        let totals = move || administration.running().map(|running| Totals::of(&running));
+        if let Ok(Some(totals)) = tokio::task::spawn_blocking(totals).await {
+            let now = Instant::now();
+            api.rates.add(totals, SystemTime::now(), now.duration_since(last));
+            last = now;
+        }
+        tokio::time::sleep(STEP).await;
+    }
 }
 
 async fn accept(listener: tokio::net::TcpListener, site: Arc<Site>, connections: Arc<Connections>) {
     loop {
-        let Ok((stream, _)) = listener.accept().await else {
+        let Ok((stream, peer)) = listener.accept().await else {
             tokio::time::sleep(ACCEPT_RETRY).await;
             continue;
         };
+        let Ok(local) = stream.local_addr() else { continue };
         let site = Arc::clone(&site);
         connections.add(|busy| {
             let connection = hyper::server::conn::http1::Builder::new()
-                .keep_alive(false)
                 .max_buf_size(HEAD)
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEAD_TIME)
-                .serve_connection(TokioIo::new(stream), service(site, busy));
+                .serve_connection(TokioIo::new(stream), service(site, [peer, local], busy));
             // A client that hangs up, or is too slow, is not an error.
             tokio::spawn(async { drop(tokio::time::timeout(CONNECTION_TIME, connection).await) })
         });
     }
 }
-
-/// A server that its listener does not keep alive.
-type Server = Weak<Running>;

@@ -1,20 +1,23 @@
 //! The paths that are served, and their answers.
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use hyper::body::Incoming;
-use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use millrace_metrics::{Format, Metric, Reading, write};
 use millrace_server::{Readiness, Running};
 
-use super::Server;
+use super::api::{self, Arrival, PREFIX};
+use super::call::Api;
 use super::connections::Busy;
 use super::pulse::{Beat, Pulse};
+use super::reply::{Body, Reply};
 
 /// A worker that has not answered for so long is stuck.
 const STUCK: Duration = Duration::from_secs(2);
@@ -30,31 +33,24 @@ const TEXT: &str = "text/plain; charset=utf-8";
 /// What is served.
 #[derive(Debug)]
 pub(crate) struct Site {
-    server: Server,
+    /// Not kept alive.
+    server: Weak<Running>,
     pulse: Arc<Pulse>,
+    api: Option<Arc<Api>>,
 }
 
 impl Site {
-    pub(crate) fn new(server: Server, workers: usize) -> Self {
-        Self { server, pulse: Arc::new(Pulse::new(workers)) }
+    pub(crate) fn new(server: Weak<Running>, workers: usize, api: Option<Arc<Api>>) -> Self {
+        Self { server, pulse: Arc::new(Pulse::new(workers)), api }
     }
 }
 
-/// An answer to a request.
-#[derive(Debug)]
-struct Answer {
-    status: StatusCode,
-    media_type: &'static str,
-    text: String,
+/// The answer of a page: a status and a line of text.
+fn text(status: StatusCode, text: impl Into<String>) -> Reply {
+    Reply::new(status, TEXT, text.into() + "\n")
 }
 
-impl Answer {
-    fn text(status: StatusCode, text: impl Into<String>) -> Self {
-        Self { status, media_type: TEXT, text: text.into() + "\n" }
-    }
-}
-
-type Answering<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
+type Answering<'a> = Pin<Box<dyn Future<Output = Reply> + Send + 'a>>;
 
 /// A path, and what answers it.
 struct Route {
@@ -62,67 +58,66 @@ struct Route {
     answer: for<'a> fn(&'a Site, Arc<Running>, &'a Request<Incoming>) -> Answering<'a>,
 }
 
-/// All paths. Each is for `GET` and `HEAD`.
+/// All pages. Each is for `GET` and `HEAD`. Paths of the API are in its table.
 const ROUTES: [Route; 3] = [
     Route { path: "/healthz", answer: |site, server, _| Box::pin(health(site, server)) },
     Route { path: "/readyz", answer: |_, server, _| Box::pin(async move { readiness(&server) }) },
     Route { path: "/metrics", answer: |site, server, request| Box::pin(metrics(site, server, request)) },
 ];
 
-/// Answers the request of a connection, and says meanwhile that it is `busy`.
+/// Answers the requests of a connection between these addresses, and says when it is `busy`.
 pub(crate) fn service(
     site: Arc<Site>,
+    [peer, local]: [SocketAddr; 2],
     busy: Busy,
 ) -> impl hyper::service::Service<
     Request<Incoming>,
-    Response = Response<String>,
+    Response = Response<Body>,
     Error = Infallible,
     Future: Send + 'static,
 > {
     service_fn(move |request| {
-        let (site, answering) = (Arc::clone(&site), busy.begin());
-        async move {
-            let answer = answer(&site, &request).await;
-            drop(answering);
-            Ok(response(answer))
-        }
+        let (site, busy) = (Arc::clone(&site), busy.clone());
+        async move { Ok(response(answer(&site, Arrival { request, peer, local, busy }).await)) }
     })
 }
 
-async fn answer(site: &Site, request: &Request<Incoming>) -> Answer {
-    let Some(route) = ROUTES.iter().find(|route| route.path == request.uri().path()) else {
-        return Answer::text(StatusCode::NOT_FOUND, "There are /healthz, /readyz and /metrics.");
+async fn answer(site: &Site, arrival: Arrival) -> Reply {
+    let path = arrival.request.uri().path();
+    let Some(server) = site.server.upgrade() else { return text(StatusCode::SERVICE_UNAVAILABLE, "ended") };
+    if let Some(api) = site.api.as_ref().filter(|_| path.starts_with(PREFIX)) {
+        return api::answer(api, server, arrival).await;
+    }
+    let Some(route) = ROUTES.iter().find(|route| route.path == path) else {
+        return text(StatusCode::NOT_FOUND, "There are /healthz, /readyz, /metrics and /api/v1/.");
     };
-    if ![Method::GET, Method::HEAD].contains(request.method()) {
-        return Answer::text(StatusCode::METHOD_NOT_ALLOWED, "Use GET.");
+    if ![Method::GET, Method::HEAD].contains(arrival.request.method()) {
+        return text(StatusCode::METHOD_NOT_ALLOWED, "Use GET.").with(ALLOW, "GET, HEAD");
     }
-    match site.server.upgrade() {
-        Some(server) => (route.answer)(site, server, request).await,
-        None => Answer::text(StatusCode::SERVICE_UNAVAILABLE, "ended"),
-    }
+    let _answering = arrival.busy.begin();
+    (route.answer)(site, server, &arrival.request).await
 }
 
-fn response(answer: Answer) -> Response<String> {
-    let Answer { status, media_type, text } = answer;
-    let mut response = Response::new(text);
+fn response(reply: Reply) -> Response<Body> {
+    let Reply { status, media_type, body, fields } = reply;
+    let mut response = Response::new(body);
     *response.status_mut() = status;
-    let fields = response.headers_mut();
-    fields.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
-    fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if status == StatusCode::METHOD_NOT_ALLOWED {
-        fields.insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-    }
+    let all = response.headers_mut();
+    all.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    all.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    all.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    all.extend(fields);
     response
 }
 
 /// Every worker turns.
-async fn health(site: &Site, server: Arc<Running>) -> Answer {
+async fn health(site: &Site, server: Arc<Running>) -> Reply {
     let beats = site.pulse.feel(&server, STUCK).await;
     let silences: Vec<_> = beats.iter().map(|beat| beat.as_ref().map(Beat::silence)).collect();
     health_of(&silences, server.readiness())
 }
 
-fn health_of(silences: &[Option<Duration>], readiness: Readiness) -> Answer {
+fn health_of(silences: &[Option<Duration>], readiness: Readiness) -> Reply {
     let fault = silences.iter().enumerate().find_map(|(worker, silence)| match silence {
         Some(silence) if *silence >= STUCK => {
             Some(format!("worker {worker} has not answered for {:.1} s", silence.as_secs_f64()))
@@ -132,21 +127,21 @@ fn health_of(silences: &[Option<Duration>], readiness: Readiness) -> Answer {
         _ => None,
     });
     match fault {
-        Some(fault) => Answer::text(StatusCode::SERVICE_UNAVAILABLE, fault),
-        None => Answer::text(StatusCode::OK, "ok"),
+        Some(fault) => text(StatusCode::SERVICE_UNAVAILABLE, fault),
+        None => text(StatusCode::OK, "ok"),
     }
 }
 
 /// It takes clients.
-fn readiness(server: &Running) -> Answer {
+fn readiness(server: &Running) -> Reply {
     match server.readiness() {
-        Readiness::Ready => Answer::text(StatusCode::OK, "ready"),
-        Readiness::Draining => Answer::text(StatusCode::SERVICE_UNAVAILABLE, "draining"),
-        Readiness::HandedOver => Answer::text(StatusCode::SERVICE_UNAVAILABLE, "handed over"),
+        Readiness::Ready => text(StatusCode::OK, "ready"),
+        Readiness::Draining => text(StatusCode::SERVICE_UNAVAILABLE, "draining"),
+        Readiness::HandedOver => text(StatusCode::SERVICE_UNAVAILABLE, "handed over"),
     }
 }
 
-async fn metrics(site: &Site, server: Arc<Running>, request: &Request<Incoming>) -> Answer {
+async fn metrics(site: &Site, server: Arc<Running>, request: &Request<Incoming>) -> Reply {
     let beats = site.pulse.feel(&server, SCRAPE_PATIENCE).await;
     let mut readings = server.readings();
     readings.extend(beats.iter().enumerate().filter_map(|(worker, beat)| {
@@ -156,7 +151,7 @@ async fn metrics(site: &Site, server: Arc<Running>, request: &Request<Incoming>)
     let accept = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     let format = Format::accepted(accept);
     let text = write(server.metrics(), &readings, format);
-    Answer { status: StatusCode::OK, media_type: format.media_type(), text }
+    Reply::new(StatusCode::OK, format.media_type(), text)
 }
 
 /// Reads the queue of the hooks. Where its disk does not answer, there is no reading.
@@ -176,19 +171,24 @@ async fn queue(server: &Running) -> Vec<Reading> {
 mod tests {
     use super::*;
 
+    fn said(reply: Reply) -> String {
+        let Body::Whole(Some(bytes)) = reply.body else { panic!("it is no text") };
+        String::from_utf8(bytes.to_vec()).unwrap()
+    }
+
     #[test]
     fn a_stuck_worker_is_named() {
         let brief = [Some(Duration::ZERO), Some(Duration::from_millis(1999))];
         assert_eq!(health_of(&brief, Readiness::Ready).status, StatusCode::OK);
         let answer = health_of(&[brief[0], Some(Duration::from_secs(3))], Readiness::Draining);
         assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(answer.text, "worker 1 has not answered for 3.0 s\n");
+        assert_eq!(said(answer), "worker 1 has not answered for 3.0 s\n");
     }
 
     #[test]
     fn a_worker_may_end_where_the_server_drains() {
         let lags = [Some(Duration::ZERO), None];
-        assert_eq!(health_of(&lags, Readiness::Ready).text, "worker 1 has ended\n");
+        assert_eq!(said(health_of(&lags, Readiness::Ready)), "worker 1 has ended\n");
         assert_eq!(health_of(&lags, Readiness::Draining).status, StatusCode::OK);
     }
 }

@@ -13,7 +13,7 @@ use millrace_server::{Accounts, Config, Permissions, Server};
 fn page(address: SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer
@@ -29,7 +29,8 @@ fn a_worker_that_stands_still_is_named_until_it_goes_on() {
         ..Config::new(Arc::new(accounts))
     };
     let running = Arc::new(Server::start(config).unwrap());
-    let admin = AdminHttp::open(&[SocketAddr::from(([127, 0, 0, 1], 0))], false, &running).unwrap();
+    let admin = AdminHttp::bind(&[SocketAddr::from(([127, 0, 0, 1], 0))], false).unwrap();
+    admin.serve(&running, None).unwrap();
     let address = admin.addresses()[0];
     assert!(page(address, "/healthz").ends_with("\r\n\r\nok\n"));
 

@@ -7,6 +7,8 @@ use millrace_limits::{LimitError, NetworkError, Scope};
 use millrace_server::HandOverError;
 use millrace_storage::LedgerError;
 
+use super::tokens::TokenError;
+
 /// Why a reload changed nothing: the program around the server has errors of its own.
 pub type ReloadFailure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -73,7 +75,54 @@ pub enum AdminError {
     /// The new server did not take over.
     #[error("the server that runs goes on as it was: {0}")]
     Upgrade(#[from] HandOverError),
+    /// A token is not made or removed.
+    #[error(transparent)]
+    Token(#[from] TokenError),
     /// The control socket is not given to another server yet.
     #[error("this server lets clients in")]
     Serving,
+}
+
+/// Whose fault it is that a request is not carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blame {
+    /// What it names is not there.
+    Missing,
+    /// The server is in no state for it.
+    State,
+    /// It makes no sense.
+    Request,
+    /// The system does not do its part.
+    System,
+}
+
+impl AdminError {
+    /// Returns whose fault it is.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::UnknownUser(_)
+            | Self::UnknownScope(_)
+            | Self::NotBanned(_)
+            | Self::NoQueue
+            | Self::NoAuditLog
+            | Self::Queue(QueueError::NoEvent(_))
+            | Self::Token(TokenError::Unknown(_)) => Blame::Missing,
+            Self::TooManyBans
+            | Self::Ending
+            | Self::Upgrading
+            | Self::Upgrade(_)
+            | Self::Serving
+            | Self::Token(TokenError::Taken(_) | TokenError::TooMany | TokenError::NoFolder) => Blame::State,
+            Self::NotARequest(_)
+            | Self::KickWhom
+            | Self::LimitsWhose
+            | Self::NotAScope(_)
+            | Self::Limit(_)
+            | Self::Network(_)
+            | Self::WhichEvents
+            | Self::Reload(_)
+            | Self::Token(TokenError::Name) => Blame::Request,
+            Self::Ledger(_) | Self::Queue(_) | Self::AuditLog(_) | Self::Token(_) => Blame::System,
+        }
+    }
 }

@@ -5,54 +5,35 @@
 //! see `docs/limits.md`. Each client has a thread, of which there are few; none of it touches a worker but by
 //! its inbox.
 
+mod administration;
 pub mod client;
 mod error;
 mod events;
-mod request;
+mod role;
 pub mod sockets;
+mod tokens;
+pub mod whole_file;
 
 use std::fs::Permissions;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 
-use millrace_server::{Actor, Running};
+use millrace_server::{Actor, Administrator};
+use serde_json::{Map, Value, json};
 
-pub use error::{AdminError, ReloadFailure};
-
-/// Reads the configuration again and applies it.
-pub type Reload = Box<dyn Fn() -> Result<Reloaded, ReloadFailure> + Send + Sync>;
-
-/// The keys whose values a reload found changed.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Reloaded {
-    /// Those that it applied.
-    pub changed: Vec<&'static str>,
-    /// Those that take effect at the next start only.
-    pub next_start: Vec<&'static str>,
-}
-
-/// Makes the command that starts the successor: the program as it is now installed, with this process's arguments.
-pub type Successor = Box<dyn Fn() -> Command + Send + Sync>;
-
-/// The actions that the program around the server performs.
-pub struct Orders {
-    /// Reads the configuration anew.
-    pub reload: Reload,
-    /// Starts another server.
-    pub successor: Successor,
-    /// That one, the process of this number, has taken over.
-    pub relieved: Box<dyn Fn(u32) + Send + Sync>,
-}
+pub use administration::{Administration, Orders, Reload, Reloaded, Successor, Validate};
+pub use error::{AdminError, Blame, ReloadFailure};
+pub use role::Role;
+pub use tokens::{TokenError, Tokens, random_number};
 
 /// Clients at a time; each costs a thread.
 const CLIENTS: usize = 16;
@@ -71,7 +52,7 @@ pub struct Control {
     /// Of the file that it was opened as.
     number: Option<u64>,
     stop: Arc<AtomicBool>,
-    is_given: Arc<AtomicBool>,
+    administration: Arc<Administration>,
     thread: Option<JoinHandle<()>>,
     answering: Arc<Answering>,
 }
@@ -107,24 +88,19 @@ impl std::fmt::Debug for Control {
 
 /// The state of a client's thread.
 struct Served {
-    running: Weak<Running>,
-    begun: Instant,
-    orders: Orders,
-    /// Another server is being started.
-    is_upgrading: AtomicBool,
+    administration: Arc<Administration>,
     clients: AtomicUsize,
     answering: Arc<Answering>,
-    is_given: Arc<AtomicBool>,
 }
 
 impl Control {
     /// Opens the socket. It replaces the socket of a killed or ending server, but not one of a running server.
-    pub fn open(path: &Path, running: &Arc<Running>, orders: Orders) -> io::Result<Self> {
-        Self::at(path, open(path)?, running, orders)
+    pub fn open(path: &Path, administration: &Arc<Administration>) -> io::Result<Self> {
+        Self::at(path, open(path)?, administration)
     }
 
     /// Opens the socket of a server that relieves another, in the place of that one's: at no moment is there none.
-    pub fn replace(path: &Path, running: &Arc<Running>, orders: Orders) -> io::Result<Self> {
+    pub fn replace(path: &Path, administration: &Arc<Administration>) -> io::Result<Self> {
         let mut beside = path.as_os_str().to_owned();
         beside.push(format!(".{}", std::process::id()));
         let beside = PathBuf::from(beside);
@@ -135,33 +111,28 @@ impl Control {
             let _ = std::fs::remove_file(&beside);
         }
         renamed?;
-        Self::at(path, listener, running, orders)
+        Self::at(path, listener, administration)
     }
 
     /// Serves at a socket that a service manager has opened, and removes at the end.
     pub fn inherited(
         path: &Path,
         listener: UnixListener,
-        running: &Arc<Running>,
-        orders: Orders,
+        administration: &Arc<Administration>,
     ) -> io::Result<Self> {
-        let mut control = Self::at(path, listener, running, orders)?;
+        let mut control = Self::at(path, listener, administration)?;
         // Without the number of its file, the socket is not taken for this server's own.
         control.number = None;
         Ok(control)
     }
 
-    fn at(path: &Path, listener: UnixListener, running: &Arc<Running>, orders: Orders) -> io::Result<Self> {
+    fn at(path: &Path, listener: UnixListener, administration: &Arc<Administration>) -> io::Result<Self> {
         let number = number(path);
-        let (answering, is_given) = (Arc::new(Answering::default()), Arc::new(AtomicBool::new(false)));
+        let (answering, administration) = (Arc::<Answering>::default(), Arc::clone(administration));
         let served = Arc::new(Served {
-            running: Arc::downgrade(running),
-            begun: Instant::now(),
-            orders,
-            is_upgrading: AtomicBool::new(false),
+            administration: Arc::clone(&administration),
             clients: AtomicUsize::new(0),
             answering: Arc::clone(&answering),
-            is_given: Arc::clone(&is_given),
         });
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -176,14 +147,14 @@ impl Control {
             }
         };
         let thread = thread::Builder::new().name("millrace-control".to_owned()).spawn(accept)?;
-        Ok(Self { path: path.to_owned(), number, stop, is_given, thread: Some(thread), answering })
+        Ok(Self { path: path.to_owned(), number, stop, administration, thread: Some(thread), answering })
     }
 }
 
 impl Drop for Control {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
-        if self.is_given.load(Ordering::Acquire) || number(&self.path) != self.number {
+        if self.administration.is_given() || number(&self.path) != self.number {
             return self.answering.wait(LAST_WORDS);
         }
         // Wakes the thread; where that fails it ends with the process.
@@ -193,7 +164,7 @@ impl Drop for Control {
             let _ = thread.join();
         }
         // Another client may have asked for it meanwhile.
-        if !self.is_given.load(Ordering::Acquire) {
+        if !self.administration.is_given() {
             let _ = std::fs::remove_file(&self.path);
         }
         self.answering.wait(LAST_WORDS);
@@ -255,19 +226,26 @@ fn take_in(served: &Arc<Served>, stream: UnixStream) {
     }
 }
 
-/// `false` where there is no server any more.
-fn answer(served: &Served, line: &[u8], by: Option<Actor>, out: &mut UnixStream) -> io::Result<bool> {
-    let Some(running) = served.running.upgrade() else { return Ok(false) };
-    let mut answer = request::answer(line, &running, served, by).to_string();
+/// Performs the order of a line. `false` where there is no server any more.
+fn answer(
+    served: &Served,
+    line: &[u8],
+    by: Option<Administrator<'_>>,
+    out: &mut UnixStream,
+) -> io::Result<bool> {
+    let Some(running) = served.administration.running() else { return Ok(false) };
+    let order: Result<Map<String, Value>, _> = serde_json::from_slice(line);
+    let result =
+        order.map_err(AdminError::from).and_then(|order| served.administration.perform(order, &running, by));
+    let answer = result.unwrap_or_else(|error| json!({ "ok": false, "error": error.to_string() }));
     // The end of the server, which may be what was asked for, waits for who holds it.
     drop(running);
-    answer.push('\n');
-    out.write_all(answer.as_bytes())?;
+    out.write_all(format!("{answer}\n").as_bytes())?;
     Ok(true)
 }
 
 fn serve(served: &Served, stream: UnixStream) -> io::Result<()> {
-    let by = socket_peercred(&stream).ok().map(|peer| Actor::of_uid(peer.uid.as_raw()));
+    let by = socket_peercred(&stream).ok().map(|peer| Administrator::Local(Actor::of_uid(peer.uid.as_raw())));
     let mut out = stream.try_clone()?;
     let mut reader = BufReader::new(stream);
     loop {

@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millrace_admin::{Control, Orders, Reloaded, sockets};
-use millrace_admin_http::AdminHttp;
+use millrace_admin::{Administration, Control, Orders, Reloaded, Tokens, sockets};
+use millrace_admin_http::{AdminHttp, Setup};
 use millrace_load::units::counted;
 use millrace_server::limits::Quotas;
 use millrace_server::{Config, Door, Predecessor, Prepared, ReloadError, Running, Server, StartError};
@@ -27,7 +27,7 @@ use crate::activation::Activated;
 use crate::announce::{self, Bound, Terminal};
 use crate::args::Serve;
 use crate::bench::output::has_color;
-use crate::config::{self, Confined, Site, Snapshot, Written};
+use crate::config::{self, Confined, Loaded, Site, Snapshot, Written};
 use crate::confine::Held;
 use crate::failure::Failure;
 use crate::inetd;
@@ -147,7 +147,7 @@ fn serve(arguments: Serve, beginning: Beginning) -> Result<(), Failure> {
         warn(&running, &format!("{trouble}; its files are out of reach until it can"));
     }
     let folder = confined.control_folder.clone();
-    let admin = Arc::new(open_admin(&site.admin, before.is_some(), &running)?);
+    let admin = Arc::new(bind_admin(&site.admin, before.is_some())?);
     let again = Again {
         written,
         file,
@@ -159,10 +159,12 @@ fn serve(arguments: Serve, beginning: Beginning) -> Result<(), Failure> {
         confined,
         admin: Arc::clone(&admin),
     };
+    let administration = administration(&site, &running, &again)?;
     let control = match folder.filter(|_| inherited.is_none()) {
-        Some(folder) => open_default_control(&folder, &running, &again),
-        None => open_control(site.control.as_deref(), inherited, before.is_some(), &running, &again)?,
+        Some(folder) => open_default_control(&folder, &running, &administration),
+        None => open_control(site.control.as_deref(), inherited, before.is_some(), &administration)?,
     };
+    serve_admin(&admin, &site, &running, administration)?;
     let is_main = before.is_none();
     before.into_iter().for_each(|before| before.serving(&running));
     match connection {
@@ -250,6 +252,7 @@ impl Again {
     /// Applies what the file says now; where that is wrong, all stays as it was. Returns the keys that have changed.
     fn reload(&self) -> Result<Reloaded, ReloadRefused> {
         let site = self.load()?;
+        self.admin.configure(site.admin_access);
         let snapshot = site.snapshot;
         if let Some(running) = self.running.upgrade() {
             running.reload(site.config)?;
@@ -263,8 +266,17 @@ impl Again {
 
     /// Reads the configuration, unless it needs what the sandbox leaves out of reach.
     fn load(&self) -> Result<Site, Failure> {
-        let loaded =
-            config::open(self.written.clone(), self.file.as_deref())?.listening_at(self.sockets.as_deref());
+        self.resolve(config::open(self.written.clone(), self.file.as_deref())?)
+    }
+
+    /// Looks at a text of the configuration file as if it were there.
+    fn validate(&self, text: &str) -> Result<(), Failure> {
+        let Some(file) = &self.file else { return Ok(()) };
+        self.resolve(config::open_text(self.written.clone(), file, text.to_owned())?)?.check_obstacles()
+    }
+
+    fn resolve(&self, loaded: Loaded) -> Result<Site, Failure> {
+        let loaded = loaded.listening_at(self.sockets.as_deref());
         let next = loaded.confined()?;
         next.check_helper()?;
         if self.confined.wants_sandbox() {
@@ -294,11 +306,36 @@ fn on_one_line(text: &str) -> String {
     text.lines().filter(|line| !line.starts_with(' ')).collect::<Vec<_>>().join(" ")
 }
 
-/// Serves health checks and metrics, beside a predecessor that still does.
-fn open_admin(addresses: &[SocketAddr], beside: bool, running: &Arc<Running>) -> Result<AdminHttp, Failure> {
-    AdminHttp::open(addresses, beside, running).map_err(|(address, error)| {
+/// Has an address for health checks, metrics and the admin API, beside a predecessor that still has it.
+fn bind_admin(addresses: &[SocketAddr], beside: bool) -> Result<AdminHttp, Failure> {
+    AdminHttp::bind(addresses, beside).map_err(|(address, error)| {
         Failure::Running(format!("cannot serve health and metrics at {address} (--admin): {error}."))
     })
+}
+
+/// Answers there.
+fn serve_admin(
+    admin: &AdminHttp,
+    site: &Site,
+    running: &Arc<Running>,
+    administration: Arc<Administration>,
+) -> Result<(), Failure> {
+    let setup = Setup { administration, access: site.admin_access.clone(), users: site.database.clone() };
+    admin
+        .serve(running, Some(setup))
+        .map_err(|error| Failure::Running(format!("cannot serve health and metrics (--admin): {error}.")))
+}
+
+/// What performs the orders of administrators.
+fn administration(
+    site: &Site,
+    running: &Arc<Running>,
+    again: &Again,
+) -> Result<Arc<Administration>, Failure> {
+    let state = site.admin_state.as_deref().filter(|_| !site.serves_one_connection);
+    let tokens = Tokens::open(state.map(|folder| file_of_served(site, folder)))
+        .map_err(|error| Failure::Running(format!("{error}.")))?;
+    Ok(Administration::new(running, orders(again), tokens))
 }
 
 /// Opens the control socket: at its path, in the place of a predecessor's, or as a service manager has opened it.
@@ -306,17 +343,15 @@ fn open_control(
     path: Option<&Path>,
     inherited: Option<(PathBuf, UnixListener)>,
     replaces: bool,
-    running: &Arc<Running>,
-    again: &Again,
+    administration: &Arc<Administration>,
 ) -> Result<Option<Control>, Failure> {
-    let orders = orders(again);
     let (path, opened) = match (inherited, path) {
         (Some((path, listener)), _) => {
-            let opened = Control::inherited(&path, listener, running, orders);
+            let opened = Control::inherited(&path, listener, administration);
             (path, opened)
         }
-        (None, Some(path)) if replaces => (path.to_owned(), Control::replace(path, running, orders)),
-        (None, Some(path)) => (path.to_owned(), Control::open(path, running, orders)),
+        (None, Some(path)) if replaces => (path.to_owned(), Control::replace(path, administration)),
+        (None, Some(path)) => (path.to_owned(), Control::open(path, administration)),
         (None, None) => return Ok(None),
     };
     opened.map(Some).map_err(|error| {
@@ -331,7 +366,11 @@ fn open_control(
 }
 
 /// Opens the control socket that no setting names. A server that cannot have it serves all the same.
-fn open_default_control(folder: &Path, running: &Arc<Running>, again: &Again) -> Option<Control> {
+fn open_default_control(
+    folder: &Path,
+    running: &Running,
+    administration: &Arc<Administration>,
+) -> Option<Control> {
     let without = |why: &dyn std::fmt::Display| {
         warn(
             running,
@@ -339,20 +378,22 @@ fn open_default_control(folder: &Path, running: &Arc<Running>, again: &Again) ->
         );
     };
     let path = sockets::own_socket(folder).inspect_err(|error| without(error)).ok()?;
-    Control::open(&path, running, orders(again))
+    Control::open(&path, administration)
         .inspect_err(|error| without(&format!("{}: {error}", path.display())))
         .ok()
 }
 
-/// What a client of the control socket can have done.
+/// What administrators can have done.
 fn orders(again: &Again) -> Orders {
     let (again, admin) = (again.clone(), Arc::clone(&again.admin));
+    let validating = again.clone();
     Orders {
         reload: Box::new(move || Ok(again.reload()?)),
+        validate: Box::new(move |text| Ok(validating.validate(text)?)),
         successor: Box::new(successor_command),
         relieved: Box::new(move |pid| {
             // The successor listens there by now.
-            admin.close();
+            admin.stop_listening();
             notify::say(&format!("MAINPID={pid}\nREADY=1"));
         }),
     }

@@ -14,6 +14,20 @@ pub struct Actor {
     pub from: Option<IpAddr>,
 }
 
+/// Who administers a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Administrator<'a> {
+    /// A user of this computer.
+    Local(Actor),
+    /// An account or a token of the admin API.
+    Remote {
+        /// Its name; that of a token begins with `token `.
+        name: &'a str,
+        /// The address that it came from.
+        from: IpAddr,
+    },
+}
+
 impl Actor {
     /// The peer of a socket, of which only the user is known.
     pub fn of_uid(uid: u32) -> Self {

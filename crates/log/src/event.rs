@@ -7,7 +7,7 @@ use std::time::Duration;
 use millrace_vfs::{Conversion, Timestamp, VirtualPath};
 
 use super::access::Request;
-use super::actor::Actor;
+use super::actor::{Actor, Administrator};
 use super::position::{Position, Sha256};
 use millrace_limits::Protocol;
 use millrace_limits::Reached;
@@ -38,11 +38,11 @@ pub enum Event<'a> {
     /// An administrator ended the session.
     Kicked,
     /// An administrator has told the server something, which may have failed.
-    Administered { what: &'a str, failed: Option<&'a str>, by: Option<Actor> },
+    Administered { what: &'a str, failed: Option<&'a str>, by: Option<Administrator<'a>> },
     /// The configuration was read again: the keys that changed, and those of them that the next start applies.
     Reloaded { changed: &'a [&'static str], next_start: &'a [&'static str] },
     /// An account of the database was changed: what was done, and the settings as they were given.
-    AccountChanged { action: &'a str, account: &'a str, settings: Option<&'a str>, by: Actor },
+    AccountChanged { action: &'a str, account: &'a str, settings: Option<&'a str>, by: Administrator<'a> },
     /// A link was made, which needs no account.
     LinkIssued { link: &'a IssuedLink<'a>, by: Actor },
     /// A key of links was removed, and with it all links that it has signed.

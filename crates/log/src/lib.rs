@@ -12,6 +12,7 @@ mod counting;
 mod event;
 mod journal;
 mod line;
+mod live;
 mod outlet;
 mod position;
 mod rotation;
@@ -30,11 +31,13 @@ use millrace_metrics::{Protocol, Registry, Shard};
 use millrace_vfs::Timestamp;
 
 pub use self::access::Request;
-pub use self::actor::Actor;
+pub use self::actor::{Actor, Administrator};
 use self::audit::{AuditLog, AuditSettings};
 use self::event::NO_SESSION;
 pub use self::event::{Direction, Event, IssuedLink, Measured, Proved, Subject, Transferred};
 use self::line::{write_json, write_text};
+pub use self::live::Live;
+use self::live::Watched;
 use self::outlet::{Events, LogFile, events, log_file};
 pub use self::position::{Position, Sha256};
 pub use self::rotation::Rotation;
@@ -120,6 +123,7 @@ pub struct Log {
     audit: Option<AuditLog>,
     syslog: Option<Arc<Syslog>>,
     metrics: Arc<Registry>,
+    watched: Arc<Watched>,
 }
 
 /// The lines of one turn.
@@ -131,6 +135,7 @@ pub struct Lines {
     transfers: Vec<u8>,
     requests: Vec<u8>,
     records: String,
+    live: String,
     clock: access::Clock,
 }
 
@@ -165,8 +170,19 @@ impl Log {
             AuditLog::open(audit, told.clone(), syslog.clone()).map_err(|error| (audit.path.clone(), error))
         });
         let (audit, transfers_have_times) = (audit.transpose()?, settings.transfers_have_times);
-        let metrics = Arc::default();
-        Ok(Self { format, events, xferlog, hosts, transfers_have_times, access, audit, syslog, metrics })
+        let (metrics, watched) = Default::default();
+        Ok(Self {
+            format,
+            events,
+            xferlog,
+            hosts,
+            transfers_have_times,
+            access,
+            audit,
+            syslog,
+            metrics,
+            watched,
+        })
     }
 
     /// Returns the lines of a worker, whose events are counted in this shard.
@@ -237,6 +253,7 @@ impl Log {
     /// Adds a request to the lines of this turn: Combined, or JSON where that is the format of the log.
     pub fn request(&self, lines: &mut Lines, now: Timestamp, subject: &Subject<'_>, request: &Request<'_>) {
         counting::count_request(self.shard(lines), request);
+        self.show(lines, now, subject, &Event::Requested(request));
         match (self.format, &self.access) {
             (LogFormat::Off | LogFormat::Warnings | LogFormat::JsonWarnings, None) => {}
             (LogFormat::Json | LogFormat::JsonWarnings, _) => {
@@ -292,6 +309,7 @@ impl Log {
             self.write_transfer(lines, now, subject, transfer, "ftp");
         }
         self.audit(lines, now, subject, &event);
+        self.show(lines, now, subject, &event);
         if self.format.keeps(&event) {
             match self.format {
                 LogFormat::Json | LogFormat::JsonWarnings => {
@@ -302,6 +320,18 @@ impl Log {
         }
     }
 
+    /// Gives the lines from now on, each a JSON object, to a reader. `wake` is called, on any thread, when there are some;
+    /// it must not wait.
+    pub fn watch(&self, wake: Box<dyn Fn() + Send + Sync>) -> Live {
+        self.watched.watch(wake)
+    }
+
+    fn show(&self, lines: &mut Lines, now: Timestamp, subject: &Subject<'_>, event: &Event<'_>) {
+        if self.watched.is_on() {
+            write_json(&mut lines.live, now, subject, event);
+        }
+    }
+
     /// Writes a warning that no session has to do with, from any thread.
     pub fn warn(&self, text: &str) {
         self.note(Event::Warning { text });
@@ -309,13 +339,21 @@ impl Log {
 
     /// Writes something that no session has to do with, from any thread.
     pub fn note(&self, event: Event<'_>) {
+        self.note_of(&NO_SESSION, event);
+    }
+
+    /// Writes something about a client that no worker serves, from any thread.
+    pub fn note_of(&self, subject: &Subject<'_>, event: Event<'_>) {
         let mut lines = Lines::default();
-        self.record(&mut lines, wall(), &NO_SESSION, event);
+        self.record(&mut lines, wall(), subject, event);
         self.flush(&mut lines);
     }
 
     /// Hands over the lines of a turn.
     pub fn flush(&self, lines: &mut Lines) {
+        if !lines.live.is_empty() {
+            self.watched.push(&std::mem::take(&mut lines.live));
+        }
         if !lines.events.is_empty() {
             if let Some(events) = &self.events {
                 events.push(lines.events.as_bytes());
@@ -376,6 +414,7 @@ mod tests {
             audit: None,
             syslog: None,
             metrics: Arc::default(),
+            watched: Arc::default(),
         };
         let mut lines = Lines::default();
         let subject =

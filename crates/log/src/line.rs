@@ -10,7 +10,7 @@ use std::time::Duration;
 use millrace_vfs::{Civil, Timestamp, VirtualPath};
 
 use super::access::Request;
-use super::actor::Actor;
+use super::actor::{Actor, Administrator};
 use super::{Event, Subject, Transferred};
 use millrace_limits::{Reached, Setting};
 use millrace_metrics::Cause;
@@ -114,7 +114,7 @@ impl Fields {
             Event::Kicked => Self::new("kicked"),
             Event::Administered { what, failed, by } => {
                 let administered = Self::new("administered").text("what", *what).maybe("failed", *failed);
-                by.iter().fold(administered, |fields, by| fields.actor(by))
+                by.iter().fold(administered, |fields, by| fields.administrator(by))
             }
             Event::Reloaded { changed, next_start } => {
                 let list = |keys: &[&str]| (!keys.is_empty()).then(|| keys.join(", "));
@@ -124,7 +124,7 @@ impl Fields {
                 .text("action", *action)
                 .text("account", *account)
                 .maybe("settings", *settings)
-                .actor(by),
+                .administrator(by),
             Event::LinkIssued { link, by } => Self::new("link-issued")
                 .path(link.path)
                 .text("in_name_of", link.user)
@@ -247,6 +247,13 @@ impl Fields {
         fields.maybe("from", actor.from.map(|from| from.to_string()))
     }
 
+    fn administrator(self, by: &Administrator<'_>) -> Self {
+        match by {
+            Administrator::Local(actor) => self.actor(actor),
+            Administrator::Remote { name, from } => self.text("admin", *name).text("from", from.to_string()),
+        }
+    }
+
     /// A field that is only there where it says something.
     fn maybe(self, key: &'static str, text: Option<impl Into<String>>) -> Self {
         match text {
@@ -364,6 +371,7 @@ mod tests {
             };
             let user: &[u8] = b"alice";
             let by = Actor { uid: 0, login_uid: is_full.then_some(1000), from: is_full.then_some(peer.ip()) };
+            let remote = Administrator::Remote { name: "alice", from: peer.ip() };
             let link = IssuedLink { path: &path, user: "alice", permits: "get", expires: 1, key: "0123abcd" };
             let keys: &[&str] = if is_full { &["deny"] } else { &[] };
             let (file, sha256) = (Path::new("audit.jsonl"), Sha256::of(b""));
@@ -377,9 +385,14 @@ mod tests {
                 Event::Limited { reached: &reached, reason: some },
                 Event::Banned { user: is_full.then_some(user) },
                 Event::Kicked,
-                Event::Administered { what: "stop", failed: some, by: is_full.then_some(by) },
+                Event::Administered { what: "stop", failed: some, by: is_full.then_some(remote) },
                 Event::Reloaded { changed: keys, next_start: keys },
-                Event::AccountChanged { action: "set", account: "alice", settings: some, by },
+                Event::AccountChanged {
+                    action: "set",
+                    account: "alice",
+                    settings: some,
+                    by: Administrator::Local(by),
+                },
                 Event::LinkIssued { link: &link, by },
                 Event::LinkKeyRemoved { key: "0123abcd" },
                 Event::AuditLog { file, position: Position { seq: 7, sha256 } },

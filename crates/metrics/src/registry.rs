@@ -99,6 +99,14 @@ impl Registry {
         metric.cell(labels).and_then(|cell| self.sums().get(cell).copied()).unwrap_or(0)
     }
 
+    /// Adds up all series of a metric that is no histogram.
+    pub fn sum(&self, metric: Metric) -> u64 {
+        let row = metric.row();
+        let first = metric.cell(&vec![0; row.labels.len()]);
+        let cells = first.map_or(0..0, |first| first..first + row.series() * row.width());
+        self.sums().get(cells).map_or(0, |cells| cells.iter().sum())
+    }
+
     /// Adds up all cells.
     pub(crate) fn sums(&self) -> Vec<u64> {
         let shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
@@ -127,6 +135,7 @@ mod tests {
         assert_eq!(registry.total(Metric::Logins, &[0]), 5);
         assert_eq!(registry.total(Metric::Logins, &[1]), 4);
         assert_eq!(registry.total(Metric::Logins, &[2]), 0);
+        assert_eq!(registry.sum(Metric::Logins), 9);
     }
 
     #[test]

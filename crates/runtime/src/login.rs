@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use millrace_accounts::{Account, Attempt, Authenticator, Decision, Protocol};
@@ -60,6 +61,20 @@ impl Services {
         Ok(self.logins_rated.log_in(user, now, self.limits.wall())?)
     }
 
+    /// Counts a wrong name or password. `log` is told of it, and of the bans that it leads to.
+    pub fn count_login_failure(
+        &self,
+        from: IpAddr,
+        user: &[u8],
+        now: Instant,
+        mut log: impl FnMut(log::Event<'_>),
+    ) -> Failed {
+        log(log::Event::LoginFailed { user });
+        let failed = self.bans.failed(from, user, now);
+        failed.bans(user).for_each(|user| log(log::Event::Banned { user }));
+        failed
+    }
+
     /// Has the accounts look again at the account of a user who is logged in. `tell` gets the user and what was decided;
     /// it is not called where the account stays as it is.
     pub fn review(
@@ -80,10 +95,8 @@ impl Services {
 impl Core {
     /// Counts a wrong name or password. The log hears of it, and of the bans that it leads to.
     pub fn count_login_failure(&mut self, subject: &Subject<'_>, user: &[u8]) -> Failed {
-        self.log(subject, log::Event::LoginFailed { user });
-        let failed = self.services.bans.failed(subject.peer.ip(), user, self.now.instant);
-        failed.bans(user).for_each(|user| self.log(subject, log::Event::Banned { user }));
-        failed
+        let (services, now) = (Arc::clone(&self.services), self.now.instant);
+        services.count_login_failure(subject.peer.ip(), user, now, |event| self.log(subject, event))
     }
 }
 
@@ -157,8 +170,6 @@ pub fn present_account(decision: Decision) -> Option<Result<Account, Expelled>> 
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     use millrace_accounts::Permissions;

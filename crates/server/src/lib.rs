@@ -33,7 +33,7 @@ pub use worker::Door;
 
 // By the names that the modules here know them by.
 /// Who tells a server something, and where its audit log is.
-pub use log::{Actor, Position};
+pub use log::{Actor, Administrator, Live, Position};
 pub use millrace_accounts as auth;
 use millrace_blocking as blocking;
 pub use millrace_hooks as hooks;
@@ -48,11 +48,13 @@ pub use config::{Config, Inherited};
 pub use hooks::Hooks;
 pub use millrace_ftp::session::{Permission, Permissions, Rules};
 pub use millrace_metrics as metrics;
+pub use millrace_runtime::login::LoginAttempt;
 /// Back ends for files: memory, folders, databases, and layers over them.
 pub use millrace_storage as storage;
 /// What a back end of your own implements.
 pub use millrace_vfs as vfs;
 pub use running::connection::ConnectionError;
+pub use running::logins::AdminLogin;
 pub use running::readings::Readiness;
 pub use running::upgrade::{HandOverError, Predecessor, TakeOverError};
 pub use running::{Prepared, ReloadError, Running, Server, StartError};

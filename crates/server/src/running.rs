@@ -4,6 +4,7 @@ mod admin;
 pub(crate) mod assembling;
 pub(crate) mod connection;
 mod doors;
+pub(crate) mod logins;
 pub(crate) mod readings;
 mod reloading;
 pub(crate) mod upgrade;

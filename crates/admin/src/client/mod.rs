@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use self::finding::find;
 use self::link::{ServerLink, parsed};
 use self::top::Top;
+use crate::role::Role;
 
 pub use self::error::{ClientError, FoundServer};
 
@@ -132,10 +133,38 @@ enum Action {
     Upgrade,
     /// Show the last record of the audit log, to be noted where it cannot be changed together with the log
     Audit,
+    /// List the tokens of the admin API (--admin), make one, or remove one
+    Token {
+        #[command(subcommand)]
+        action: TokenAction,
+    },
     /// Stop accepting clients, wait for running transfers however long they take, then end
     Drain,
     /// Stop accepting clients, wait for running transfers for the configured grace time at most, then end
     Stop,
+}
+
+/// The actions on tokens.
+#[derive(Debug, Subcommand)]
+enum TokenAction {
+    /// Show names, roles and when they expire
+    List,
+    /// Make a token, and print it: it is shown this once
+    Add {
+        /// What the log calls whoever uses it
+        name: String,
+        /// What it permits
+        #[arg(long, value_enum)]
+        role: Role,
+        /// How long it is good, such as 90d [default: until it is removed]
+        #[arg(long = "for", value_name = "TIME", value_parser = length_of_time)]
+        time: Option<Duration>,
+    },
+    /// Forget a token, which is refused from then on
+    Remove {
+        /// As "list" names it
+        name: String,
+    },
 }
 
 /// The actions on events.
@@ -225,8 +254,7 @@ fn request(action: &Action) -> Value {
             })
         }
         Action::Ban { network, time } => {
-            let seconds = time.map(|time| time.as_millis().div_ceil(1000).max(1) as u64);
-            json!({ "do": "ban", "network": network, "seconds": seconds })
+            json!({ "do": "ban", "network": network, "seconds": time.map(whole_seconds) })
         }
         Action::Unban { network } => json!({ "do": "unban", "network": network }),
         Action::Bans => json!({ "do": "bans" }),
@@ -237,9 +265,21 @@ fn request(action: &Action) -> Value {
         Action::Reload => json!({ "do": "reload" }),
         Action::Upgrade => json!({ "do": "upgrade" }),
         Action::Audit => json!({ "do": "audit" }),
+        Action::Token { action: TokenAction::List } => json!({ "do": "tokens" }),
+        Action::Token { action: TokenAction::Add { name, role, time } } => {
+            json!({ "do": "add-token", "name": name, "role": role, "seconds": time.map(whole_seconds) })
+        }
+        Action::Token { action: TokenAction::Remove { name } } => {
+            json!({ "do": "remove-token", "name": name })
+        }
         Action::Drain => json!({ "do": "drain" }),
         Action::Stop => json!({ "do": "stop" }),
     }
+}
+
+/// Rounds up, to one at least.
+fn whole_seconds(time: Duration) -> u64 {
+    time.as_millis().div_ceil(1000).max(1) as u64
 }
 
 fn events(action: &Events) -> Value {

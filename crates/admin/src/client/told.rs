@@ -5,8 +5,8 @@ use std::time::Duration;
 use millrace_limits::period::in_words;
 use serde_json::Value;
 
-use super::Action;
 use super::link::told_by_the_server;
+use super::{Action, TokenAction};
 
 /// The changed keys that a reload does not apply.
 const LATER: &str = "next-start";
@@ -57,6 +57,12 @@ pub(super) fn told(action: &Action, answer: &Value) -> String {
             let (file, sha256) = (word(&answer["file"]), word(&answer["sha256"]));
             format!("{file}: the last record is {}, SHA-256 {sha256}.\n", answer["seq"])
         }
+        Action::Token { action: TokenAction::List } => match rows("tokens") {
+            [] => "No tokens.\n".to_owned(),
+            tokens => table(&["name", "role", "expired"], tokens.iter().map(token)),
+        },
+        Action::Token { action: TokenAction::Add { .. } } => format!("{}\n", word(&answer["token"])),
+        Action::Token { action: TokenAction::Remove { name } } => format!("{} is removed.\n", shown(name)),
         Action::Drain => {
             format!(
                 "No more clients are accepted; the server ends when its transfers have ended.{}\n",
@@ -182,6 +188,15 @@ fn limit(limit: &Value) -> Vec<String> {
 fn ban(ban: &Value) -> Vec<String> {
     let left = ban["seconds-left"].as_u64().map(|left| in_words(Duration::from_secs(left)));
     vec![word(&ban["network"]), word(&ban["user"]), left.unwrap_or_else(|| "never".to_owned())]
+}
+
+fn token(token: &Value) -> Vec<String> {
+    let expired = match (&token["expired"], &token["expires"]) {
+        (_, Value::Null) => "never",
+        (Value::Bool(true), _) => "yes",
+        _ => "not yet",
+    };
+    vec![word(&token["name"]), word(&token["role"]), expired.to_owned()]
 }
 
 fn quota(quota: &Value) -> Vec<String> {

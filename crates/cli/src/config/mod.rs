@@ -90,7 +90,19 @@ fn open_with(
     variables: &environment::Variables,
     file: Option<&Path>,
 ) -> Result<Loaded, Failure> {
-    let source = file.map(read).transpose()?;
+    loaded(flags, variables, file.map(read).transpose()?)
+}
+
+/// Returns what flags and environment mean together with this text of the file.
+pub(crate) fn open_text(flags: Written, file: &Path, text: String) -> Result<Loaded, Failure> {
+    loaded(flags, &environment::variables(), Some(source(file, text)))
+}
+
+fn loaded(
+    flags: Written,
+    variables: &environment::Variables,
+    source: Option<Source>,
+) -> Result<Loaded, Failure> {
     let below = source.as_ref().map_or(Ok(Written::default()), file::read)?;
     let written = flags.over(environment::read(variables)?).over(below);
     Ok(Loaded { written, source })
@@ -163,8 +175,12 @@ fn read(path: &Path) -> Result<Source, Failure> {
         let line = error.as_bytes()[..error.utf8_error().valid_up_to()].split(|&byte| byte == b'\n').count();
         failed(format!("line {line} is not UTF-8, which TOML has to be"))
     })?;
+    Ok(source(path, text))
+}
+
+fn source(path: &Path, text: String) -> Source {
     let keys = KnownKeys { file: file::names::<Written>(), user: file::names::<UserTable>() };
-    Ok(Source { path: path.to_owned(), text, keys })
+    Source { path: path.to_owned(), text, keys }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use millrace_admin_http::AdminAccess;
 use millrace_server::auth::{Chain, Database, DatabaseError, Homes, HostAddress, Mounts, Password};
 use millrace_server::limits::Quotas;
 use millrace_server::{Authenticator, Config, config};
@@ -50,12 +51,16 @@ pub(crate) struct Site {
     pub(crate) host_addresses: Vec<HostAddress>,
     /// Virtual folders.
     pub(crate) mounts: Arc<Mounts>,
-    /// The database of users.
-    database: Option<PathBuf>,
     /// Where `millrace ctl` finds the server.
     pub(crate) control: Option<PathBuf>,
     /// Where health checks and metrics are served.
     pub(crate) admin: Vec<SocketAddr>,
+    /// Who may use the admin API there.
+    pub(crate) admin_access: AdminAccess,
+    /// The folder for the tokens of the admin API.
+    pub(crate) admin_state: Option<PathBuf>,
+    /// The database of users.
+    pub(crate) database: Option<PathBuf>,
     /// A certificate that has to be there before the server starts.
     pub(crate) self_signed: Option<SelfSigned>,
     /// What the server is started with.
@@ -225,6 +230,7 @@ pub(crate) fn resolve(
         .filter_map(|row| row.field.as_ref())
         .for_each(|field| (field.set)(&said, &mut config));
     let snapshot = Snapshot::of(&said, &config);
+    let (admin_access, admin_state) = (admin_access(&said), kept(&said, "admin", &places));
     let admin = doors::listens(written.admin, "--admin", Vec::new(), &places)?;
     let control = written.control.filter(Said::is_file).map(|said| places.path(&said));
     let served = own::served(&directory, &logins, !sources.is_empty(), other_folders);
@@ -249,6 +255,8 @@ pub(crate) fn resolve(
         database,
         control,
         admin,
+        admin_access,
+        admin_state,
         self_signed,
         config,
         http_by_default,
@@ -339,6 +347,17 @@ fn directory(said: Option<&Said<PathBuf>>, places: &Places<'_>) -> Result<PathBu
             "the folder {} cannot be served: {error}; make it first, or name another",
             path.display()
         )),
+    }
+}
+
+/// Who may use the admin API.
+fn admin_access(written: &Written) -> AdminAccess {
+    let names = |said: &[Said<String>]| said.iter().map(|said| said.value.clone()).collect();
+    AdminAccess {
+        viewers: names(&written.admin_viewers),
+        operators: names(&written.admin_operators),
+        administrators: names(&written.admin_administrators),
+        hosts: names(&written.admin_hosts),
     }
 }
 

@@ -180,8 +180,18 @@ settings! {
             /// Where to serve health checks and metrics by HTTP, such as `"127.0.0.1:9121"`
             ///
             /// `/healthz`, `/readyz`, and `/metrics` for Prometheus, without a password and without TLS: an address that
-            /// other computers reach is warned of. There may be more than one. See [metrics.md](metrics.md).
+            /// other computers reach is warned of. There may be more than one. See [metrics.md](metrics.md). The
+            /// [admin API](admin-api.md) is there, too, for those who have a token or a role.
             admin: Many<Listen> = default("off").flag("ADDR:PORT").restart();
+            /// Users that may see sessions, limits, bans and the log by the admin API: `["ann", "group staff"]`
+            admin_viewers: Many<String> = unset("none");
+            /// Users that may also end sessions, set limits, ban, reload and drain
+            admin_operators: Many<String> = unset("none");
+            /// Users that may also change users, tokens and the configuration, upgrade and stop
+            admin_administrators: Many<String> = unset("none");
+            /// Names that the admin API is reached by, beside `localhost` and the server's addresses: that of a proxy
+            /// in front of it
+            admin_hosts: Many<String> = unset("none");
             /// The user to run as, once ports are bound and keys are read: USER or USER:GROUP
             ///
             /// For a server that root starts: all of root's rights are given up for good. Numbers are taken, too. See

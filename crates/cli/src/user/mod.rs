@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use millrace_load::units::counted;
-use millrace_log::Event;
+use millrace_log::{Administrator, Event};
 use millrace_server::Attempt;
 use millrace_server::auth::{self, Database, DatabaseError, Password, Stored};
 
@@ -127,7 +127,7 @@ pub(crate) fn run(arguments: Users) -> Result<(), Failure> {
     let log = if audited.is_some() || is_import { database.audit_log().map_err(failed)? } else { None };
     let mut audit = Audit::open(log.as_deref())?;
     perform(action, &database, (&path, config), &mut audit)?;
-    let by = audit.by();
+    let by = Administrator::Local(audit.by());
     audit.record(audited.iter().map(|Audited { action, account, settings }| Event::AccountChanged {
         action,
         account,
@@ -415,7 +415,7 @@ fn bring_in(
             }
         }
         database.put(&new).map_err(failed)?;
-        let by = audit.by();
+        let by = Administrator::Local(audit.by());
         audit.record(new.iter().map(|stored| Event::AccountChanged {
             action: "import",
             account: &stored.user.name,

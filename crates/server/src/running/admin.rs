@@ -15,7 +15,7 @@ use crate::hooks::Backlog;
 use crate::limits::BanReport;
 use crate::limits::Network;
 use crate::limits::{Limits, Scope, ScopeReport};
-use crate::log::{self, Actor, Position};
+use crate::log::{self, Administrator, Position};
 use crate::worker::Client;
 use crate::worker::{AS_LONG_AS_IT_TAKES, Core};
 
@@ -110,8 +110,19 @@ impl Running {
     }
 
     /// Writes to the log what an administrator has told the server, and why it failed if it did.
-    pub fn note_administered(&self, what: &str, failed: Option<&str>, by: Option<Actor>) {
+    pub fn note_administered(&self, what: &str, failed: Option<&str>, by: Option<Administrator<'_>>) {
         self.state.log.note(log::Event::Administered { what, failed, by });
+    }
+
+    /// Writes to the log that an account of the database was changed.
+    pub fn note_account_changed(
+        &self,
+        action: &str,
+        account: &str,
+        settings: Option<&str>,
+        by: Administrator<'_>,
+    ) {
+        self.state.log.note(log::Event::AccountChanged { action, account, settings, by });
     }
 
     /// Writes to the log which keys a reload has changed.

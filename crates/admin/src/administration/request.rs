@@ -9,18 +9,20 @@ use millrace_storage::TallyReport;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::error::AdminError;
-use super::{Served, events};
+use super::Administration;
+use crate::error::AdminError;
+use crate::events;
+use crate::role::Role;
 use millrace_limits::{BanReport, Limit, Limits, Network, Scope, ScopeReport};
-use millrace_server::{Actor, Running, SessionReport, TransferReport};
+use millrace_server::{Running, SessionReport, TransferReport};
 
 /// Ten years: beyond that it is for the configuration.
 const LONGEST_BAN: u64 = 10 * 365 * 86_400;
 
-/// A line from a client.
+/// An order of an administrator.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
-enum Request {
+pub(super) enum Request {
     /// Tells which server it is.
     Status {},
     /// Lists the sessions.
@@ -76,13 +78,19 @@ enum Request {
     Stop {},
     /// Tells which record of the audit log was written last.
     Audit {},
+    /// Lists the tokens of the admin API.
+    Tokens {},
+    /// Makes a token, for so many seconds or for good.
+    AddToken { name: String, role: Role, seconds: Option<u64> },
+    /// Forgets a token.
+    RemoveToken { name: String },
     /// Another server wants this socket's name: it may have it if this one no longer accepts clients.
     GiveWay {},
 }
 
 impl Request {
     /// Returns true if it is no mere question.
-    fn changes(&self) -> bool {
+    pub(super) fn changes(&self) -> bool {
         match self {
             Self::Limits { download, upload, sessions, restore, .. } => {
                 *restore || [download, upload, sessions].into_iter().any(Option::is_some)
@@ -93,43 +101,93 @@ impl Request {
             | Self::Quotas {}
             | Self::Events { .. }
             | Self::Audit {}
+            | Self::Tokens {}
             | Self::GiveWay {} => false,
             _ => true,
         }
     }
 
     /// Returns true if the server, and its logs, may end before the answer.
-    fn ends(&self) -> bool {
+    pub(super) fn ends(&self) -> bool {
         matches!(self, Self::Stop {} | Self::Drain {})
     }
-}
 
-/// Answers a line.
-pub(super) fn answer(line: &[u8], running: &Running, served: &Served, by: Option<Actor>) -> Value {
-    let request = serde_json::from_slice(line).map_err(AdminError::from);
-    let changes = request.as_ref().is_ok_and(Request::changes);
-    let ends = request.as_ref().is_ok_and(Request::ends);
-    if ends {
-        running.note_administered(&said(line), None, by);
-    }
-    let result = request.and_then(|request| perform(request, running, served));
-    if changes && !ends {
-        let failed = result.as_ref().err().map(ToString::to_string);
-        running.note_administered(&said(line), failed.as_deref(), by);
-    }
-    match result {
-        Ok(Value::Object(mut answer)) => {
-            answer.insert("ok".to_owned(), true.into());
-            answer.into()
+    /// Performs it.
+    pub(super) fn perform(self, running: &Running, served: &Administration) -> Result<Value, AdminError> {
+        match self {
+            Self::Status {} => Ok(status(running, served)),
+            Self::Sessions {} => {
+                Ok(json!({ "sessions": running.sessions().iter().map(session).collect::<Vec<_>>() }))
+            }
+            Self::Kick { session: None, user: None, address: None } => Err(AdminError::KickWhom),
+            Self::Kick { session, user, address } => Ok(kick(running, session, user, address)),
+            Self::Limits { scope: None, download: None, upload: None, sessions: None, restore: false } => {
+                Ok(json!({ "limits": running.limits().iter().map(limits).collect::<Vec<_>>() }))
+            }
+            Self::Limits { scope: Some(scope), .. } if is_of_unknown_user(running, &scope) => {
+                Err(AdminError::UnknownUser(scope.trim_start_matches("user ").to_owned()))
+            }
+            Self::Limits {
+                scope: Some(scope),
+                download: None,
+                upload: None,
+                sessions: None,
+                restore: false,
+            } => limits_of(running, &parse_scope(&scope)?),
+            Self::Limits { scope, download, upload, sessions, restore } => {
+                let scope = parse_scope(scope.as_deref().ok_or(AdminError::LimitsWhose)?)?;
+                let limit = |text: Option<String>| text.map(|text| text.parse::<Limit>()).transpose();
+                let limits =
+                    Limits { download: limit(download)?, upload: limit(upload)?, sessions: limit(sessions)? };
+                set_limits(running, &scope, &limits, restore)
+            }
+            Self::Ban { network, seconds } => {
+                let time = seconds.map(|seconds| Duration::from_secs(seconds.min(LONGEST_BAN)));
+                match running.ban(parse_network(&network)?, time) {
+                    true => Ok(Value::Null),
+                    false => Err(AdminError::TooManyBans),
+                }
+            }
+            Self::Unban { network } => match running.lift_ban(parse_network(&network)?) {
+                true => Ok(Value::Null),
+                false => Err(AdminError::NotBanned(network)),
+            },
+            Self::Bans {} => Ok(json!({ "bans": running.bans().iter().map(ban).collect::<Vec<_>>() })),
+            Self::Quotas {} => {
+                Ok(json!({ "quotas": running.quotas().iter().map(tally).collect::<Vec<_>>() }))
+            }
+            Self::Recount { tree } => {
+                let counted = running.recount_quotas(tree.as_deref())?;
+                Ok(json!({ "quotas": counted.iter().map(tally).collect::<Vec<_>>() }))
+            }
+            Self::Events { to, most } => events::list(running, to.as_deref(), most),
+            Self::RetryEvents { events, to, all } => {
+                events::retry(running, &events::meant(events, to, all, false)?)
+            }
+            Self::DropEvents { events, to, all, waiting } => {
+                events::forget(running, &events::meant(events, to, all, waiting)?)
+            }
+            Self::Reload {} => (served.orders.reload)()
+                .map(|keys| json!({ "changed": keys.changed, "next-start": keys.next_start }))
+                .map_err(AdminError::Reload),
+            Self::Upgrade {} => upgrade(running, served),
+            Self::Drain {} => Ok(end(running, "drained", Running::drain)),
+            Self::Stop {} => Ok(end(running, "ctl stop", Running::request_shutdown)),
+            Self::Audit {} => audit(running),
+            Self::Tokens {} => Ok(served.tokens().list()),
+            Self::AddToken { name, role, seconds } => Ok(served.tokens().add(&name, role, seconds)?),
+            Self::RemoveToken { name } => Ok(served.tokens().remove(&name).map(|()| Value::Null)?),
+            Self::GiveWay {} if running.is_ending() => {
+                served.give();
+                Ok(Value::Null)
+            }
+            Self::GiveWay {} => Err(AdminError::Serving),
         }
-        Ok(_) => json!({ "ok": true }),
-        Err(error) => json!({ "ok": false, "error": error.to_string() }),
     }
 }
 
 /// A request for the log: `ban network=192.0.2.7 seconds=60`.
-fn said(line: &[u8]) -> String {
-    let request: Map<String, Value> = serde_json::from_slice(line).unwrap_or_default();
+pub(super) fn said(request: &Map<String, Value>) -> String {
     let what = request.get("do").and_then(Value::as_str).unwrap_or_default().to_owned();
     let others = request.iter().filter(|(key, value)| *key != "do" && !value.is_null());
     others.fold(what, |said, (key, value)| match value {
@@ -138,75 +196,8 @@ fn said(line: &[u8]) -> String {
     })
 }
 
-fn perform(request: Request, running: &Running, served: &Served) -> Result<Value, AdminError> {
-    match request {
-        Request::Status {} => Ok(status(running, served)),
-        Request::Sessions {} => {
-            Ok(json!({ "sessions": running.sessions().iter().map(session).collect::<Vec<_>>() }))
-        }
-        Request::Kick { session: None, user: None, address: None } => Err(AdminError::KickWhom),
-        Request::Kick { session, user, address } => Ok(kick(running, session, user, address)),
-        Request::Limits { scope: None, download: None, upload: None, sessions: None, restore: false } => {
-            Ok(json!({ "limits": running.limits().iter().map(limits).collect::<Vec<_>>() }))
-        }
-        Request::Limits { scope: Some(scope), .. } if is_of_unknown_user(running, &scope) => {
-            Err(AdminError::UnknownUser(scope.trim_start_matches("user ").to_owned()))
-        }
-        Request::Limits {
-            scope: Some(scope),
-            download: None,
-            upload: None,
-            sessions: None,
-            restore: false,
-        } => limits_of(running, &parse_scope(&scope)?),
-        Request::Limits { scope, download, upload, sessions, restore } => {
-            let scope = parse_scope(scope.as_deref().ok_or(AdminError::LimitsWhose)?)?;
-            let limit = |text: Option<String>| text.map(|text| text.parse::<Limit>()).transpose();
-            let limits =
-                Limits { download: limit(download)?, upload: limit(upload)?, sessions: limit(sessions)? };
-            set_limits(running, &scope, &limits, restore)
-        }
-        Request::Ban { network, seconds } => {
-            let time = seconds.map(|seconds| Duration::from_secs(seconds.min(LONGEST_BAN)));
-            match running.ban(parse_network(&network)?, time) {
-                true => Ok(Value::Null),
-                false => Err(AdminError::TooManyBans),
-            }
-        }
-        Request::Unban { network } => match running.lift_ban(parse_network(&network)?) {
-            true => Ok(Value::Null),
-            false => Err(AdminError::NotBanned(network)),
-        },
-        Request::Bans {} => Ok(json!({ "bans": running.bans().iter().map(ban).collect::<Vec<_>>() })),
-        Request::Quotas {} => Ok(json!({ "quotas": running.quotas().iter().map(tally).collect::<Vec<_>>() })),
-        Request::Recount { tree } => {
-            let counted = running.recount_quotas(tree.as_deref())?;
-            Ok(json!({ "quotas": counted.iter().map(tally).collect::<Vec<_>>() }))
-        }
-        Request::Events { to, most } => events::list(running, to.as_deref(), most),
-        Request::RetryEvents { events, to, all } => {
-            events::retry(running, &events::meant(events, to, all, false)?)
-        }
-        Request::DropEvents { events, to, all, waiting } => {
-            events::forget(running, &events::meant(events, to, all, waiting)?)
-        }
-        Request::Reload {} => (served.orders.reload)()
-            .map(|keys| json!({ "changed": keys.changed, "next-start": keys.next_start }))
-            .map_err(AdminError::Reload),
-        Request::Upgrade {} => upgrade(running, served),
-        Request::Drain {} => Ok(end(running, "drained", Running::drain)),
-        Request::Stop {} => Ok(end(running, "ctl stop", Running::request_shutdown)),
-        Request::Audit {} => audit(running),
-        Request::GiveWay {} if running.is_ending() => {
-            served.is_given.store(true, Ordering::Release);
-            Ok(Value::Null)
-        }
-        Request::GiveWay {} => Err(AdminError::Serving),
-    }
-}
-
 /// Which server it is, where it listens, and how busy it is.
-fn status(running: &Running, served: &Served) -> Value {
+fn status(running: &Running, served: &Administration) -> Value {
     let sessions = running.sessions();
     let texts = |addresses: &[SocketAddr]| addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>();
     json!({
@@ -261,7 +252,7 @@ fn transfers(running: &Running) -> Value {
 }
 
 /// One at a time; a server that ends has nothing to hand over.
-fn upgrade(running: &Running, served: &Served) -> Result<Value, AdminError> {
+fn upgrade(running: &Running, served: &Administration) -> Result<Value, AdminError> {
     if running.is_ending() {
         return Err(AdminError::Ending);
     }

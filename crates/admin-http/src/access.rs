@@ -1,0 +1,114 @@
+//! Who may do what: roles of users and groups, and the names that the API is reached by.
+
+use std::net::IpAddr;
+
+use millrace_admin::Role;
+use millrace_server::Accounts;
+
+/// What precedes the name of a group.
+const GROUP: &str = "group ";
+
+/// Who may log in to the API, and by which names it is reached.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AdminAccess {
+    /// Names of users, and of groups behind `group `.
+    pub viewers: Vec<String>,
+    /// The same.
+    pub operators: Vec<String>,
+    /// The same.
+    pub administrators: Vec<String>,
+    /// Names beside those of loopback and the server's own addresses.
+    pub hosts: Vec<String>,
+}
+
+impl AdminAccess {
+    /// Returns whether no user has a role.
+    pub(crate) fn is_empty(&self) -> bool {
+        Role::ALL.iter().all(|role| self.holders(*role).is_empty())
+    }
+
+    /// Returns the highest role of a user. The anonymous user has none, as any password is right.
+    pub(crate) fn role_of(&self, user: &str, groups: &[String]) -> Option<Role> {
+        if Accounts::is_anonymous_name(user.as_bytes()) {
+            return None;
+        }
+        let is_held = |holder: &String| match holder.strip_prefix(GROUP) {
+            Some(group) => groups.iter().any(|of_user| of_user == group),
+            None => holder == user,
+        };
+        Role::ALL.into_iter().rev().find(|role| self.holders(*role).iter().any(is_held))
+    }
+
+    /// Returns whether a `Host` field names this server: else a page of another site may have had its name lead here.
+    pub(crate) fn knows_host(&self, host: &str, local: IpAddr) -> bool {
+        let name = without_port(host);
+        let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+        match address {
+            Ok(address) => {
+                let address = address.to_canonical();
+                address.is_loopback() || address == local.to_canonical() || self.names(name)
+            }
+            Err(_) => name.eq_ignore_ascii_case("localhost") || self.names(name),
+        }
+    }
+
+    fn names(&self, name: &str) -> bool {
+        self.hosts.iter().any(|host| host.eq_ignore_ascii_case(name))
+    }
+
+    fn holders(&self, role: Role) -> &[String] {
+        match role {
+            Role::Viewer => &self.viewers,
+            Role::Operator => &self.operators,
+            Role::Administrator => &self.administrators,
+        }
+    }
+}
+
+/// `example.net:9121` and `[::1]:9121` without the port.
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if !name.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => {
+            if name.contains(':') && !name.ends_with(']') { host } else { name }
+        }
+        _ => host,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_highest_role_counts_and_anonymous_has_none() {
+        let access = AdminAccess {
+            viewers: vec!["group staff".to_owned(), "ann".to_owned(), "anonymous".to_owned()],
+            operators: vec!["ann".to_owned()],
+            administrators: vec!["group root".to_owned()],
+            ..AdminAccess::default()
+        };
+        let groups = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        assert_eq!(access.role_of("ann", &[]), Some(Role::Operator));
+        assert_eq!(access.role_of("bob", &groups(&["staff"])), Some(Role::Viewer));
+        assert_eq!(access.role_of("bob", &groups(&["staff", "root"])), Some(Role::Administrator));
+        assert_eq!(access.role_of("staff", &[]), None);
+        assert_eq!(access.role_of("anonymous", &groups(&["root"])), None);
+        assert_eq!(access.role_of("group root", &[]), None);
+    }
+
+    #[test]
+    fn hosts_are_loopback_names_own_addresses_and_those_of_the_setting() {
+        let access = AdminAccess { hosts: vec!["admin.example.net".to_owned()], ..AdminAccess::default() };
+        let local = IpAddr::from([192, 0, 2, 1]);
+        for known in
+            ["localhost", "LocalHost:9121", "127.0.0.1:9121", "[::1]:1", "192.0.2.1", "Admin.example.net:443"]
+        {
+            assert!(access.knows_host(known, local), "{known}");
+        }
+        for foreign in
+            ["", "evil.example", "192.0.2.2:9121", "localhost.evil.example", "127.0.0.1.evil.example:1"]
+        {
+            assert!(!access.knows_host(foreign, local), "{foreign}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! What the operations of the API share, and what one of them is called with.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Instant;
+
+use hyper::StatusCode;
+use hyper::header::{HeaderMap, RETRY_AFTER};
+use millrace_admin::{Administration, Role};
+use millrace_server::{Administrator, Running};
+use serde_json::{Map, Value};
+use tokio::sync::Semaphore;
+
+use super::access::AdminAccess;
+use super::logins::Logins;
+use super::rates::Rates;
+use super::reply::Problem;
+
+/// Calls at a time that wait for workers or a disk; more wait for these.
+const WAITING: usize = 4;
+
+/// Logins at a time, which are held back after a wrong password.
+const GUESSES: usize = 4;
+
+/// Streams of events at a time.
+const STREAMS: usize = 8;
+
+/// What the program around the server gives to the API.
+#[derive(Debug)]
+pub struct Setup {
+    /// What performs orders.
+    pub administration: Arc<Administration>,
+    /// Who may log in.
+    pub access: AdminAccess,
+    /// The database of users.
+    pub users: Option<PathBuf>,
+}
+
+/// The API of a server.
+#[derive(Debug)]
+pub(crate) struct Api {
+    pub(crate) administration: Arc<Administration>,
+    /// Replaced by a reload.
+    access: RwLock<AdminAccess>,
+    pub(crate) logins: Logins,
+    pub(crate) rates: Rates,
+    pub(crate) users: Option<PathBuf>,
+    waiting: Semaphore,
+    pub(crate) guesses: Semaphore,
+    pub(crate) streams: Arc<Semaphore>,
+}
+
+impl Api {
+    pub(crate) fn new(setup: Setup) -> Self {
+        Self {
+            administration: setup.administration,
+            access: RwLock::new(setup.access),
+            logins: Logins::default(),
+            rates: Rates::default(),
+            users: setup.users,
+            waiting: Semaphore::new(WAITING),
+            guesses: Semaphore::new(GUESSES),
+            streams: Arc::new(Semaphore::new(STREAMS)),
+        }
+    }
+
+    /// Has others log in from now on.
+    pub(crate) fn configure(&self, access: AdminAccess) {
+        *self.access.write().unwrap_or_else(PoisonError::into_inner) = access;
+    }
+
+    /// Looks at who may log in.
+    pub(crate) fn access<T>(&self, look: impl FnOnce(&AdminAccess) -> T) -> T {
+        look(&self.access.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Has a thread do what may wait, a few at a time.
+    pub(crate) async fn wait_for<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Problem> {
+        let _permit = self.waiting.acquire().await.map_err(|_| Problem::failed("the server ends"))?;
+        tokio::task::spawn_blocking(work).await.map_err(|_| Problem::failed("the operation failed"))
+    }
+}
+
+/// Who calls.
+#[derive(Debug, Clone)]
+pub(crate) struct Who {
+    pub(crate) name: String,
+    pub(crate) role: Role,
+    pub(crate) by: Means,
+}
+
+/// What shows who calls.
+#[derive(Debug, Clone)]
+pub(crate) enum Means {
+    Token(String),
+    Cookie(String),
+}
+
+impl Who {
+    /// Returns whether what was shown is still good.
+    pub(crate) fn is_still_let_in(&self, api: &Api) -> bool {
+        match &self.by {
+            Means::Token(token) => api.administration.tokens().find(token).is_some(),
+            Means::Cookie(cookie) => api.logins.is_open(cookie, Instant::now()),
+        }
+    }
+}
+
+/// A call of an operation.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) api: Arc<Api>,
+    pub(crate) running: Arc<Running>,
+    /// `None` where everyone may.
+    pub(crate) who: Option<Who>,
+    pub(crate) peer: SocketAddr,
+    pub(crate) fields: HeaderMap,
+    pub(crate) arguments: Map<String, Value>,
+}
+
+impl Call {
+    /// Returns an argument that is a text.
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        self.arguments.get(name).and_then(Value::as_str)
+    }
+
+    /// Returns an argument that is a whole number.
+    pub(crate) fn number(&self, name: &str) -> Option<u64> {
+        self.arguments.get(name).and_then(Value::as_u64)
+    }
+
+    /// Returns a field of the head.
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        self.fields.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// Returns the name of who calls, as the log has it.
+    pub(crate) fn name(&self) -> String {
+        match &self.who {
+            Some(Who { name, by: Means::Token(_), .. }) => format!("token {name}"),
+            Some(Who { name, .. }) => name.clone(),
+            None => String::new(),
+        }
+    }
+
+    /// Performs an order of `millrace ctl`, in the name of who calls.
+    pub(crate) async fn order(&self, name: &str, mut order: Map<String, Value>) -> Result<Value, Problem> {
+        let (api, running) = (Arc::clone(&self.api), Arc::clone(&self.running));
+        let (by, from) = (self.name(), self.peer.ip().to_canonical());
+        order.insert("do".to_owned(), name.into());
+        let perform = move || {
+            let by = Administrator::Remote { name: &by, from };
+            api.administration.perform(order, &running, Some(by))
+        };
+        Ok(self.api.wait_for(perform).await??)
+    }
+}
+
+/// What is refused for now.
+pub(crate) fn too_many(what: &str, seconds: u64) -> Problem {
+    Problem::new(StatusCode::TOO_MANY_REQUESTS, what).with(RETRY_AFTER, seconds.max(1).to_string())
+}

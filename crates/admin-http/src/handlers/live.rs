@@ -1,0 +1,68 @@
+//! The live log as server-sent events.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::StatusCode;
+use hyper::body::Bytes;
+use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
+
+use crate::call::{Api, Call, Who, too_many};
+use crate::operation::Answering;
+use crate::reply::{Body, EVENTS, Problem, Reply};
+
+/// How often a stream without lines shows that it is there, and whether its reader may still have it.
+const PULSE: Duration = Duration::from_secs(5);
+
+/// Parts that wait for the client.
+const PARTS: usize = 4;
+
+/// Sends each line of the log from now on as an event.
+pub(crate) fn log(call: Call) -> Answering {
+    Box::pin(async move {
+        let Ok(permit) = Arc::clone(&call.api.streams).try_acquire_owned() else {
+            return Err(too_many("there are as many streams as there may be", 10));
+        };
+        let who = call.who.clone().ok_or_else(|| Problem::failed("no one calls"))?;
+        let (sender, parts) = mpsc::channel(PARTS);
+        let notify = Arc::new(Notify::new());
+        let wake = Arc::clone(&notify);
+        let live = call.running.watch_log(Box::new(move || wake.notify_one()));
+        let stream = Stream { sender, api: Arc::clone(&call.api), who, _permit: permit };
+        tokio::spawn(stream.send(live, notify));
+        Ok(Reply::new(StatusCode::OK, EVENTS, Body::Parts(parts)))
+    })
+}
+
+/// A client that reads the log.
+struct Stream {
+    sender: mpsc::Sender<Bytes>,
+    api: Arc<Api>,
+    who: Who,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Stream {
+    /// Sends until the client is gone, or may not read any more.
+    async fn send(self, live: millrace_server::Live, notify: Arc<Notify>) {
+        let mut text = ": the log from now on\n\n".to_owned();
+        loop {
+            let sent = self.sender.send(Bytes::from(std::mem::take(&mut text)));
+            if sent.await.is_err() || !self.who.is_still_let_in(&self.api) {
+                return;
+            }
+            let waited = tokio::select! {
+                waited = tokio::time::timeout(PULSE, notify.notified()) => waited,
+                () = self.sender.closed() => return,
+            };
+            let (lines, dropped) = live.take();
+            lines.iter().for_each(|line| text += &format!("data: {line}\n\n"));
+            if dropped > 0 {
+                text += &format!("event: dropped\ndata: {dropped}\n\n");
+            }
+            if waited.is_err() && text.is_empty() {
+                text += ":\n\n";
+            }
+        }
+    }
+}

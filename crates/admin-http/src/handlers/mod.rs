@@ -1,0 +1,5 @@
+//! The operations that are more than an order of `millrace ctl`.
+
+pub(crate) mod live;
+pub(crate) mod orders;
+pub(crate) mod visits;

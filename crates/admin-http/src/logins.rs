@@ -1,0 +1,169 @@
+//! Users that have logged in by name and password, each known by a cookie. They are forgotten with the process.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use millrace_admin::random_number;
+use millrace_server::{Account, LoginAttempt};
+
+use super::reply::Problem;
+
+/// The name of the cookie.
+pub(crate) const COOKIE: &str = "millrace-admin";
+
+/// Users at a time; the next takes the place of the one that idles longest.
+const MOST: usize = 256;
+
+/// How long a cookie is good without a request.
+const IDLE: Duration = Duration::from_secs(30 * 60);
+
+/// How long it is good at most.
+const LONGEST: Duration = Duration::from_secs(12 * 3600);
+
+/// A user that has logged in.
+#[derive(Debug, Clone)]
+pub(crate) struct Login {
+    /// As the accounts were told, without the password.
+    pub(crate) attempt: LoginAttempt,
+    /// The account as it was looked at last.
+    pub(crate) account: Account,
+    /// The edition of the accounts that it is of.
+    pub(crate) edition: u64,
+    begun: Instant,
+    used: Instant,
+}
+
+impl Login {
+    pub(crate) fn new(attempt: LoginAttempt, account: Account, edition: u64, now: Instant) -> Self {
+        let attempt = LoginAttempt { password: Vec::new(), ..attempt };
+        Self { attempt, account, edition, begun: now, used: now }
+    }
+
+    /// Returns the name.
+    pub(crate) fn user(&self) -> String {
+        String::from_utf8_lossy(&self.attempt.user).into_owned()
+    }
+
+    fn has_ended(&self, now: Instant) -> bool {
+        now.duration_since(self.used) >= IDLE || now.duration_since(self.begun) >= LONGEST
+    }
+}
+
+/// Returns the names of the groups of an account.
+pub(crate) fn groups(account: &Account) -> Vec<String> {
+    let limits = account.limits.iter();
+    limits.flat_map(|limits| &limits.groups).map(|group| group.name.to_string()).collect()
+}
+
+/// All of them, by their cookies.
+#[derive(Debug, Default)]
+pub(crate) struct Logins {
+    /// Locked for a look.
+    open: Mutex<HashMap<String, Login>>,
+}
+
+impl Logins {
+    /// Adds one, and returns its cookie's value.
+    pub(crate) fn add(&self, login: Login, now: Instant) -> Result<String, Problem> {
+        let cookie = random_number().map_err(|error| Problem::failed(error.to_string()))?;
+        let mut open = self.open();
+        open.retain(|_, login| !login.has_ended(now));
+        if open.len() >= MOST {
+            let oldest = open.iter().min_by_key(|(_, login)| login.used).map(|(cookie, _)| cookie.clone());
+            oldest.iter().for_each(|cookie| drop(open.remove(cookie)));
+        }
+        open.insert(cookie.clone(), login);
+        Ok(cookie)
+    }
+
+    /// Returns the user of a cookie, who is active now.
+    pub(crate) fn find(&self, cookie: &str, now: Instant) -> Option<Login> {
+        let mut open = self.open();
+        if open.get(cookie)?.has_ended(now) {
+            open.remove(cookie);
+        }
+        let login = open.get_mut(cookie)?;
+        login.used = now;
+        Some(login.clone())
+    }
+
+    /// Returns whether a cookie is still good, without a request of its user.
+    pub(crate) fn is_open(&self, cookie: &str, now: Instant) -> bool {
+        self.open().get(cookie).is_some_and(|login| !login.has_ended(now))
+    }
+
+    /// Notes what the accounts say now.
+    pub(crate) fn renew(&self, cookie: &str, account: Account, edition: u64) {
+        if let Some(login) = self.open().get_mut(cookie) {
+            (login.account, login.edition) = (account, edition);
+        }
+    }
+
+    /// Forgets one.
+    pub(crate) fn remove(&self, cookie: &str) {
+        self.open().remove(cookie);
+    }
+
+    /// Forgets all of a user, whose password was changed.
+    pub(crate) fn remove_user(&self, user: &str) {
+        self.open().retain(|_, login| login.attempt.user != user.as_bytes());
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<String, Login>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+    use std::sync::Arc;
+
+    use millrace_server::storage::MemoryStorage;
+    use millrace_server::{Permissions, Protocol};
+
+    use super::*;
+
+    fn login(user: &str, now: Instant) -> Login {
+        let attempt = LoginAttempt {
+            user: user.into(),
+            password: b"secret".to_vec(),
+            from: IpAddr::from([127, 0, 0, 1]),
+            protocol: Protocol::Http,
+            encrypted: false,
+            certified: false,
+            host: String::new(),
+            local: None,
+        };
+        Login::new(attempt, Account::new(Arc::new(MemoryStorage::new()), Permissions::NONE), 0, now)
+    }
+
+    #[test]
+    fn a_cookie_ends_when_its_user_idles_and_after_half_a_day() {
+        let (logins, begun) = (Logins::default(), Instant::now());
+        let cookie = logins.add(login("ann", begun), begun).unwrap();
+        assert_eq!(cookie.len(), 64);
+        assert!(logins.find(&cookie, begun).unwrap().attempt.password.is_empty());
+        assert!(logins.find(&format!("{cookie}0"), begun).is_none());
+        assert!(logins.find(&cookie, begun + IDLE).is_none(), "it has idled");
+        let cookie = logins.add(login("ann", begun), begun).unwrap();
+        let step = IDLE / 2;
+        for number in 1..LONGEST.as_secs() / step.as_secs() {
+            assert!(logins.find(&cookie, begun + step * number as u32).is_some(), "{number}");
+        }
+        assert!(logins.find(&cookie, begun + LONGEST).is_none(), "it has lasted long enough");
+    }
+
+    #[test]
+    fn there_are_so_many_at_most_and_a_user_can_be_forgotten() {
+        let (logins, begun) = (Logins::default(), Instant::now());
+        let later = begun + Duration::from_secs(1);
+        let first = logins.add(login("first", begun), begun).unwrap();
+        let second = logins.add(login("second", later), later).unwrap();
+        (1..MOST).for_each(|_| drop(logins.add(login("other", later), later).unwrap()));
+        assert!(logins.find(&first, later).is_none() && logins.open().len() == MOST);
+        logins.remove_user("other");
+        assert!(logins.find(&second, later).is_some() && logins.open().len() == 1);
+    }
+}

@@ -1,0 +1,387 @@
+//! The operations of the API.
+
+use hyper::Method;
+use millrace_admin::Role;
+
+use super::handlers::{live, orders, visits};
+use super::operation::Action::{Describe, Order, Own};
+use super::operation::Kind::{Flag, Number, Record, Records, Text, Texts, Whole, Word};
+use super::operation::{Action, Field, Operation, field, maybe, needed};
+
+const VIEWER: Option<Role> = Some(Role::Viewer);
+const OPERATOR: Option<Role> = Some(Role::Operator);
+const ADMINISTRATOR: Option<Role> = Some(Role::Administrator);
+
+const ROLES: &[&str] = &["viewer", "operator", "administrator"];
+
+const OK: Field = needed("ok", Flag, "Always true");
+
+/// All of them.
+pub(crate) const OPERATIONS: &[Operation] = &[
+    post(
+        "/api/v1/login",
+        None,
+        "Logs in with an account of the server, and sends a cookie",
+        LOGIN,
+        ME,
+        Own(visits::log_in),
+    ),
+    post("/api/v1/logout", None, "Ends the login of the cookie", &[], &[OK], Own(visits::log_out)),
+    get("/api/v1/openapi.json", None, "Describes this API", &[], &[], Describe),
+    get("/api/v1/me", VIEWER, "Tells who calls", &[], ME, Own(visits::me)),
+    get("/api/v1/status", VIEWER, "Tells which server it is", &[], STATUS, Order("status", &[])),
+    get("/api/v1/sessions", VIEWER, "Lists sessions", SESSIONS_QUERY, SESSIONS, Own(orders::sessions)),
+    get(
+        "/api/v1/limits",
+        VIEWER,
+        "Lists limits: all, or those of a scope",
+        SCOPE,
+        LIMITS,
+        Order("limits", &[]),
+    ),
+    get("/api/v1/bans", VIEWER, "Lists bans", &[], BANS, Order("bans", &[])),
+    get("/api/v1/quotas", VIEWER, "Tells what is used of quotas", &[], QUOTAS, Order("quotas", &[])),
+    get(
+        "/api/v1/events",
+        VIEWER,
+        "Lists undelivered events of hooks",
+        EVENTS_QUERY,
+        EVENTS,
+        Order("events", &[]),
+    ),
+    get("/api/v1/audit", VIEWER, "Tells the last record of the audit log", &[], AUDIT, Order("audit", &[])),
+    get("/api/v1/rates", VIEWER, "Tells the figures of the last hour", &[], RATES, Own(orders::rates)),
+    get("/api/v1/log", VIEWER, "Sends the log from now on, as server-sent events", &[], &[], Own(live::log)),
+    delete(
+        "/api/v1/sessions",
+        OPERATOR,
+        "Ends the sessions of a user, of an address, or of both",
+        WHOSE,
+        KICKED,
+        Order("kick", &[]),
+    ),
+    delete("/api/v1/sessions/{session}", OPERATOR, "Ends a session", &[], KICKED, Order("kick", &[])),
+    put(
+        "/api/v1/limits/{scope}",
+        OPERATOR,
+        "Sets limits until the server ends",
+        NEW_LIMITS,
+        LIMITED,
+        Order("limits", &[]),
+    ),
+    delete(
+        "/api/v1/limits/{scope}",
+        OPERATOR,
+        "Restores the configured limits",
+        &[],
+        LIMITED,
+        Order("limits", &["restore"]),
+    ),
+    post("/api/v1/bans", OPERATOR, "Refuses connections from a network", NEW_BAN, &[OK], Order("ban", &[])),
+    delete("/api/v1/bans/{network}", OPERATOR, "Lifts a ban", &[], &[OK], Order("unban", &[])),
+    post("/api/v1/quotas/recount", OPERATOR, "Counts files again", TREE, QUOTAS, Order("recount", &[])),
+    post(
+        "/api/v1/events/retry",
+        OPERATOR,
+        "Delivers parked events again",
+        RETRY,
+        &[OK, needed("retried", Whole, "How many")],
+        Order("retry-events", &[]),
+    ),
+    delete(
+        "/api/v1/events",
+        OPERATOR,
+        "Forgets events",
+        DROP,
+        &[OK, needed("dropped", Whole, "How many")],
+        Order("drop-events", &[]),
+    ),
+    post("/api/v1/reload", OPERATOR, "Reads the configuration anew", &[], RELOADED, Order("reload", &[])),
+    post(
+        "/api/v1/drain",
+        OPERATOR,
+        "Ends the server when its transfers have ended",
+        &[],
+        ENDING,
+        Order("drain", &[]),
+    ),
+    post(
+        "/api/v1/stop",
+        ADMINISTRATOR,
+        "Ends the server after the grace time at most",
+        &[],
+        ENDING,
+        Order("stop", &[]),
+    ),
+    post(
+        "/api/v1/upgrade",
+        ADMINISTRATOR,
+        "Replaces the server by the program as it is now installed",
+        &[],
+        UPGRADED,
+        Order("upgrade", &[]),
+    ),
+    get("/api/v1/tokens", ADMINISTRATOR, "Lists tokens", &[], TOKENS, Order("tokens", &[])),
+    post(
+        "/api/v1/tokens",
+        ADMINISTRATOR,
+        "Makes a token, which is shown this once",
+        NEW_TOKEN,
+        TOKEN,
+        Order("add-token", &[]),
+    ),
+    delete("/api/v1/tokens/{name}", ADMINISTRATOR, "Forgets a token", &[], &[OK], Order("remove-token", &[])),
+];
+
+const fn get(
+    path: &'static str,
+    role: Option<Role>,
+    summary: &'static str,
+    query: &'static [Field],
+    answer: &'static [Field],
+    action: Action,
+) -> Operation {
+    Operation { query, method: Method::GET, path, role, summary, body: &[], answer, action }
+}
+
+const fn delete(
+    path: &'static str,
+    role: Option<Role>,
+    summary: &'static str,
+    query: &'static [Field],
+    answer: &'static [Field],
+    action: Action,
+) -> Operation {
+    Operation { query, method: Method::DELETE, path, role, summary, body: &[], answer, action }
+}
+
+const fn post(
+    path: &'static str,
+    role: Option<Role>,
+    summary: &'static str,
+    body: &'static [Field],
+    answer: &'static [Field],
+    action: Action,
+) -> Operation {
+    Operation { body, method: Method::POST, path, role, summary, query: &[], answer, action }
+}
+
+const fn put(
+    path: &'static str,
+    role: Option<Role>,
+    summary: &'static str,
+    body: &'static [Field],
+    answer: &'static [Field],
+    action: Action,
+) -> Operation {
+    Operation { body, method: Method::PUT, path, role, summary, query: &[], answer, action }
+}
+
+const LOGIN: &[Field] = &[
+    needed("name", Text, "The user"),
+    needed("password", Text, "The password"),
+    field("code", Text, "The one-time code, where the account has one"),
+];
+
+const ME: &[Field] = &[
+    OK,
+    needed("name", Text, "The user, or the token"),
+    needed("role", Word(ROLES), "The highest role"),
+    needed("by", Word(&["token", "login"]), "What shows who calls"),
+];
+
+const STATUS: &[Field] = &[
+    OK,
+    needed("version", Text, "Of the program"),
+    needed("pid", Whole, "The process"),
+    needed("seconds", Whole, "For how long it has run"),
+    needed("ending", Flag, "Whether it takes no more clients"),
+    needed("ftp", Texts, "Where FTP is served"),
+    needed("ftps", Texts, "Where FTPS is served"),
+    needed("http", Texts, "Where HTTP is served"),
+    needed("https", Texts, "Where HTTPS is served"),
+    needed("sessions", Whole, "How many there are"),
+    needed("transfers", Whole, "How many run"),
+];
+
+const SESSIONS_QUERY: &[Field] = &[
+    field("user", Text, "Only of this user"),
+    field("address", Text, "Only from this address"),
+    field(
+        "sort",
+        Word(&[
+            "session", "-session", "user", "-user", "peer", "-peer", "rate", "-rate", "bytes", "-bytes",
+            "idle", "-idle", "age", "-age",
+        ]),
+        "By what; with - from the largest",
+    ),
+    field("limit", Whole, "So many at most"),
+    field("offset", Whole, "So many are left out"),
+];
+
+const SESSIONS: &[Field] =
+    &[OK, needed("total", Whole, "How many are meant"), needed("sessions", Records(SESSION), "The sessions")];
+
+const SESSION: &[Field] = &[
+    needed("session", Whole, "The number, as in the log"),
+    needed("protocol", Text, "What it speaks"),
+    needed("peer", Text, "The client"),
+    needed("local", Text, "Where it connected to"),
+    maybe("user", Text, "The user"),
+    needed("age", Number, "Seconds since it began"),
+    needed("idle", Number, "Seconds since something came, or a byte moved"),
+    maybe("command", Text, "The last command, or the method of the request"),
+    maybe("place", Text, "The working directory, or the target of the request"),
+    needed("waits-for", Text, "What it waits for"),
+    maybe("transfer", Record(TRANSFER), "The transfer that runs"),
+];
+
+const TRANSFER: &[Field] = &[
+    needed("kind", Word(&["download", "upload", "listing"]), "Which way"),
+    needed("path", Text, "The file"),
+    needed("bytes", Whole, "Bytes so far"),
+    maybe("total", Whole, "Bytes in all"),
+    needed("seconds", Number, "For how long"),
+    needed("rate", Whole, "Bytes a second since it began"),
+    maybe("done", Number, "Which part, from 0 to 1"),
+    needed("held-back", Flag, "Whether a limit holds it back"),
+];
+
+const SCOPE: &[Field] =
+    &[field("scope", Text, "server, listener ADDR:PORT, group NAME, user NAME or session NUMBER")];
+
+const LIMITS: &[Field] =
+    &[OK, needed("limits", Records(LIMIT), "The limits"), field("note", Text, "A sentence about the scope")];
+
+const LIMIT: &[Field] = &[
+    needed("scope", Text, "Whose"),
+    needed("sessions", Whole, "How many there are"),
+    needed("sessions-at-most", Whole, "How many there may be; 0: any number"),
+    needed("download", Whole, "Bytes a second; 0: no limit"),
+    needed("upload", Whole, "Bytes a second; 0: no limit"),
+];
+
+const LIMITED: &[Field] = &[
+    OK,
+    field("limits", Records(LIMIT), "The limits, where nothing was set"),
+    field("note", Text, "A sentence about the scope"),
+];
+
+const NEW_LIMITS: &[Field] = &[
+    field("download", Text, "Bytes a second, as in the configuration: 10M, none"),
+    field("upload", Text, "The same from clients"),
+    field("sessions", Text, "Sessions at a time"),
+];
+
+const BANS: &[Field] = &[OK, needed("bans", Records(BAN), "The bans")];
+
+const BAN: &[Field] = &[
+    needed("network", Text, "Which"),
+    maybe("user", Text, "The user, where others are let in from there"),
+    maybe("seconds-left", Whole, "For how long; null: until it is lifted"),
+];
+
+const NEW_BAN: &[Field] = &[
+    needed("network", Text, "An address or a network: 192.0.2.7, 10.0.0.0/8"),
+    field("seconds", Whole, "For how long; without it until it is lifted"),
+];
+
+const WHOSE: &[Field] =
+    &[field("user", Text, "Sessions of this user"), field("address", Text, "Sessions from this address")];
+
+const KICKED: &[Field] = &[OK, needed("kicked", Whole, "How many sessions end")];
+
+const QUOTAS: &[Field] = &[OK, needed("quotas", Records(QUOTA), "The trees with a quota that are in use")];
+
+const QUOTA: &[Field] = &[
+    needed("tree", Text, "Which"),
+    maybe("bytes", Whole, "Bytes in it"),
+    maybe("files", Whole, "Files in it"),
+    needed("exact", Flag, "Whether it was counted whole"),
+];
+
+const TREE: &[Field] = &[field("tree", Text, "One tree; without it all")];
+
+const EVENTS_QUERY: &[Field] =
+    &[field("to", Text, "Only for this receiver"), field("most", Whole, "So many at most")];
+
+const EVENTS: &[Field] = &[
+    OK,
+    needed("events", Records(&[]), "The events"),
+    needed("waiting", Whole, "How many wait"),
+    needed("parked", Whole, "How many are given up until they are retried"),
+    field("not-shown", Whole, "How many more there are"),
+];
+
+const RETRY: &[Field] = &[
+    field("events", Texts, "Their ids"),
+    field("all", Flag, "All parked ones"),
+    field("to", Text, "With all: only for this receiver"),
+];
+
+const DROP: &[Field] = &[
+    field("events", Texts, "Their ids"),
+    field("all", Flag, "All parked ones"),
+    field("to", Text, "With all: only for this receiver"),
+    field("waiting", Flag, "With all: those that wait, too"),
+];
+
+const AUDIT: &[Field] = &[
+    OK,
+    needed("file", Text, "The file"),
+    needed("seq", Whole, "The number of the record"),
+    needed("sha256", Text, "Its SHA-256"),
+];
+
+const RATES: &[Field] = &[
+    OK,
+    needed("step", Whole, "Seconds between two points"),
+    needed("points", Records(POINT), "The points, the oldest first"),
+];
+
+const POINT: &[Field] = &[
+    needed("time", Whole, "Seconds since 1970"),
+    needed("sessions", Whole, "How many there were"),
+    needed("download", Number, "Bytes a second to clients"),
+    needed("upload", Number, "Bytes a second from clients"),
+    needed("requests", Number, "Requests of HTTP a second"),
+    needed("failures", Whole, "Logins and transfers that failed in this time"),
+];
+
+const RELOADED: &[Field] = &[
+    OK,
+    needed("changed", Texts, "Keys that are in force now"),
+    needed("next-start", Texts, "Keys that need a restart"),
+];
+
+const ENDING: &[Field] = &[OK, needed("transfers", Whole, "How many it waits for")];
+
+const UPGRADED: &[Field] = &[
+    OK,
+    needed("pid", Whole, "The process that accepts clients now"),
+    needed("sessions", Whole, "How many the old one still has"),
+];
+
+const TOKENS: &[Field] = &[OK, needed("tokens", Records(TOKEN_ROW), "The tokens")];
+
+const TOKEN_ROW: &[Field] = &[
+    needed("name", Text, "What the log calls it"),
+    needed("role", Word(ROLES), "What it permits"),
+    needed("created", Whole, "Seconds since 1970"),
+    maybe("expires", Whole, "The same; null: never"),
+    needed("expired", Flag, "Whether it is refused"),
+];
+
+const NEW_TOKEN: &[Field] = &[
+    needed("name", Text, "What the log calls it"),
+    needed("role", Word(ROLES), "What it permits"),
+    field("seconds", Whole, "How long it is good; without it until it is removed"),
+];
+
+const TOKEN: &[Field] = &[
+    OK,
+    needed("name", Text, "What the log calls it"),
+    needed("role", Word(ROLES), "What it permits"),
+    needed("token", Text, "The token, to be kept"),
+    maybe("expires", Whole, "Seconds since 1970; null: never"),
+];

@@ -1,0 +1,132 @@
+//! A server with the API, and a client that says what it is told to.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use millrace_admin::{Administration, Orders, Reloaded, Tokens};
+use millrace_admin_http::{AdminAccess, AdminHttp, Setup};
+use millrace_server::config::LogFormat;
+use millrace_server::storage::MemoryStorage;
+use millrace_server::{Accounts, Config, Permissions, Running, Server};
+use serde_json::{Value, json};
+
+pub(crate) struct Site {
+    pub(crate) running: Arc<Running>,
+    pub(crate) admin: AdminHttp,
+    pub(crate) administration: Arc<Administration>,
+    pub(crate) folder: PathBuf,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The value of a field.
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        let fields = self.head.lines().filter_map(|line| line.split_once(": "));
+        fields.filter(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value).next()
+    }
+
+    /// The cookie that it sets, to be sent back.
+    pub(crate) fn cookie(&self) -> String {
+        let cookie = self.field("set-cookie").unwrap_or_else(|| panic!("no cookie: {self:?}"));
+        format!("Cookie: {}\r\n", cookie.split(';').next().unwrap())
+    }
+}
+
+impl Site {
+    pub(crate) fn start(access: AdminAccess) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name = format!("millrace-api-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir(&folder).unwrap();
+        let tree = Arc::new(MemoryStorage::new());
+        let accounts = Accounts::new().user("ann", "secret", Permissions::READ_WRITE, tree.clone()).user(
+            "bob",
+            "secret",
+            Permissions::READ_WRITE,
+            tree,
+        );
+        let config = Config {
+            ftp: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
+            workers: 2,
+            log: LogFormat::Off,
+            login_delay: Duration::from_millis(1),
+            ..Config::new(Arc::new(accounts))
+        };
+        let running = Arc::new(Server::start(config).unwrap());
+        let orders = Orders {
+            reload: Box::new(|| Ok(Reloaded::default())),
+            validate: Box::new(|_| Ok(())),
+            successor: Box::new(|| std::process::Command::new("false")),
+            relieved: Box::new(|_| {}),
+        };
+        let tokens = Tokens::open(Some(folder.join("tokens.json"))).unwrap();
+        let administration = Administration::new(&running, orders, tokens);
+        let admin = AdminHttp::bind(&[SocketAddr::from(([127, 0, 0, 1], 0))], false).unwrap();
+        let setup = Setup { administration: Arc::clone(&administration), access, users: None };
+        admin.serve(&running, Some(setup)).unwrap();
+        Self { running, admin, administration, folder }
+    }
+
+    /// Makes a token, as `millrace ctl` does; returns the field that shows it.
+    pub(crate) fn token(&self, role: &str, seconds: Option<u64>) -> String {
+        let order = json!({ "do": "add-token", "name": format!("of-{role}-{seconds:?}").replace(['(', ')'], "-"), "role": role, "seconds": seconds });
+        let Value::Object(order) = order else { unreachable!() };
+        let made = self.administration.perform(order, &self.running, None).unwrap();
+        format!("Authorization: Bearer {}\r\n", made["token"].as_str().unwrap())
+    }
+
+    pub(crate) fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.admin.addresses()[0]).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream
+    }
+
+    /// Sends a request with these fields, each of which ends its line.
+    pub(crate) fn ask(&self, method: &str, path: &str, fields: &str, body: &str) -> Answer {
+        let host =
+            if fields.contains("Host:") { String::new() } else { format!("Host: {}\r\n", self.host()) };
+        let mut stream = self.connect();
+        let length = body.len();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\n{host}{fields}Connection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+        )
+        .unwrap();
+        let mut text = String::new();
+        let _ = stream.read_to_string(&mut text);
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{method} {path}: {text:?}"));
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Answer { status, head: head.to_owned(), body: body.to_owned() }
+    }
+
+    pub(crate) fn host(&self) -> String {
+        self.admin.addresses()[0].to_string()
+    }
+
+    /// The fields that a page of this server sends with a change.
+    pub(crate) fn own_page(&self) -> String {
+        format!("Origin: http://{}\r\nX-Millrace-Request: 1\r\n", self.host())
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        self.admin.close();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}

@@ -1,0 +1,6 @@
+//! The admin API against a server in this process.
+
+mod doors;
+mod kit;
+mod logins;
+mod roles;
