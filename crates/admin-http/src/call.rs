@@ -1,7 +1,6 @@
 //! What the operations of the API share, and what one of them is called with.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
@@ -13,6 +12,7 @@ use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 
 use super::access::AdminAccess;
+use super::configuration::{Configuration, ConfigurationFile};
 use super::logins::Logins;
 use super::rates::Rates;
 use super::reply::Problem;
@@ -33,8 +33,8 @@ pub struct Setup {
     pub administration: Arc<Administration>,
     /// Who may log in.
     pub access: AdminAccess,
-    /// The database of users.
-    pub users: Option<PathBuf>,
+    /// The configuration file.
+    pub configuration: Option<ConfigurationFile>,
 }
 
 /// The API of a server.
@@ -45,7 +45,7 @@ pub(crate) struct Api {
     access: RwLock<AdminAccess>,
     pub(crate) logins: Logins,
     pub(crate) rates: Rates,
-    pub(crate) users: Option<PathBuf>,
+    pub(crate) configuration: Option<Configuration>,
     waiting: Semaphore,
     pub(crate) guesses: Semaphore,
     pub(crate) streams: Arc<Semaphore>,
@@ -58,7 +58,7 @@ impl Api {
             access: RwLock::new(setup.access),
             logins: Logins::default(),
             rates: Rates::default(),
-            users: setup.users,
+            configuration: setup.configuration.map(Configuration::new),
             waiting: Semaphore::new(WAITING),
             guesses: Semaphore::new(GUESSES),
             streams: Arc::new(Semaphore::new(STREAMS)),

@@ -9,6 +9,7 @@
 mod access;
 mod api;
 mod call;
+mod configuration;
 mod connections;
 mod handlers;
 mod logins;
@@ -39,6 +40,7 @@ use self::routes::{Site, service};
 
 pub use self::access::AdminAccess;
 pub use self::call::Setup;
+pub use self::configuration::ConfigurationFile;
 
 /// How long a client may take to send the head of its request.
 const HEAD_TIME: Duration = Duration::from_secs(10);

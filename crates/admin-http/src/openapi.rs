@@ -1,5 +1,6 @@
 //! The description of the API (OpenAPI 3.1), from its table.
 
+use hyper::Method;
 use millrace_admin::Role;
 use serde_json::{Map, Value, json};
 
@@ -35,6 +36,15 @@ fn described(operation: &Operation) -> Value {
     let in_path = of_path.iter().map(|field| parameter(field, "path"));
     let parameters: Vec<Value> =
         in_path.chain(operation.query.iter().map(|field| parameter(field, "query"))).collect();
+    let has_condition =
+        operation.answer.iter().any(|field| field.name == "etag") && operation.method != Method::GET;
+    let condition = has_condition.then(|| {
+        json!({
+            "name": "If-Match", "in": "header", "required": true, "schema": { "type": "string" },
+            "description": "The ETag of the text that is replaced",
+        })
+    });
+    let parameters: Vec<Value> = parameters.into_iter().chain(condition).collect();
     let mut told = json!({
         "summary": operation.summary,
         "description": format!("Role: {needs}."),

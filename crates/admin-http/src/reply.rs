@@ -111,6 +111,11 @@ impl Problem {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
     }
 
+    /// Returns the sentence.
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
+    }
+
     /// The system did not do its part.
     pub(crate) fn failed(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, detail)

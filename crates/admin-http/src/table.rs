@@ -3,9 +3,9 @@
 use hyper::Method;
 use millrace_admin::Role;
 
-use super::handlers::{live, orders, visits};
+use super::handlers::{configuring, live, orders, visits};
 use super::operation::Action::{Describe, Order, Own};
-use super::operation::Kind::{Flag, Number, Record, Records, Text, Texts, Whole, Word};
+use super::operation::Kind::{File, Flag, Number, Object, Record, Records, Text, Texts, Whole, Word};
 use super::operation::{Action, Field, Operation, field, maybe, needed};
 
 const VIEWER: Option<Role> = Some(Role::Viewer);
@@ -131,6 +131,47 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         Order("add-token", &[]),
     ),
     delete("/api/v1/tokens/{name}", ADMINISTRATOR, "Forgets a token", &[], &[OK], Order("remove-token", &[])),
+    get("/api/v1/config", ADMINISTRATOR, "Tells the configuration file", &[], CONFIG, Own(configuring::read)),
+    post(
+        "/api/v1/config/validate",
+        ADMINISTRATOR,
+        "Looks at a text as a reload would",
+        TEXT,
+        &[OK],
+        Own(configuring::validate),
+    ),
+    put(
+        "/api/v1/config",
+        ADMINISTRATOR,
+        "Replaces the configuration file, and puts it in force",
+        TEXT,
+        WRITTEN,
+        Own(configuring::write),
+    ),
+    get(
+        "/api/v1/config/history",
+        ADMINISTRATOR,
+        "Lists former texts",
+        &[],
+        HISTORY,
+        Own(configuring::history),
+    ),
+    get(
+        "/api/v1/config/history/{version}",
+        ADMINISTRATOR,
+        "Tells a former text",
+        &[],
+        VERSION,
+        Own(configuring::version),
+    ),
+    post(
+        "/api/v1/config/history/{version}/restore",
+        ADMINISTRATOR,
+        "Puts a former text in force",
+        &[],
+        WRITTEN,
+        Own(configuring::restore),
+    ),
 ];
 
 const fn get(
@@ -384,4 +425,40 @@ const TOKEN: &[Field] = &[
     needed("role", Word(ROLES), "What it permits"),
     needed("token", Text, "The token, to be kept"),
     maybe("expires", Whole, "Seconds since 1970; null: never"),
+];
+
+const CONFIG: &[Field] = &[
+    OK,
+    needed("path", Text, "The file"),
+    needed("text", File, "What it says"),
+    maybe("parsed", Object, "The same as JSON; null where it is no TOML"),
+    needed("etag", Text, "For If-Match"),
+    needed("writable", Flag, "Whether the API may replace it"),
+];
+
+const TEXT: &[Field] = &[needed("text", File, "The text of the file")];
+
+const WRITTEN: &[Field] = &[
+    OK,
+    needed("changed", Texts, "Keys that are in force now"),
+    needed("next-start", Texts, "Keys that need a restart"),
+    needed("etag", Text, "For If-Match"),
+];
+
+const HISTORY: &[Field] = &[OK, needed("versions", Records(FORMER), "The newest first")];
+
+const FORMER: &[Field] = &[
+    needed("version", Whole, "Its number"),
+    needed("time", Whole, "Seconds since 1970"),
+    needed("by", Text, "Who wrote it; before: it was there before the API replaced it"),
+];
+
+const VERSION: &[Field] = &[
+    OK,
+    needed("version", Whole, "Its number"),
+    needed("time", Whole, "Seconds since 1970"),
+    needed("by", Text, "Who wrote it"),
+    needed("text", File, "What it says"),
+    needed("change", File, "What it had changed, by lines"),
+    needed("diff", File, "What would change if it were restored"),
 ];

@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use millrace_admin::{Administration, Control, Orders, Reloaded, Tokens, sockets};
-use millrace_admin_http::{AdminHttp, Setup};
+use millrace_admin_http::{AdminHttp, ConfigurationFile, Setup};
 use millrace_load::units::counted;
 use millrace_server::limits::Quotas;
 use millrace_server::{Config, Door, Predecessor, Prepared, ReloadError, Running, Server, StartError};
@@ -164,7 +164,7 @@ fn serve(arguments: Serve, beginning: Beginning) -> Result<(), Failure> {
         Some(folder) => open_default_control(&folder, &running, &administration),
         None => open_control(site.control.as_deref(), inherited, before.is_some(), &administration)?,
     };
-    serve_admin(&admin, &site, &running, administration)?;
+    serve_admin(&admin, &site, &running, administration, again.file.clone())?;
     let is_main = before.is_none();
     before.into_iter().for_each(|before| before.serving(&running));
     match connection {
@@ -319,8 +319,15 @@ fn serve_admin(
     site: &Site,
     running: &Arc<Running>,
     administration: Arc<Administration>,
+    file_of: Option<PathBuf>,
 ) -> Result<(), Failure> {
-    let setup = Setup { administration, access: site.admin_access.clone(), users: site.database.clone() };
+    let history =
+        site.admin_state.as_deref().map(|folder| file_of_served(site, folder).with_extension("history"));
+    let file = |path: PathBuf| {
+        let path = std::path::absolute(&path).unwrap_or(path);
+        ConfigurationFile { path, is_writable: site.admin_writes_config, history }
+    };
+    let setup = Setup { administration, access: site.admin_access.clone(), configuration: file_of.map(file) };
     admin
         .serve(running, Some(setup))
         .map_err(|error| Failure::Running(format!("cannot serve health and metrics (--admin): {error}.")))

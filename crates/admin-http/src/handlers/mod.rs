@@ -1,5 +1,6 @@
 //! The operations that are more than an order of `millrace ctl`.
 
+pub(crate) mod configuring;
 pub(crate) mod live;
 pub(crate) mod orders;
 pub(crate) mod visits;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use millrace_admin::{Administration, Orders, Reloaded, Tokens};
-use millrace_admin_http::{AdminAccess, AdminHttp, Setup};
+use millrace_admin_http::{AdminAccess, AdminHttp, ConfigurationFile, Setup};
 use millrace_server::config::LogFormat;
 use millrace_server::storage::MemoryStorage;
 use millrace_server::{Accounts, Config, Permissions, Running, Server};
@@ -68,16 +68,24 @@ impl Site {
             ..Config::new(Arc::new(accounts))
         };
         let running = Arc::new(Server::start(config).unwrap());
+        let of_checks = folder.join("millrace.toml");
         let orders = Orders {
             reload: Box::new(|| Ok(Reloaded::default())),
-            validate: Box::new(|_| Ok(())),
+            validate: Box::new(move |text| match text.contains("wrong") {
+                true => Err(format!("{}:2:1: it is wrong", of_checks.display()).into()),
+                false => Ok(()),
+            }),
             successor: Box::new(|| std::process::Command::new("false")),
             relieved: Box::new(|_| {}),
         };
         let tokens = Tokens::open(Some(folder.join("tokens.json"))).unwrap();
         let administration = Administration::new(&running, orders, tokens);
         let admin = AdminHttp::bind(&[SocketAddr::from(([127, 0, 0, 1], 0))], false).unwrap();
-        let setup = Setup { administration: Arc::clone(&administration), access, users: None };
+        let path = folder.join("millrace.toml");
+        std::fs::write(&path, "a = 1\n").unwrap();
+        let history = Some(folder.join("history"));
+        let configuration = Some(ConfigurationFile { path, is_writable: true, history });
+        let setup = Setup { administration: Arc::clone(&administration), access, configuration };
         admin.serve(&running, Some(setup)).unwrap();
         Self { running, admin, administration, folder }
     }

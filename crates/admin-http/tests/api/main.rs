@@ -1,5 +1,6 @@
 //! The admin API against a server in this process.
 
+mod configuration;
 mod doors;
 mod kit;
 mod logins;

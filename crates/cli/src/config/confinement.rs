@@ -17,6 +17,7 @@ use rustix::process::geteuid;
 
 use super::places::Places;
 use super::said::{Place, Said};
+use super::slot::is_on;
 use super::value::Sandbox;
 use super::written::Written;
 use super::{Loaded, database, tls};
@@ -204,6 +205,9 @@ impl Loaded {
             files.chain(certificates).chain(of_folders).chain(of_sources).chain(of_hooks).chain(pages);
         grants.extend(files.flat_map(|said| Grant::file(&absolute(said), Access::Read)));
         grants.extend(places.file().into_iter().flat_map(|file| Grant::file(file, Access::Read)));
+        let is_replaced = is_on(written.admin_writes_config.clone(), false);
+        grants
+            .extend(places.file().filter(|_| is_replaced).map(|file| Grant::folder_of(file, Access::Write)));
         let scripts = written.proxy.iter().filter_map(|route| route.root.as_ref());
         grants.extend(scripts.map(|said| Grant::new(absolute(said), Access::Read)));
         grants

@@ -57,10 +57,12 @@ pub(crate) struct Site {
     pub(crate) admin: Vec<SocketAddr>,
     /// Who may use the admin API there.
     pub(crate) admin_access: AdminAccess,
-    /// The folder for the tokens of the admin API.
+    /// Whether it may replace the configuration file.
+    pub(crate) admin_writes_config: bool,
+    /// The folder for the tokens of the admin API, and the history of the configuration.
     pub(crate) admin_state: Option<PathBuf>,
     /// The database of users.
-    pub(crate) database: Option<PathBuf>,
+    database: Option<PathBuf>,
     /// A certificate that has to be there before the server starts.
     pub(crate) self_signed: Option<SelfSigned>,
     /// What the server is started with.
@@ -256,6 +258,7 @@ pub(crate) fn resolve(
         control,
         admin,
         admin_access,
+        admin_writes_config: is_on(said.admin_writes_config.clone(), false),
         admin_state,
         self_signed,
         config,

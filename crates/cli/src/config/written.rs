@@ -189,6 +189,8 @@ settings! {
             admin_operators: Many<String> = unset("none");
             /// Users that may also change users, tokens and the configuration, upgrade and stop
             admin_administrators: Many<String> = unset("none");
+            /// Whether the admin API may replace the configuration file, whose folder the sandbox then grants
+            admin_writes_config: One<Switch> = default("false").restart();
             /// Names that the admin API is reached by, beside `localhost` and the server's addresses: that of a proxy
             /// in front of it
             admin_hosts: Many<String> = unset("none");
