@@ -118,8 +118,7 @@ fn schema(field: &Field, is_sent: bool) -> Value {
     };
     if is_sent {
         match field.kind {
-            // Characters are not bytes.
-            Kind::Text => told["maxLength"] = (LONGEST / 4).into(),
+            Kind::Text => told["maxLength"] = LONGEST.into(),
             Kind::Whole => told["maximum"] = LARGEST.into(),
             _ => {}
         }

@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 use super::call::Call;
 use super::reply::{Problem, Reply};
 
-/// The longest text of an argument that is no file.
-pub(crate) const LONGEST: usize = 4096;
+/// The longest text of an argument that is no file, in characters, as a JSON Schema counts.
+pub(crate) const LONGEST: usize = 1024;
 
 /// The largest whole number that all clients can read.
 pub(crate) const LARGEST: u64 = (1 << 53) - 1;
@@ -172,7 +172,7 @@ impl Field {
     }
 
     fn checked(&self, value: Value) -> Result<Value, Problem> {
-        let is_text = |value: &Value| value.as_str().is_some_and(|text| text.len() <= LONGEST);
+        let is_text = |value: &Value| value.as_str().is_some_and(|text| text.chars().count() <= LONGEST);
         let whole = |number: f64| (number.fract() == 0.0 && number >= 0.0).then_some(number as u64);
         let is_right = match self.kind {
             Kind::Text => is_text(&value),
@@ -194,7 +194,7 @@ impl Field {
 
     fn wrong(&self) -> Problem {
         let what = match self.kind {
-            Kind::Text => format!("a text of {LONGEST} bytes at most"),
+            Kind::Text => format!("a text of {LONGEST} characters at most"),
             Kind::File => "a text".to_owned(),
             Kind::Whole => format!("a whole number from 0 to {LARGEST}"),
             Kind::Number => "a number".to_owned(),
