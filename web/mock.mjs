@@ -1,0 +1,252 @@
+// A stand-in for the admin API, for tests of the pages and for work on them: node web/mock.mjs [--port 9200] [--sessions 10000]
+//   Options: --role viewer|operator|administrator, --first-run, --quiet (no trouble to tell of).
+import { createHash } from 'node:crypto';
+import { createServer } from 'node:http';
+import { fileURLToPath } from 'node:url';
+import { files } from './build.mjs';
+
+const TYPES = { html: 'text/html; charset=utf-8', js: 'text/javascript; charset=utf-8', css: 'text/css; charset=utf-8', svg: 'image/svg+xml' };
+const POLICY = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+const USERS = ['alice', 'bob', 'camera-7', 'scanner', 'press', 'backup', 'mirror', 'zoë', 'ftp'];
+const PATHS = ['/pub/debian/pool/main/l/linux/linux-image-6.12.deb', '/in/2026-11-28/IMG_4711.jpg', '/backup/db/2026-11-28T21.sql.zst',
+  '/video/raw/take-03.mov', '/index.html', '/reports/quarterly figures.pdf'];
+const WAITS = ['client', 'client', 'storage', 'limit', 'hook'];
+
+/** Numbers that are the same in each run. */
+function numbers(seed) {
+  let state = seed;
+  return () => { state = (state * 1664525 + 1013904223) % 4294967296; return state / 4294967296; };
+}
+
+function sessionAt(index) {
+  const random = numbers(index + 1);
+  for (let i = 0; i < 5; i++) random();
+  const user = index % 13 === 12 ? null : USERS[Math.floor(random() * USERS.length)];
+  const isBusy = user && random() < 0.45;
+  const http = random() < 0.4;
+  const total = Math.floor(random() ** 3 * 8e9) + 20000;
+  const rate = Math.floor(random() ** 3 * 4e7) + 900;
+  return {
+    session: 1000 + index, protocol: http ? 'http' : 'ftp', peer: `192.0.${Math.floor(random() * 20)}.${1 + Math.floor(random() * 250)}:${40000 + index % 20000}`,
+    local: http ? '198.51.100.4:443' : '198.51.100.4:21', user, age: 20 + random() * 9000, idle: isBusy ? 0 : random() * 280,
+    command: isBusy ? (http ? 'GET' : 'RETR') : user ? 'NOOP' : 'USER', place: http ? '/pub/' : '/', 'waits-for': isBusy ? WAITS[Math.floor(random() * 5)] : user ? 'command' : 'login',
+    transfer: isBusy ? { kind: random() < 0.75 ? 'download' : 'upload', path: PATHS[Math.floor(random() * PATHS.length)], bytes: Math.floor(total * random()), total, rate, seconds: 12 } : null,
+  };
+}
+
+const ORDERS = {
+  rate: (one) => one.transfer?.rate ?? -1, idle: (one) => one.idle, user: (one) => one.user ?? '~', address: (one) => one.peer,
+};
+
+function sorted(list, sort) {
+  const sign = sort.startsWith('-') ? -1 : 1;
+  const key = ORDERS[sort.replace('-', '')] ?? ((one) => one.session);
+  return list.map((one) => [key(one), one]).sort(([a], [b]) => (a < b ? -sign : a > b ? sign : 0)).map(([, one]) => one);
+}
+
+const CONFIG = `# Millrace on files.example.org
+directory = "/srv/files"
+ftp = "0.0.0.0:21"
+https = "0.0.0.0:443"
+passive-ports = "50000-50099"
+tls-cert = "/etc/millrace/cert.pem"
+tls-key = "/etc/millrace/key.pem"
+
+anonymous = "ro"
+admin = "127.0.0.1:9121"
+admin-administrators = ["ops"]
+
+sessions-per-address = 40
+download = "80M; mon-fri 08:00-18:00 20M"
+
+[[group]]
+name = "customers"
+access = "rw"
+quota-bytes = "10G"
+
+[[folder]]
+path = "/pub"
+directory = "/srv/pub"
+`;
+
+/** What the mock keeps. */
+function makeState({ sessions = 128, isQuiet = false }) {
+  const now = Math.floor(Date.now() / 1000);
+  const random = numbers(7);
+  const rates = Array.from({ length: 720 }, (_, at) => {
+    const wave = 1 + 0.5 * Math.sin(at / 60) + 0.25 * Math.sin(at / 17) + 0.04 * random();
+    return { time: now - (719 - at) * 5, sessions: Math.round(sessions * (0.7 + 0.15 * wave)), download: wave * 42e6, upload: wave * wave * 3.2e6 + random() * 3e5,
+      requests: wave * 120 + random() * 6, failures: isQuiet || random() < 0.95 ? 0 : Math.ceil(random() * 4) / 5 };
+  });
+  return {
+    isQuiet, rates, begun: Date.now(), sessions: Array.from({ length: sessions }, (_, index) => sessionAt(index)), cookie: false,
+    bans: isQuiet ? [] : [{ network: '203.0.113.7', user: null, 'seconds-left': 512 }, { network: '198.51.100.0/24', user: 'press', 'seconds-left': null }],
+    limits: [{ scope: 'server', sessions, 'sessions-at-most': 12000, download: 80000000, upload: 0 }, { scope: 'listener 0.0.0.0:21', sessions: 80, 'sessions-at-most': 0, download: 0, upload: 0 },
+      { scope: 'user alice', sessions: 3, 'sessions-at-most': 8, download: 2000000, upload: 500000 }],
+    quotas: [{ tree: '/srv/files/customers', bytes: 7340032000, files: 18211, exact: true }],
+    events: isQuiet ? [] : [{ id: '18c2', to: 'https://hooks.example.org/in', state: 'parked', error: 'HTTP 502 after 8 attempts', event: 'upload', time: now - 4000, user: 'camera-7', path: '/in/2026-11-28/IMG_4711.jpg' },
+      { id: '18c3', to: 'https://hooks.example.org/in', state: 'waiting', error: null, event: 'upload', time: now - 30, user: 'scanner', path: '/in/page-0001.pdf' }],
+    users: [{ name: 'alice', groups: ['customers'], password: true, settings: { directory: 'home/alice', access: 'rw', sessions: 8, download: '2M' } },
+      { name: 'camera-7', groups: [], password: true, settings: { directory: 'in', access: ['write', 'mkdir'], from: ['10.0.0.0/8'] } },
+      { name: 'press', groups: ['customers'], password: false, settings: { access: 'ro' } }, { name: 'bob', groups: [], password: true, settings: { disabled: true } }],
+    groups: [{ name: 'customers', settings: { access: 'rw', 'quota-bytes': '10G' } }],
+    config: CONFIG,
+    history: [{ number: 2, time: now - 86400, by: 'alice', text: CONFIG.replace('20M', '10M') }, { number: 1, time: now - 900000, by: 'token deploy', text: CONFIG.replace('sessions-per-address = 40\n', '') }],
+  };
+}
+
+const etag = (text) => `"${createHash('sha256').update(text).digest('hex').slice(0, 16)}"`;
+
+/** Something to say of the text, as the server would. */
+function faultsIn(text) {
+  const known = /^(\s*#.*|\s*|\s*\[\[?[a-z]+\]?\]|[a-z-]+ = ("[^"]*"|\d+|true|false|\[.*\]))$/;
+  return text.split('\n').flatMap((line, at) => (known.test(line) ? [] : [{ line: at + 1, message: `not a setting: ${line.trim()}` }]));
+}
+
+/** An answer other than 200 with JSON. */
+class Refusal extends Error {
+  constructor(status, detail, more = {}) { super(detail); Object.assign(this, { status, more }); }
+}
+
+/** The operations: method and path, whose `*` is given decoded; `of` has `state`, `query`, `body` and `headers`. */
+const OPERATIONS = {
+  'GET status': ({ state }) => ({ version: '0.1.0', pid: 4711, seconds: 356000, ending: false, ftp: ['0.0.0.0:21'], ftps: [], http: [], https: ['0.0.0.0:443'],
+    sessions: state.sessions.length, transfers: state.sessions.filter((one) => one.transfer).length }),
+  'GET rates': ({ state }) => ({ interval: 5, rates: state.rates }),
+  'GET sessions': ({ state, query: { sort = '', limit = 1000, offset = 0, user = '', address = '' } }) => {
+    const grown = (Date.now() - state.begun) / 1000;
+    const found = sorted(state.sessions.filter((one) => (one.user ?? '').includes(user) && one.peer.includes(address)), sort);
+    const page = found.slice(Number(offset), Number(offset) + Number(limit));
+    const moved = ({ transfer }) => transfer && { ...transfer, bytes: Math.floor((transfer.bytes + transfer.rate * grown) % transfer.total) };
+    return { sessions: page.map((one) => ({ ...one, transfer: moved(one) })), total: found.length };
+  },
+  'DELETE sessions/*': ({ state }, id) => kick(state, (one) => String(one.session) === id),
+  'DELETE sessions': ({ state, query }) => kick(state, (one) => one.user === query.user),
+  'GET limits': ({ state }) => ({ limits: state.limits }),
+  'PUT limits/*': ({ state, body }, scope) => {
+    if (!/^(server|(user|group|listener|session) .+)$/.test(scope)) throw new Refusal(422, `not a scope: ${scope}`);
+    const number = (text) => Number.parseInt(text, 10) * ({ k: 1e3, M: 1e6, G: 1e9 }[text.at(-1)] ?? 1);
+    const row = state.limits.find((one) => one.scope === scope) ?? state.limits[state.limits.push({ scope, sessions: 1, 'sessions-at-most': 0, download: 0, upload: 0 }) - 1];
+    for (const [key, value] of Object.entries(body)) row[key === 'sessions' ? 'sessions-at-most' : key] = number(value);
+    return {};
+  },
+  'DELETE limits/*': () => ({}),
+  'GET bans': ({ state }) => ({ bans: state.bans }),
+  'POST bans': ({ state, body }) => {
+    if (!/^[0-9a-f.:]+(\/\d+)?$/i.test(body.network)) throw new Refusal(422, `"${body.network}" is not an address or a network`);
+    state.bans.push({ network: body.network, user: null, 'seconds-left': body.seconds ?? null });
+    return {};
+  },
+  'DELETE bans/*': ({ state }, network) => { state.bans = state.bans.filter((one) => one.network !== network); return {}; },
+  'GET quotas': ({ state }) => ({ quotas: state.quotas }),
+  'POST quotas/recount': ({ state }) => ({ quotas: state.quotas }),
+  'GET events': ({ state }) => ({ events: state.events, waiting: 1, parked: 1 }),
+  'POST events/retry': ({ state }) => ({ retried: state.events.length }),
+  'DELETE events': ({ state }) => { const before = state.events.length; state.events = state.events.filter((one) => one.state !== 'parked'); return { dropped: before - state.events.length }; },
+  'GET users': ({ state }) => ({ users: state.users }), 'GET groups': ({ state }) => ({ groups: state.groups }),
+  'GET users/*': ({ state }, name) => account(state, 'users', name), 'GET groups/*': ({ state }, name) => account(state, 'groups', name),
+  'POST users': ({ state, body }) => { state.users.push({ ...body, password: Boolean(body.password) }); return {}; }, 'POST groups': ({ state, body }) => { state.groups.push(body); return {}; },
+  'PUT users/*': ({ state, body }, name) => { Object.assign(account(state, 'users', name), { ...body, password: true }); return {}; },
+  'PUT groups/*': ({ state, body }, name) => { Object.assign(account(state, 'groups', name), body); return {}; },
+  'DELETE users/*': ({ state }, name) => { state.users = state.users.filter((one) => one.name !== name); return {}; },
+  'DELETE groups/*': ({ state }, name) => { state.groups = state.groups.filter((one) => one.name !== name); return {}; },
+  'GET config': ({ state }) => ({ path: '/etc/millrace/millrace.toml', text: state.config }),
+  'POST config/validate': ({ body }) => ({ faults: faultsIn(body) }),
+  'PUT config': ({ state, body, headers }) => {
+    if (headers['if-match'] !== etag(state.config)) throw new Refusal(412, 'The configuration was changed meanwhile.');
+    if (faultsIn(body).length) throw new Refusal(422, 'not valid', { faults: faultsIn(body) });
+    return write(state, body);
+  },
+  'GET config/history': ({ state }) => ({ versions: state.history.map(({ text, ...rest }) => ({ ...rest, bytes: text.length })) }),
+  'GET config/history/*': ({ state }, number) => state.history.find((one) => String(one.number) === number) ?? missing(number),
+  'POST config/history/*/restore': ({ state }, number) => write(state, state.history.find((one) => String(one.number) === number).text),
+};
+
+const missing = (name) => { throw new Refusal(404, `There is no ${name}.`); };
+const account = (state, path, name) => state[path].find((one) => one.name === name) ?? missing(name);
+
+function kick(state, isMeant) {
+  const before = state.sessions.length;
+  state.sessions = state.sessions.filter((one) => !isMeant(one));
+  return { kicked: before - state.sessions.length };
+}
+
+function write(state, text) {
+  state.history.unshift({ number: state.history[0].number + 1, time: Math.floor(Date.now() / 1000), by: 'root', text: state.config });
+  state.config = text;
+  return { changed: ['download'], 'next-start': [] };
+}
+
+function perform(of, method, path) {
+  for (const [key, operation] of Object.entries(OPERATIONS)) {
+    const [own, pattern] = key.split(' ');
+    const match = own === method && path.match(new RegExp(`^${pattern.replaceAll('*', '([^/]+)')}$`));
+    if (match) return operation(of, ...match.slice(1).map(decodeURIComponent));
+  }
+  return missing(path);
+}
+
+const METRICS = (quiet) => `millrace_certificate_expiry_timestamp_seconds{file="/etc/millrace/cert.pem"} ${Date.now() / 1000 + (quiet ? 90 : 6) * 86400}
+millrace_bans ${quiet ? 0 : 2}
+millrace_delivery_queue_events{state="parked"} ${quiet ? 0 : 1}
+millrace_delivery_queue_events{state="waiting"} ${quiet ? 0 : 1}
+millrace_worker_lag_seconds{worker="0"} 0.001
+`;
+
+/** Serves the log, a line now and then. */
+function log(response) {
+  response.writeHead(200, { 'content-type': 'text/event-stream' });
+  const kinds = ['#17 192.0.2.7:51123 alice download path="/pub/a.iso" bytes=734003200 seconds=9.2', '#18 203.0.113.7:40112 - login-failed tried="root"',
+    '#19 198.51.100.9:41000 - connected', '- - - warning what="the certificate expires in 6 days"', '#19 198.51.100.9:41000 press upload path="/in/<b>x</b>.txt" bytes=12', '- - - reload failed what="line 3"'];
+  let at = 0;
+  const line = () => response.write(`data: ${new Date().toISOString()} ${kinds[at++ % kinds.length]}\n\n`);
+  for (let i = 0; i < 24; i++) line();
+  const timer = setInterval(line, 700);
+  response.on('close', () => clearInterval(timer));
+}
+
+/** Starts the mock; returns its server, which listens. */
+export async function mock({ port = 0, role = 'administrator', isFirstRun = false, ...options } = {}) {
+  const state = makeState(options);
+  const built = files();
+  const server = createServer(async (request, response) => {
+    const url = new URL(request.url, 'http://mock');
+    const json = (status, body, headers = {}) => response.writeHead(status, { 'content-type': 'application/json', ...headers }).end(JSON.stringify(body));
+    const chunks = [];
+    for await (const chunk of request) chunks.push(chunk);
+    const name = url.pathname === '/' ? 'index.html' : url.pathname.slice(1);
+    if (name in built) {
+      return response.writeHead(200, { 'content-type': TYPES[name.split('.').pop()], 'content-security-policy': POLICY, 'x-content-type-options': 'nosniff' }).end(built[name]);
+    }
+    if (url.pathname === '/healthz') return response.writeHead(200).end('ok\n');
+    if (url.pathname === '/metrics') return response.writeHead(200).end(METRICS(state.isQuiet));
+    if (isFirstRun) return json(503, { title: 'No access is set up', status: 503, detail: 'Make a token: millrace ctl token add NAME --role ROLE' });
+    const path = url.pathname.replace('/api/v1/', '');
+    const raw = Buffer.concat(chunks).toString();
+    const body = request.headers['content-type'] === 'application/json' && raw ? JSON.parse(raw) : raw;
+    if (path === 'login') {
+      if (body.password !== 's3cret') return json(401, { detail: 'wrong' });
+      return json(200, {}, { 'set-cookie': 'session=mock; HttpOnly; SameSite=Strict; Path=/' });
+    }
+    if (path === 'logout') return json(200, {}, { 'set-cookie': 'session=; Max-Age=0; Path=/' });
+    if (!request.headers.cookie?.includes('session=mock') && request.headers.authorization !== 'Bearer token') return json(401, { detail: 'Sign in.' });
+    if (path === 'me') return json(200, { name: 'root', role });
+    if (path === 'log') return log(response);
+    try {
+      const of = { state, query: Object.fromEntries(url.searchParams), body, headers: request.headers };
+      const answer = perform(of, request.method, path);
+      return json(200, answer, path === 'config' && request.method === 'GET' ? { etag: etag(state.config) } : {});
+    } catch (error) {
+      return json(error.status ?? 500, { title: 'refused', status: error.status, detail: error.message, ...error.more });
+    }
+  });
+  await new Promise((resolve) => { server.listen(port, '127.0.0.1', resolve); });
+  return server;
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const option = (name, otherwise) => (process.argv.includes(name) ? process.argv[process.argv.indexOf(name) + 1] : otherwise);
+  const server = await mock({ port: Number(option('--port', 9200)), sessions: Number(option('--sessions', 128)), role: option('--role', 'administrator'),
+    isFirstRun: process.argv.includes('--first-run'), isQuiet: process.argv.includes('--quiet') });
+  console.log(`http://127.0.0.1:${server.address().port}/  root, s3cret`);
+}

@@ -1,0 +1,60 @@
+// The page to sign in, and what to do where no one can yet.
+import { useState } from 'preact/hooks';
+import { call, keepToken } from '../api.js';
+import { Field, Form } from '../parts.jsx';
+import { text } from '../text.js';
+
+const words = text.login;
+
+/** Returns why signing in failed. */
+function reason(problem, withToken) {
+  if (problem.status === 401) return withToken ? words.wrongToken : words.wrong;
+  if (problem.status === 403) return words.noRole;
+  if (problem.status === 429) return words.slow;
+  return problem.status === 0 ? text.unreachable : problem.message;
+}
+
+function FirstRun() {
+  return (
+    <section class="first-run">
+      <h2>{words.firstTitle}</h2>
+      <p>{words.first}</p>
+      <pre>millrace ctl token add admin --role administrator</pre>
+      <p>{words.firstThen}</p>
+      <pre>admin-administrators = ["alice"]</pre>
+    </section>
+  );
+}
+
+export function Login({ hint, enter }) {
+  const [withToken, setWithToken] = useState(Boolean(hint));
+  const [fault, setFault] = useState('');
+  const submit = async ({ name, password, code, token }) => {
+    setFault('');
+    try {
+      keepToken(token?.trim());
+      await (token ? call('GET', 'me', { isLogin: true }) : call('POST', 'login', { isLogin: true, body: { name, password, ...(code && { code }) } }));
+      await enter();
+    } catch (problem) {
+      keepToken(null);
+      setFault(reason(problem, Boolean(token)));
+    }
+  };
+  return (
+    <main class="login">
+      <h1>{text.appName}</h1>
+      {hint && <FirstRun />}
+      <Form onSubmit={submit} aria-label={words.title}>
+        {withToken ? <Field label={words.token} name="token" type="password" required key="token" /> : (
+          <>
+            <Field label={words.name} name="name" autocomplete="username" required autofocus />
+            <Field label={words.password} name="password" type="password" autocomplete="current-password" required />
+            <Field label={words.code} hint={words.codeHint} name="code" inputmode="numeric" autocomplete="one-time-code" />
+          </>)}
+        {fault && <p class="trouble" role="alert">{fault}</p>}
+        <button type="submit" class="primary">{words.submit}</button>
+        <button type="button" class="link" onClick={() => setWithToken(!withToken)}>{withToken ? words.usePassword : words.useToken}</button>
+      </Form>
+    </main>
+  );
+}

@@ -1,0 +1,105 @@
+// What the dashboard says, by language. A translation is another table with the same keys.
+import { de } from './text.de.js';
+
+const en = {
+  appName: 'Millrace',
+  pages: {
+    overview: 'Overview', sessions: 'Sessions', log: 'Log', deliveries: 'Deliveries', bans: 'Bans', limits: 'Limits', users: 'Users and groups',
+    configuration: 'Configuration',
+  },
+  menu: 'Menu', skip: 'Skip to content', navigation: 'Pages', signOut: 'Sign out', theme: 'Theme',
+  themes: { auto: 'System', light: 'Light', dark: 'Dark' },
+  roles: { viewer: 'viewer', operator: 'operator', administrator: 'administrator' },
+  loading: 'Loading', close: 'Close', cancel: 'Cancel', save: 'Save', remove: 'Delete', edit: 'Edit', add: 'Add', none: 'none',
+  unlimited: 'unlimited', server: 'server', filter: 'Filter', of: 'of', yes: 'yes', no: 'no', actions: 'Actions',
+  unreachable: 'The server does not answer. Trying again.', failed: (what) => `Failed: ${what}`,
+  forbidden: (role) => `Your role, ${role}, may look but not change this.`,
+  login: {
+    title: 'Sign in', name: 'User name', password: 'Password', code: 'One-time code', codeHint: 'Only where your account has one',
+    submit: 'Sign in', token: 'Token', useToken: 'Sign in with a token', usePassword: 'Sign in with a password',
+    wrong: 'The name, the password or the code is wrong.', wrongToken: 'The server does not know this token.',
+    slow: 'Too many attempts. Wait a moment and try again.', noRole: 'This account may not use the dashboard.',
+    firstTitle: 'Set up access',
+    first: 'No account has a role here yet, and there is no token. On the server, make a token and sign in with it:',
+    firstThen: 'Or give accounts a role in the configuration file, and reload:',
+  },
+  overview: {
+    up: (time) => `up ${time}`, process: (pid) => `process ${pid}`, attention: 'Needs attention', well: 'Everything works.',
+    lastHour: 'The last hour', download: 'Download', upload: 'Upload', sessions: 'Sessions', requests: 'Requests', failures: 'Failures',
+    perSecond: '/s', busiest: 'Fastest transfers', idle: 'No transfer is under way.', all: 'All sessions', peak: (value) => `peak ${value}`,
+    unhealthy: (why) => `Not healthy: ${why}`, ending: 'The server is ending; it takes no new clients.',
+    bans: (n) => (n === 1 ? '1 network is banned' : `${n} networks are banned`),
+    failed: (n) => (n === 1 ? '1 failure in the last hour' : `${n} failures in the last hour`),
+    parked: (n) => (n === 1 ? '1 delivery was put aside' : `${n} deliveries were put aside`),
+    waiting: (n) => (n === 1 ? '1 delivery waits' : `${n} deliveries wait`),
+    certificate: (name, days) => (days < 0 ? `Certificate ${name} has expired` : days < 1 ? `Certificate ${name} expires today` : days < 2
+      ? `Certificate ${name} expires in 1 day` : `Certificate ${name} expires in ${Math.floor(days)} days`),
+    lag: (worker, ms) => `Worker ${worker} answers after ${ms} ms`,
+    show: 'Show', chart: (what, now, peak) => `${what} over the last hour: now ${now}, peak ${peak}`,
+  },
+  sessions: {
+    user: 'User', address: 'Address', protocol: 'Protocol', doing: 'Doing', progress: 'Progress', rate: 'Rate', waits: 'Waits for',
+    idle: 'Idle', age: 'Connected', local: 'To', session: 'Session', bytes: 'Bytes', notYet: 'not logged in', count: (n) => (n === 1
+      ? '1 session' : `${n} sessions`), filterHint: 'User or address', empty: 'No client is connected.', noMatch: 'No session matches.',
+    kinds: { download: 'download', upload: 'upload', listing: 'listing' }, details: (id) => `Session ${id}`, sort: 'Sort by',
+    gone: 'This session has ended.', kick: 'End session', kickUser: (user) => `End all sessions of ${user}`, kicked: (n) => (n === 1
+      ? '1 session ended' : `${n} sessions ended`), ban: (address) => `Ban ${address}`, banned: (network) => `${network} is banned`,
+    slow: (user) => `Slow down ${user}`, slowHint: 'Bytes a second, such as 500k or 2M. Holds until the server restarts.',
+    apply: 'Apply', limited: (user) => `Limits of ${user} updated`, restored: (user) => `${user} has the configured limits again`,
+    keys: 'Arrow keys move between rows, Enter opens one.',
+  },
+  log: {
+    pause: 'Pause', resume: 'Resume', clear: 'Clear', filterHint: 'Text in the line', waiting: 'Lines appear here as they are written.',
+    lost: 'The log was interrupted. Trying again.', held: (n) => (n === 1 ? '1 new line' : `${n} new lines`),
+    shown: (n) => (n === 1 ? '1 line' : `${n} lines`),
+  },
+  bans: {
+    network: 'Network', user: 'Except for', left: 'Expires in', forever: 'when lifted', lift: 'Lift', add: 'Ban a network',
+    hint: 'An address or a network, such as 192.0.2.7 or 192.0.2.0/24', time: 'For', empty: 'No network is banned.',
+    lifted: (network) => `${network} is no longer banned`,
+    times: { 600: '10 minutes', 3600: '1 hour', 86400: '1 day', 604800: '7 days', '': 'Until it is lifted' },
+  },
+  limits: {
+    scope: 'For', sessions: 'Sessions', most: 'At most', download: 'Download', upload: 'Upload', change: 'Change', changed: 'Limits updated',
+    restore: 'Restore the configured limits', add: 'Set a limit', scopeHint: 'server, user NAME, group NAME, listener ADDRESS:PORT or session NUMBER',
+    rateHint: 'Bytes a second: 500k, 2M; 0 or none for no limit', quotas: 'Quotas', tree: 'Folder', bytes: 'Bytes', files: 'Files',
+    exact: 'Exact', recount: 'Count anew', recounted: 'Counted', noQuotas: 'No folder with a quota is in use.', empty: 'No limits are in force.',
+    holds: 'What is set here holds until the server restarts. The configuration holds longer.',
+  },
+  deliveries: {
+    to: 'To', event: 'Event', time: 'Time', user: 'User', path: 'Path', state: 'State', error: 'Last error', retry: 'Deliver again',
+    retryAll: 'Deliver all again', drop: 'Forget', dropAll: 'Forget those put aside', empty: 'Every event was delivered.', retried: (n) => `${n} tried again`,
+    dropped: (n) => `${n} forgotten`, states: { parked: 'put aside', waiting: 'waiting' },
+    forget: 'Their receivers will never be told of these events.',
+  },
+  users: {
+    name: 'Name', access: 'Access', directory: 'Folder', groups: 'Groups', state: 'State', disabled: 'disabled', noPassword: 'no password',
+    active: 'active', add: 'Add user', addGroup: 'Add group', editUser: (name) => `User ${name}`, editGroup: (name) => `Group ${name}`,
+    password: 'Password', passwordKeep: 'Leave empty to keep it', directoryHint: 'Within the served folder; empty for all of it',
+    accesses: { '': 'as the group or server says', rw: 'read and write', ro: 'read only', none: 'nothing' }, other: 'Other settings',
+    otherHint: 'One a line, as in a [[user]] table: sessions = 4', disable: 'Disabled', saved: (name) => `${name} saved`,
+    removed: (name) => `${name} deleted`, confirm: (name) => `Delete ${name}? Files stay; sessions end.`, empty: 'The database has no users.',
+    emptyGroups: 'No groups.', usersTitle: 'Users', groupsTitle: 'Groups', groupsHint: 'separated by commas', download: 'Download', upload: 'Upload',
+    rateHint: 'bytes a second, such as 2M', line: (line) => `Not a setting: ${line}`,
+  },
+  config: {
+    text: 'Configuration file', history: 'History', review: 'Review changes', apply: 'Apply', revert: 'Discard changes', valid: 'No faults found.',
+    checking: 'Checking', faults: (n) => (n === 1 ? '1 fault' : `${n} faults`), line: (n) => `line ${n}`, unchanged: 'Nothing changed.',
+    applied: 'The configuration is in force', nextStart: (keys) => `In force at the next start: ${keys}`, conflict:
+      'Another administrator changed the configuration meanwhile. Your text is still here; compare it with theirs before you apply it.',
+    takeTheirs: 'Compare with the new text', reviewTitle: 'Review changes', who: 'By', when: 'When', what: 'Change', restore: 'Roll back to this',
+    restored: 'Rolled back', noHistory: 'No earlier versions are kept yet.', diffTitle: (n) => `Version ${n}`, added: 'added', gone: 'removed',
+    unsaved: 'Unsaved changes', noFile: 'The server runs without a configuration file.', current: 'in force', show: 'Show',
+  },
+};
+
+const languages = { en, de };
+
+/** The language of the browser, where there is a table of it. */
+export const language = navigator.languages.map((tag) => tag.slice(0, 2)).find((tag) => tag in languages) ?? 'en';
+
+/** Fills what a translation lacks from English. */
+const filled = (own, base) => Object.fromEntries(Object.entries(base).map(([key, value]) => [key, typeof value === 'object'
+  ? filled(own?.[key], value) : own?.[key] ?? value]));
+
+export const text = filled(languages[language], en);
