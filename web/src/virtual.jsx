@@ -41,6 +41,8 @@ export function VirtualTable({ label, kind, columns, rows, from, total, height, 
   const scroller = useRef();
   const { first, count } = useSight(scroller, height);
   const [current, setCurrent] = useState(0);
+  const wanted = useRef();
+  const isInside = useRef(false);
   useEffect(() => onSight(first, count), [first, count]);
   const focusRow = (index) => {
     const row = Math.max(0, Math.min(total - 1, index));
@@ -50,12 +52,27 @@ export function VirtualTable({ label, kind, columns, rows, from, total, height, 
     // The head of the table covers the first line.
     if (top < element.scrollTop) element.scrollTop = top;
     else if (bottom > element.scrollTop + element.clientHeight - 34) element.scrollTop = bottom - element.clientHeight + 34;
-    requestAnimationFrame(() => element.querySelector(`[aria-rowindex="${row + 2}"]`)?.focus({ preventScroll: true }));
+    // Until the row is in the document, the table has the focus, so that no key is lost.
+    wanted.current = row;
+    element.focus({ preventScroll: true });
+    focusWanted();
   };
+  const focusWanted = () => {
+    const element = scroller.current.querySelector(`.rows > [aria-rowindex="${wanted.current + 2}"][aria-busy=false]`);
+    if (!element || document.activeElement !== scroller.current) return;
+    wanted.current = undefined;
+    element.focus({ preventScroll: true });
+  };
+  // A row that has the focus may go out of sight, as others are faster.
+  useLayoutEffect(() => {
+    if (isInside.current && document.activeElement === document.body) scroller.current.focus({ preventScroll: true });
+    if (wanted.current !== undefined) focusWanted();
+  });
   // Rows move while they are looked at: the one with the focus knows where it is now.
   const onKeyDown = (event) => {
-    if (!event.target.matches('.rows > [role=row]')) return;
-    const at = Number(event.target.getAttribute('aria-rowindex')) - 2;
+    const isTable = event.target === scroller.current;
+    if (!isTable && !event.target.matches('.rows > [role=row]')) return;
+    const at = isTable ? current : Number(event.target.getAttribute('aria-rowindex')) - 2;
     const page = Math.floor(scroller.current.clientHeight / height) - 1;
     const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -total, End: total };
     const row = rows[at - from];
@@ -75,8 +92,9 @@ export function VirtualTable({ label, kind, columns, rows, from, total, height, 
       </div>);
   }
   return (
-    <div class={`virtual ${kind}`} ref={scroller} role="grid" aria-label={label} aria-rowcount={total + 1} aria-description={hint}
-      onKeyDown={onKeyDown}>
+    <div class={`virtual ${kind}`} ref={scroller} tabindex="-1" role="grid" aria-label={label} aria-rowcount={total + 1} aria-description={hint}
+      onKeyDown={onKeyDown} onFocusCapture={() => { isInside.current = true; }}
+      onBlurCapture={(event) => { if (event.relatedTarget) isInside.current = scroller.current.contains(event.relatedTarget); }}>
       <div role="row" class="row heads" aria-rowindex="1">
         {columns.map(({ is, name, sort: order }) => (
           <div role="columnheader" class={is} aria-sort={order && sort.replace('-', '') === order.replace('-', '')

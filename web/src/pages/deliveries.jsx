@@ -20,9 +20,9 @@ export function Deliveries() {
     { name: words.time, cell: ({ time }) => (time ? moment(time) : '') },
     { name: words.event, cell: ({ event }) => event },
     { name: words.user, cell: ({ user }) => user ?? '' },
-    { name: words.path, is: 'wide', cell: ({ path }) => path ?? '' },
-    { name: words.to, is: 'wide', cell: ({ to }) => to },
-    { name: words.state, is: 'wide', cell: (event) => [words.states[event.state] ?? event.state, event.error].filter(Boolean).join(': ') },
+    { name: words.path, is: 'wide wrap', cell: ({ path }) => path ?? '' },
+    { name: words.to, is: 'wide wrap', cell: ({ to }) => to },
+    { name: words.state, is: 'wide wrap', cell: (event) => [words.states[event.state] ?? event.state, event.error].filter(Boolean).join(': ') },
     ...(mayAct ? [{ name: text.actions, hidden: true, is: 'act', cell: ({ id, event }) => (
       <button type="button" aria-label={`${words.retry}: ${event} ${id}`} onClick={() => retry({ events: [id] })}>{words.retry}</button>) }] : []),
   ];

@@ -64,9 +64,9 @@ export function Log() {
       </Head>
       {isLost && <p class="trouble" role="alert">{words.lost}</p>}
       {lines.length === 0 && <p class="quiet">{words.waiting}</p>}
-      <ol class="log" ref={list} tabindex="0" role="log" aria-live="off" aria-label={text.pages.log} onScroll={onScroll}>
-        {shown.map(({ number, time, rest, kind }) => <li key={number} class={kind}>{time && <time>{clock(time)}</time>}{rest}</li>)}
-      </ol>
+      <div class="log" ref={list} tabindex="0" role="log" aria-live="off" aria-label={text.pages.log} onScroll={onScroll}>
+        {shown.map(({ number, time, rest, kind }) => <p key={number} class={kind}>{time && <time>{clock(time)}</time>}{rest}</p>)}
+      </div>
     </>
   );
 }

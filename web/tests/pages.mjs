@@ -1,0 +1,174 @@
+// The pages in a browser, against the stand-in for the API.
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
+import { mock } from '../mock.mjs';
+import { inaccessible, open, signIn, visit } from './browser.mjs';
+
+const PAGES = ['overview', 'sessions', 'log', 'deliveries', 'bans', 'limits', 'users', 'configuration'];
+
+/** Starts a stand-in, and opens its page; signed in, unless told otherwise. */
+async function dashboard({ isSignedIn = true, view, ...options } = {}) {
+  const server = await mock(options);
+  after(() => server.close());
+  const page = await open(`http://127.0.0.1:${server.address().port}/`, view);
+  if (isSignedIn) {
+    await signIn(page, 'root', 's3cret');
+    await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor();
+  }
+  return page;
+}
+
+test('a wrong password is told, a right one opens the overview, and signing out closes it', async () => {
+  const page = await dashboard({ isSignedIn: false });
+  await signIn(page, 'root', 'wrong');
+  await page.getByText('The name, the password or the code is wrong.').waitFor();
+  await signIn(page, 'root', 's3cret');
+  await page.getByText('Certificate cert.pem expires in 5 days').waitFor();
+  await page.getByRole('button', { name: 'Sign out' }).click();
+  await page.getByLabel('User name').waitFor();
+  assert.deepEqual(page.faults, []);
+});
+
+test('where no one has access yet, the page says how to get it, and takes a token', async () => {
+  const page = await dashboard({ isSignedIn: false, isFirstRun: true });
+  await page.getByText('millrace ctl token add').waitFor();
+  assert.deepEqual(await inaccessible(page), []);
+  const other = await dashboard({ isSignedIn: false });
+  await other.getByRole('button', { name: 'Sign in with a token' }).click();
+  await other.getByLabel('Token').fill('token');
+  await other.getByRole('button', { name: 'Sign in', exact: true }).click();
+  await other.getByRole('heading', { name: 'Overview' }).waitFor();
+});
+
+for (const scheme of ['light', 'dark']) {
+  test(`axe finds nothing serious on any page, ${scheme}, and the policy is kept`, async () => {
+    const page = await dashboard({ view: { scheme } });
+    for (const name of PAGES) {
+      await visit(page, name);
+      await page.locator('main table, .rows .user, .log p, .editor').first().waitFor();
+      assert.deepEqual(await inaccessible(page), [], name);
+    }
+    await visit(page, 'sessions');
+    await page.locator('.rows .row').first().click();
+    await page.getByRole('dialog').waitFor();
+    assert.deepEqual(await inaccessible(page), [], 'the sheet of a session');
+    assert.deepEqual(page.faults, []);
+  });
+}
+
+test('at 360 pixels nothing is wider than the page', async () => {
+  const page = await dashboard({ view: { width: 360, height: 740 } });
+  for (const name of PAGES) {
+    await visit(page, name);
+    await page.locator('main table, .rows .user, .log p, .editor').first().waitFor();
+    const over = await page.evaluate(() => ['html', 'main'].filter((one) => document.querySelector(one).scrollWidth > document.querySelector(one).clientWidth));
+    assert.deepEqual(over, [], name);
+  }
+  await page.getByRole('button', { name: 'Menu' }).click();
+  await page.getByRole('link', { name: 'Bans' }).click();
+  await page.getByRole('heading', { level: 1, name: 'Bans' }).waitFor();
+  assert.deepEqual(await inaccessible(page), []);
+});
+
+test('10,000 sessions are listed within 300 ms, and scrolled with at most 2,000 nodes', async () => {
+  const page = await dashboard({ sessions: 10_000 });
+  const took = await page.evaluate(async () => {
+    const begun = performance.now();
+    location.hash = '#/sessions';
+    while (!document.querySelector('.rows .row .user')?.textContent) await new Promise(requestAnimationFrame);
+    return performance.now() - begun;
+  });
+  assert.ok(took < 300, `${took} ms`);
+  const grid = page.getByRole('grid', { name: 'Sessions' });
+  assert.equal(await grid.getAttribute('aria-rowcount'), '10001');
+  let nodes = 0;
+  for (let step = 1; step <= 20; step++) {
+    await grid.evaluate((element, part) => { element.scrollTop = element.scrollHeight * part; }, step / 20);
+    nodes = Math.max(nodes, await page.evaluate(() => new Promise((resolve) => { requestAnimationFrame(() => resolve(document.querySelectorAll('*').length)); })));
+  }
+  assert.ok(nodes <= 2000, `${nodes} nodes`);
+  await page.locator('.row[aria-rowindex="10001"] .address').getByText(/^192/).waitFor();
+});
+
+test('sessions are reached by keys, filtered, ended, and sorted', async () => {
+  const page = await dashboard();
+  await visit(page, 'sessions');
+  await page.locator('.rows .row .user').first().waitFor();
+  await page.locator('.rows .row[tabindex="0"]').focus();
+  await page.keyboard.press('End');
+  await page.locator('.row[aria-rowindex="129"]:focus').waitFor();
+  await page.keyboard.press('Home');
+  await page.keyboard.press('ArrowDown');
+  await page.locator('.row[aria-rowindex="3"]:focus').waitFor();
+  await page.keyboard.press('Enter');
+  await page.getByRole('dialog').getByRole('button', { name: 'End session' }).click();
+  await page.getByText('1 session ended').waitFor();
+  await page.getByLabel('Filter').fill('camera');
+  await page.waitForFunction(() => [...document.querySelectorAll('.rows .user')].every((cell) => cell.textContent === 'camera-7'));
+  await page.getByRole('button', { name: 'Idle' }).click();
+  await page.locator('[role=columnheader][aria-sort=descending]').getByText('Idle').waitFor();
+  await page.getByLabel('Filter').fill('no such user');
+  await page.getByText('No session matches.').waitFor();
+});
+
+test('a viewer is shown everything, and offered nothing that is refused', async () => {
+  const page = await dashboard({ role: 'viewer' });
+  assert.equal(await page.getByRole('link', { name: 'Configuration' }).count(), 0);
+  await visit(page, 'bans');
+  await page.getByText('203.0.113.7').waitFor();
+  assert.equal(await page.locator('main button').count(), 0);
+  await visit(page, 'sessions');
+  await page.locator('.rows .row').first().click();
+  assert.equal(await page.getByRole('dialog').getByRole('button').count(), 1, 'the one that closes it');
+});
+
+test('the log is shown as text, paused and filtered', async () => {
+  const page = await dashboard();
+  await visit(page, 'log');
+  await page.getByText('path="/in/<b>x</b>.txt"').first().waitFor();
+  await page.getByRole('button', { name: 'Pause' }).click();
+  const count = await page.locator('.log p').count();
+  await page.waitForTimeout(1000);
+  assert.equal(await page.locator('.log p').count(), count);
+  await page.getByRole('button', { name: 'Resume' }).click();
+  await page.waitForFunction((before) => document.querySelectorAll('.log p').length > before, count);
+  await page.getByLabel('Filter').fill('LOGIN-failed');
+  await page.waitForFunction(() => [...document.querySelectorAll('.log p')].every((line) => line.textContent.includes('login-failed')));
+});
+
+test('faults of the configuration are named by line; another administrator loses nothing', async () => {
+  const page = await dashboard();
+  await visit(page, 'configuration');
+  const editor = page.getByLabel('Configuration file');
+  const before = await editor.inputValue();
+  await editor.fill(`${before}oops\n`);
+  await page.getByText('not a setting: oops').waitFor();
+  assert.equal(await page.getByRole('button', { name: 'Review changes' }).isDisabled(), true);
+  await editor.fill(before.replace('20M', '30M'));
+  await page.getByText('No faults found.').waitFor();
+  // The other one is quicker.
+  await page.evaluate(async (text) => {
+    const { headers } = await fetch('/api/v1/config');
+    await fetch('/api/v1/config', { method: 'PUT', body: text, headers: { 'if-match': headers.get('etag'), 'content-type': 'text/plain' } });
+  }, before.replace('40', '50'));
+  await page.getByRole('button', { name: 'Review changes' }).click();
+  await page.getByRole('button', { name: 'Apply' }).click();
+  await page.getByText('Another administrator changed the configuration').waitFor();
+  assert.match(await editor.inputValue(), /30M/);
+  await page.getByRole('button', { name: 'Compare with the new text' }).click();
+  await page.getByText('- sessions-per-address = 50').waitFor();
+  await page.getByRole('button', { name: 'Apply' }).click();
+  await page.getByText('The configuration is in force').first().waitFor();
+});
+
+test('what is typed survives that the page looks again', async () => {
+  const page = await dashboard();
+  await visit(page, 'limits');
+  await page.getByRole('button', { name: 'Change: user alice' }).click();
+  await page.getByLabel('Download').fill('123k');
+  await page.waitForResponse((answer) => answer.url().endsWith('/limits'));
+  await page.waitForResponse((answer) => answer.url().endsWith('/quotas') || answer.url().endsWith('/limits'));
+  assert.equal(await page.getByLabel('Download').inputValue(), '123k');
+  await page.getByRole('button', { name: 'Save' }).click();
+  await page.getByText('123 kB/s').waitFor();
+});
