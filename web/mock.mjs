@@ -35,7 +35,7 @@ function sessionAt(index) {
 }
 
 const ORDERS = {
-  rate: (one) => one.transfer?.rate ?? -1, idle: (one) => one.idle, user: (one) => one.user ?? '~', address: (one) => one.peer,
+  rate: (one) => one.transfer?.rate ?? -1, idle: (one) => one.idle, user: (one) => one.user ?? '', peer: (one) => one.peer,
 };
 
 function sorted(list, sort) {
@@ -76,7 +76,7 @@ function makeState({ sessions = 128, isQuiet = false }) {
   const rates = Array.from({ length: 720 }, (_, at) => {
     const wave = 1 + 0.5 * Math.sin(at / 60) + 0.25 * Math.sin(at / 17) + 0.04 * random();
     return { time: now - (719 - at) * 5, sessions: Math.round(sessions * (0.7 + 0.15 * wave)), download: wave * 42e6, upload: wave * wave * 3.2e6 + random() * 3e5,
-      requests: wave * 120 + random() * 6, failures: isQuiet || random() < 0.95 ? 0 : Math.ceil(random() * 4) / 5 };
+      requests: wave * 120 + random() * 6, failures: isQuiet || random() < 0.95 ? 0 : Math.ceil(random() * 4) };
   });
   return {
     isQuiet, rates, begun: Date.now(), sessions: Array.from({ length: sessions }, (_, index) => sessionAt(index)), cookie: false,
@@ -91,16 +91,18 @@ function makeState({ sessions = 128, isQuiet = false }) {
       { name: 'press', groups: ['customers'], password: false, settings: { access: 'ro' } }, { name: 'bob', groups: [], password: true, settings: { disabled: true } }],
     groups: [{ name: 'customers', settings: { access: 'rw', 'quota-bytes': '10G' } }],
     config: CONFIG,
-    history: [{ number: 2, time: now - 86400, by: 'alice', text: CONFIG.replace('20M', '10M') }, { number: 1, time: now - 900000, by: 'token deploy', text: CONFIG.replace('sessions-per-address = 40\n', '') }],
+    history: [{ version: 2, time: now - 86400, by: 'alice', text: CONFIG.replace('20M', '10M') }, { version: 1, time: now - 900000, by: 'before', text: CONFIG.replace('sessions-per-address = 40\n', '') }],
   };
 }
 
 const etag = (text) => `"${createHash('sha256').update(text).digest('hex').slice(0, 16)}"`;
 
-/** Something to say of the text, as the server would. */
-function faultsIn(text) {
+/** Refuses a text with a line that is no setting, as the server would. */
+function check(text) {
   const known = /^(\s*#.*|\s*|\s*\[\[?[a-z]+\]?\]|[a-z-]+ = ("[^"]*"|\d+|true|false|\[.*\]))$/;
-  return text.split('\n').flatMap((line, at) => (known.test(line) ? [] : [{ line: at + 1, message: `not a setting: ${line.trim()}` }]));
+  const at = text.split('\n').findIndex((line) => !known.test(line));
+  if (at >= 0) throw new Refusal(422, `/etc/millrace/millrace.toml:${at + 1}:1: not a setting: ${text.split('\n')[at]}`, { line: at + 1 });
+  return {};
 }
 
 /** An answer other than 200 with JSON. */
@@ -112,10 +114,10 @@ class Refusal extends Error {
 const OPERATIONS = {
   'GET status': ({ state }) => ({ version: '0.1.0', pid: 4711, seconds: 356000, ending: false, ftp: ['0.0.0.0:21'], ftps: [], http: [], https: ['0.0.0.0:443'],
     sessions: state.sessions.length, transfers: state.sessions.filter((one) => one.transfer).length }),
-  'GET rates': ({ state }) => ({ interval: 5, rates: state.rates }),
+  'GET rates': ({ state }) => ({ step: 5, points: state.rates }),
   'GET sessions': ({ state, query: { sort = '', limit = 1000, offset = 0, user = '', address = '' } }) => {
     const grown = (Date.now() - state.begun) / 1000;
-    const found = sorted(state.sessions.filter((one) => (one.user ?? '').includes(user) && one.peer.includes(address)), sort);
+    const found = sorted(state.sessions.filter((one) => (!user || one.user === user) && (!address || one.peer.split(':')[0] === address)), sort);
     const page = found.slice(Number(offset), Number(offset) + Number(limit));
     const moved = ({ transfer }) => transfer && { ...transfer, bytes: Math.floor((transfer.bytes + transfer.rate * grown) % transfer.total) };
     return { sessions: page.map((one) => ({ ...one, transfer: moved(one) })), total: found.length };
@@ -150,16 +152,16 @@ const OPERATIONS = {
   'PUT groups/*': ({ state, body }, name) => { Object.assign(account(state, 'groups', name), body); return {}; },
   'DELETE users/*': ({ state }, name) => { state.users = state.users.filter((one) => one.name !== name); return {}; },
   'DELETE groups/*': ({ state }, name) => { state.groups = state.groups.filter((one) => one.name !== name); return {}; },
-  'GET config': ({ state }) => ({ path: '/etc/millrace/millrace.toml', text: state.config }),
-  'POST config/validate': ({ body }) => ({ faults: faultsIn(body) }),
+  'GET config': ({ state }) => ({ path: '/etc/millrace/millrace.toml', text: state.config, etag: etag(state.config), writable: true }),
+  'POST config/validate': ({ body }) => check(body.text),
   'PUT config': ({ state, body, headers }) => {
     if (headers['if-match'] !== etag(state.config)) throw new Refusal(412, 'The configuration was changed meanwhile.');
-    if (faultsIn(body).length) throw new Refusal(422, 'not valid', { faults: faultsIn(body) });
-    return write(state, body);
+    check(body.text);
+    return write(state, body.text);
   },
   'GET config/history': ({ state }) => ({ versions: state.history.map(({ text, ...rest }) => ({ ...rest, bytes: text.length })) }),
-  'GET config/history/*': ({ state }, number) => state.history.find((one) => String(one.number) === number) ?? missing(number),
-  'POST config/history/*/restore': ({ state }, number) => write(state, state.history.find((one) => String(one.number) === number).text),
+  'GET config/history/*': ({ state }, number) => state.history.find((one) => String(one.version) === number) ?? missing(number),
+  'POST config/history/*/restore': ({ state }, number) => write(state, state.history.find((one) => String(one.version) === number).text),
 };
 
 const missing = (name) => { throw new Refusal(404, `There is no ${name}.`); };
@@ -168,12 +170,12 @@ const account = (state, path, name) => state[path].find((one) => one.name === na
 function kick(state, isMeant) {
   const before = state.sessions.length;
   state.sessions = state.sessions.filter((one) => !isMeant(one));
-  return { kicked: before - state.sessions.length };
+  return before > state.sessions.length ? { kicked: before - state.sessions.length } : missing('such session');
 }
 
 function write(state, text) {
-  state.history.unshift({ number: state.history[0].number + 1, time: Math.floor(Date.now() / 1000), by: 'root', text: state.config });
   state.config = text;
+  state.history.unshift({ version: state.history[0].version + 1, time: Math.floor(Date.now() / 1000), by: 'root', text });
   return { changed: ['download'], 'next-start': [] };
 }
 
@@ -220,7 +222,7 @@ export async function mock({ port = 0, role = 'administrator', isFirstRun = fals
     }
     if (url.pathname === '/healthz') return response.writeHead(200).end('ok\n');
     if (url.pathname === '/metrics') return response.writeHead(200).end(METRICS(state.isQuiet));
-    if (isFirstRun) return json(503, { title: 'No access is set up', status: 503, detail: 'Make a token: millrace ctl token add NAME --role ROLE' });
+    if (isFirstRun) return json(401, { type: 'urn:millrace:set-up', status: 401, detail: 'Make a token.' });
     const path = url.pathname.replace('/api/v1/', '');
     const raw = Buffer.concat(chunks).toString();
     const body = request.headers['content-type'] === 'application/json' && raw ? JSON.parse(raw) : raw;

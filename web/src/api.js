@@ -30,12 +30,11 @@ function credentials() {
 
 /** Sends a request, and returns the answer of the server, of whatever status. */
 async function send(method, path, { body, headers, signal } = {}) {
-  const isText = typeof body === 'string';
-  const type = body === undefined ? {} : { 'content-type': isText ? 'text/plain; charset=utf-8' : 'application/json' };
+  const type = body === undefined ? {} : { 'content-type': 'application/json' };
   try {
     return await fetch(path.startsWith('/') ? path : BASE + path, {
       method, signal, credentials: 'same-origin', headers: { ...credentials(), ...type, ...headers },
-      body: body === undefined || isText ? body : JSON.stringify(body),
+      body: body && JSON.stringify(body),
     });
   } catch (error) {
     if (error.name === 'AbortError') throw error;
@@ -125,6 +124,8 @@ export async function follow(path, onEvent, onState, signal) {
 }
 
 function dataOf(event) {
+  // A line that was left out is no line of the log.
+  if (/^event: *dropped$/m.test(event)) return '';
   const lines = event.split(/\r?\n/).filter((line) => line.startsWith('data:'));
   return lines.map((line) => line.slice(line[5] === ' ' ? 6 : 5)).join('\n');
 }

@@ -111,7 +111,7 @@ function App() {
     try {
       setMe(await call('GET', 'me', { isLogin: true }));
     } catch (problem) {
-      setHint(problem.body?.['first-run'] || problem.status === 503 ? problem.message : '');
+      setHint(problem.body?.type === 'urn:millrace:set-up' ? problem.message : '');
       setMe(null);
     }
   }, []);

@@ -15,10 +15,10 @@ const en = {
   unreachable: 'The server does not answer. Trying again.', failed: (what) => `Failed: ${what}`,
   forbidden: (role) => `Your role, ${role}, may look but not change this.`,
   login: {
-    title: 'Sign in', name: 'User name', password: 'Password', code: 'One-time code', codeHint: 'Only where your account has one',
+    title: 'Sign in', name: 'User name', password: 'Password', code: 'One-time code',
     submit: 'Sign in', token: 'Token', useToken: 'Sign in with a token', usePassword: 'Sign in with a password',
-    wrong: 'The name, the password or the code is wrong.', wrongToken: 'The server does not know this token.',
-    slow: 'Too many attempts. Wait a moment and try again.', noRole: 'This account may not use the dashboard.',
+    wrong: 'The name, the password or the code is wrong.', codeNeeded: 'This account has a second factor: enter its code, too.', wrongToken: 'The server does not know this token.',
+    slow: 'Too many attempts. Wait a moment and try again.',
     firstTitle: 'Set up access',
     first: 'No account has a role here yet, and there is no token. On the server, make a token and sign in with it:',
     firstThen: 'Or give accounts a role in the configuration file, and reload:',
@@ -40,7 +40,7 @@ const en = {
   sessions: {
     user: 'User', address: 'Address', protocol: 'Protocol', doing: 'Doing', progress: 'Progress', rate: 'Rate', waits: 'Waits for',
     idle: 'Idle', age: 'Connected', local: 'To', session: 'Session', bytes: 'Bytes', notYet: 'not logged in', count: (n) => (n === 1
-      ? '1 session' : `${n} sessions`), filterHint: 'User or address', empty: 'No client is connected.', noMatch: 'No session matches.',
+      ? '1 session' : `${n} sessions`), filterHint: 'Whole user name or address', empty: 'No client is connected.', noMatch: 'No session matches.',
     kinds: { download: 'download', upload: 'upload', listing: 'listing' }, details: (id) => `Session ${id}`, sort: 'Sort by',
     gone: 'This session has ended.', kick: 'End session', kickUser: (user) => `End all sessions of ${user}`, kicked: (n) => (n === 1
       ? '1 session ended' : `${n} sessions ended`), ban: (address) => `Ban ${address}`, banned: (network) => `${network} is banned`,
@@ -62,7 +62,7 @@ const en = {
   limits: {
     scope: 'For', sessions: 'Sessions', most: 'At most', download: 'Download', upload: 'Upload', change: 'Change', changed: 'Limits updated',
     restore: 'Restore the configured limits', add: 'Set a limit', scopeHint: 'server, user NAME, group NAME, listener ADDRESS:PORT or session NUMBER',
-    rateHint: 'Bytes a second: 500k, 2M; 0 or none for no limit', quotas: 'Quotas', tree: 'Folder', bytes: 'Bytes', files: 'Files',
+    rateHint: 'Bytes a second: 500k, 2M; none for no limit', quotas: 'Quotas', tree: 'Folder', bytes: 'Bytes', files: 'Files',
     exact: 'Exact', recount: 'Count anew', recounted: 'Counted', noQuotas: 'No folder with a quota is in use.', empty: 'No limits are in force.',
     holds: 'What is set here holds until the server restarts. The configuration holds longer.',
   },
@@ -89,7 +89,7 @@ const en = {
       'Another administrator changed the configuration meanwhile. Your text is still here; compare it with theirs before you apply it.',
     takeTheirs: 'Compare with the new text', reviewTitle: 'Review changes', who: 'By', when: 'When', what: 'Change', restore: 'Roll back to this',
     restored: 'Rolled back', noHistory: 'No earlier versions are kept yet.', diffTitle: (n) => `Version ${n}`, added: 'added', gone: 'removed',
-    unsaved: 'Unsaved changes', noFile: 'The server runs without a configuration file.', current: 'in force', show: 'Show',
+    readOnly: 'The file can be read here, not replaced: admin-writes-config = true permits it, from the next start on.', before: 'not by the API', show: 'Show',
   },
 };
 

@@ -103,7 +103,7 @@ test('sessions are reached by keys, filtered, ended, and sorted', async () => {
   await page.keyboard.press('Enter');
   await page.getByRole('dialog').getByRole('button', { name: 'End session' }).click();
   await page.getByText('1 session ended').waitFor();
-  await page.getByLabel('Filter').fill('camera');
+  await page.getByLabel('Filter').fill('camera-7');
   await page.waitForFunction(() => [...document.querySelectorAll('.rows .user')].every((cell) => cell.textContent === 'camera-7'));
   await page.getByRole('button', { name: 'Idle' }).click();
   await page.locator('[role=columnheader][aria-sort=descending]').getByText('Idle').waitFor();
@@ -149,7 +149,7 @@ test('faults of the configuration are named by line; another administrator loses
   // The other one is quicker.
   await page.evaluate(async (text) => {
     const { headers } = await fetch('/api/v1/config');
-    await fetch('/api/v1/config', { method: 'PUT', body: text, headers: { 'if-match': headers.get('etag'), 'content-type': 'text/plain' } });
+    await fetch('/api/v1/config', { method: 'PUT', body: JSON.stringify({ text }), headers: { 'if-match': headers.get('etag'), 'content-type': 'application/json' } });
   }, before.replace('40', '50'));
   await page.getByRole('button', { name: 'Review changes' }).click();
   await page.getByRole('button', { name: 'Apply' }).click();

@@ -7,11 +7,11 @@ import { text } from '../text.js';
 
 const words = text.config;
 
-/** Returns the faults that the server found: `{line, message}`. */
-const faultsOf = ({ body, message }) => body.faults ?? [{ line: body.line, message }];
+/** Returns what the server says of a text as faults, `{line, message}`; the place in front of the message is the line's. */
+const faultsOf = ({ body, message }) => [{ line: body.line, message: message.replace(/^\S+:\d+:\d+: /, '') }];
 
 /** The text with its lines numbered; those with faults are marked. */
-function Editor({ value, faults, onInput, area }) {
+function Editor({ value, faults, isReadOnly, onInput, area }) {
   const gutter = useRef();
   const faulty = new Set(faults.map(({ line }) => line));
   const lines = value.split('\n').length;
@@ -20,7 +20,7 @@ function Editor({ value, faults, onInput, area }) {
       <div class="gutter" ref={gutter} aria-hidden="true">
         {Array.from({ length: lines }, (_, at) => <span class={faulty.has(at + 1) ? 'fault' : ''}>{`${at + 1}\n`}</span>)}
       </div>
-      <textarea ref={area} value={value} spellcheck={false} autocapitalize="off" wrap="off" aria-label={words.text} aria-invalid={faults.length > 0}
+      <textarea ref={area} value={value} spellcheck={false} autocapitalize="off" wrap="off" readOnly={isReadOnly} aria-label={words.text} aria-invalid={faults.length > 0}
         aria-describedby="faults" onInput={(event) => onInput(event.currentTarget.value)}
         onScroll={(event) => { gutter.current.scrollTop = event.currentTarget.scrollTop; }} />
     </div>
@@ -45,8 +45,8 @@ function useFaults(value, isChanged) {
     setChecking(true);
     let isOver = false;
     const found = (list) => { if (!isOver) { setFaults(list); setChecking(false); } };
-    const timer = setTimeout(() => call('POST', 'config/validate', { body: value })
-      .then((answer) => found(answer.faults ?? []), (problem) => found(faultsOf(problem))), 400);
+    const timer = setTimeout(() => call('POST', 'config/validate', { body: { text: value } })
+      .then(() => found([]), (problem) => found(faultsOf(problem))), 400);
     return () => { isOver = true; clearTimeout(timer); };
   }, [value, isChanged]);
   return { faults, isChecking };
@@ -70,7 +70,7 @@ function Edit({ file, reload }) {
   }, [isChanged]);
   const apply = async () => {
     setReviewing(false);
-    const put = () => call('PUT', 'config', { body: value, headers: { 'if-match': file.etag } })
+    const put = () => call('PUT', 'config', { body: { text: value }, headers: { 'if-match': file.etag } })
       .catch((problem) => { setConflict(problem.status === 412); throw problem; });
     if (await act(put, appliedAs(words.applied))) await reload();
   };
@@ -78,7 +78,8 @@ function Edit({ file, reload }) {
   return (
     <>
       {isConflict && <p class="trouble" role="alert">{words.conflict} <button type="button" onClick={compare}>{words.takeTheirs}</button></p>}
-      <Editor value={value} faults={faults} onInput={setValue} area={area} />
+      {!file.writable && <p class="quiet">{words.readOnly}</p>}
+      <Editor value={value} isReadOnly={!file.writable} faults={faults} onInput={setValue} area={area} />
       <div class="bar">
         <div id="faults" role="status" class="faults">
           {isChanged && (isChecking ? words.checking : faults.length === 0 ? <span class="well">{words.valid}</span> : (
@@ -106,25 +107,25 @@ function History({ file, reload }) {
   const show = (number) => act(() => call('GET', `config/history/${number}`)).then((version) => version && setOpen(version));
   const restore = async () => {
     const headers = { 'if-match': file.etag };
-    if (!await act(() => call('POST', `config/history/${open.number}/restore`, { headers }), appliedAs(words.restored))) return;
+    if (!await act(() => call('POST', `config/history/${open.version}/restore`, { headers }), appliedAs(words.restored))) return;
     setOpen(undefined);
     await Promise.all([reload(), refresh()]);
   };
   const columns = [
-    { name: words.when, cell: ({ time }) => moment(time) }, { name: words.who, is: 'wide', cell: ({ by }) => by ?? '' },
-    { name: words.what, cell: ({ number }) => words.diffTitle(number) },
-    { name: text.actions, hidden: true, is: 'act', cell: ({ number }) => (
-      <button type="button" aria-label={`${words.show}: ${words.diffTitle(number)}`} onClick={() => show(number)}>{words.show}</button>) },
+    { name: words.when, cell: ({ time }) => moment(time) }, { name: words.who, is: 'wide', cell: ({ by }) => (by === 'before' ? words.before : by) },
+    { name: words.what, cell: ({ version }) => words.diffTitle(version) },
+    { name: text.actions, hidden: true, is: 'act', cell: ({ version }) => (
+      <button type="button" aria-label={`${words.show}: ${words.diffTitle(version)}`} onClick={() => show(version)}>{words.show}</button>) },
   ];
   return (
     <section>
       <h2>{words.history}</h2>
       <Trouble error={error} />
-      <Table label={words.history} columns={columns} rows={data?.versions} empty={words.noHistory} keyOf={({ number }) => number} />
+      <Table label={words.history} columns={columns} rows={data?.versions} empty={words.noHistory} keyOf={({ version }) => version} />
       {open && (
-        <Sheet wide title={words.diffTitle(open.number)} onClose={() => setOpen(undefined)}>
+        <Sheet wide title={words.diffTitle(open.version)} onClose={() => setOpen(undefined)}>
           <Diff before={file.text} after={open.text} />
-          <div class="buttons"><button type="button" class="primary" disabled={open.text === file.text} onClick={restore}>{words.restore}</button></div>
+          <div class="buttons"><button type="button" class="primary" disabled={!file.writable || open.text === file.text} onClick={restore}>{words.restore}</button></div>
         </Sheet>)}
     </section>
   );
@@ -137,7 +138,7 @@ export function Configuration() {
   return (
     <>
       <Head title={text.pages.configuration} note={file?.path} />
-      {error?.status === 404 || error?.status === 409 ? <p class="quiet">{error.message || words.noFile}</p> : <Trouble error={error} />}
+      {error?.status === 404 || error?.status === 409 ? <p class="quiet">{error.message}</p> : <Trouble error={error} />}
       {file && <Edit key={round} file={file} reload={reload} />}
       {file && <History file={file} reload={async () => { await reload(); setRound(round + 1); }} />}
     </>

@@ -23,9 +23,9 @@ function Change({ row, onClose, refresh }) {
   const save = ({ scope = row.scope, download, upload, sessions }) => {
     const isNew = (value, before) => value !== (before ?? '');
     const body = {};
-    if (isNew(download, typed(row.download))) body.download = download || '0';
-    if (isNew(upload, typed(row.upload))) body.upload = upload || '0';
-    if (isNew(sessions, String(row['sessions-at-most'] || ''))) body.sessions = sessions || '0';
+    if (isNew(download, typed(row.download))) body.download = download || 'none';
+    if (isNew(upload, typed(row.upload))) body.upload = upload || 'none';
+    if (isNew(sessions, String(row['sessions-at-most'] || ''))) body.sessions = sessions || 'none';
     return act(() => call('PUT', path(scope), { body }), (answer) => answer.note ?? words.changed).then(end);
   };
   const restore = () => act(() => call('DELETE', path(row.scope)), words.changed).then(end);

@@ -6,10 +6,13 @@ import { text } from '../text.js';
 
 const words = text.login;
 
+/** The password is right, and a code is needed, too. */
+const CODE_NEEDED = 'urn:millrace:code-needed';
+
 /** Returns why signing in failed. */
 function reason(problem, withToken) {
+  if (problem.body.type === CODE_NEEDED) return words.codeNeeded;
   if (problem.status === 401) return withToken ? words.wrongToken : words.wrong;
-  if (problem.status === 403) return words.noRole;
   if (problem.status === 429) return words.slow;
   return problem.status === 0 ? text.unreachable : problem.message;
 }
@@ -29,6 +32,7 @@ function FirstRun() {
 export function Login({ hint, enter }) {
   const [withToken, setWithToken] = useState(Boolean(hint));
   const [fault, setFault] = useState('');
+  const [needsCode, setNeedsCode] = useState(false);
   const submit = async ({ name, password, code, token }) => {
     setFault('');
     try {
@@ -37,6 +41,7 @@ export function Login({ hint, enter }) {
       await enter();
     } catch (problem) {
       keepToken(null);
+      if (problem.body.type === CODE_NEEDED) setNeedsCode(true);
       setFault(reason(problem, Boolean(token)));
     }
   };
@@ -49,7 +54,7 @@ export function Login({ hint, enter }) {
           <>
             <Field label={words.name} name="name" autocomplete="username" required autofocus />
             <Field label={words.password} name="password" type="password" autocomplete="current-password" required />
-            <Field label={words.code} hint={words.codeHint} name="code" inputmode="numeric" autocomplete="one-time-code" />
+            {needsCode && <Field label={words.code} name="code" inputmode="numeric" autocomplete="one-time-code" required autofocus />}
           </>)}
         {fault && <p class="trouble" role="alert">{fault}</p>}
         <button type="submit" class="primary">{words.submit}</button>

@@ -48,7 +48,7 @@ const complaint = () => fetch('/healthz').then(async (answer) => (answer.ok ? ''
 
 /** Returns the points of the last hour by column: the API has a list of points. */
 function columns(answer) {
-  const points = answer?.rates ?? [];
+  const points = answer?.points ?? [];
   const column = (name) => points.map((point) => point[name] ?? 0);
   return {
     times: column('time'), download: column('download'), upload: column('upload'), sessions: column('sessions'), requests: column('requests'),
@@ -63,7 +63,7 @@ export function Overview() {
   const { data: health } = usePoll(complaint, 10000, []);
   const busiest = usePoll(() => call('GET', query('sessions', { sort: '-rate', limit: 6 })), 1000, []);
   const hour = columns(rates);
-  const failures = Math.round(hour.failures.reduce((sum, value) => sum + value, 0) * (rates?.interval ?? 5));
+  const failures = hour.failures.reduce((sum, value) => sum + value, 0);
   const perSecond = (value) => `${value < 10 && value % 1 ? value.toFixed(1) : count(Math.round(value))} ${words.perSecond}`;
   const whole = (value) => count(Math.round(value));
   const busy = busiest.data?.sessions.map(sessionOf).filter((session) => session.kind);
@@ -84,7 +84,7 @@ export function Overview() {
             series={[{ name: words.download, values: hour.download }, { name: words.upload, values: hour.upload }]} />
           <Chart times={hour.times} show={whole} series={[{ name: words.sessions, values: hour.sessions }]} />
           <Chart times={hour.times} show={perSecond} series={[{ name: words.requests, values: hour.requests }]} />
-          <Chart times={hour.times} show={perSecond} series={[{ name: words.failures, values: hour.failures }]} />
+          <Chart times={hour.times} show={whole} series={[{ name: words.failures, values: hour.failures }]} />
         </div>)}
       <section>
         <h2>{words.busiest}<a href="#/sessions">{words.all}</a></h2>

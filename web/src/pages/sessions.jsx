@@ -28,7 +28,7 @@ const who = (session) => session.user ?? <span class="quiet">{words.notYet}</spa
 
 const COLUMNS = [
   { name: words.user, is: 'user', sort: 'user', cell: who },
-  { name: words.address, is: 'address', sort: 'address', cell: (session) => session.address },
+  { name: words.address, is: 'address', sort: 'peer', cell: (session) => session.address },
   { name: words.protocol, is: 'protocol', cell: (session) => session.protocol },
   { name: words.doing, is: 'doing', cell: (session) => <Doing session={session} /> },
   { name: words.progress, is: 'done', cell: (session) => <Progress session={session} /> },
