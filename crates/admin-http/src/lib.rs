@@ -1,8 +1,9 @@
-//! Health and metrics of a running server by HTTP, `/healthz`, `/readyz` and `/metrics`, and the admin API beneath
-//! `/api/v1/`.
+//! Health and metrics of a running server by HTTP, `/healthz`, `/readyz` and `/metrics`, the admin API beneath `/api/v1/`,
+//! and the dashboard that uses it.
 //!
 //! One thread with a runtime of its own answers. It touches no worker but by reading counts and by its inbox, so that
-//! neither can hold up the other. See `docs/metrics.md` and `docs/admin-api.md`.
+//! neither can hold up the other. See `docs/metrics.md`, `docs/admin-api.md`
+//! and `docs/dashboard.md`.
 //!
 //! The invariant: whatever clients do, at most [`connections::MOST`] connections are open, and the next one is taken.
 
@@ -11,6 +12,7 @@ mod api;
 mod call;
 mod configuration;
 mod connections;
+mod dashboard;
 mod handlers;
 mod logins;
 mod openapi;

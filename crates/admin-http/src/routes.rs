@@ -16,6 +16,7 @@ use millrace_server::{Readiness, Running};
 use super::api::{self, Arrival, PREFIX};
 use super::call::Api;
 use super::connections::Busy;
+use super::dashboard;
 use super::pulse::{Beat, Pulse};
 use super::reply::{Body, Reply};
 
@@ -88,14 +89,23 @@ async fn answer(site: &Site, arrival: Arrival) -> Reply {
     if let Some(api) = site.api.as_ref().filter(|_| path.starts_with(PREFIX)) {
         return api::answer(api, server, arrival).await;
     }
+    if let Some(page) = page(site, &arrival.request) {
+        return page;
+    }
     let Some(route) = ROUTES.iter().find(|route| route.path == path) else {
-        return text(StatusCode::NOT_FOUND, "There are /healthz, /readyz, /metrics and /api/v1/.");
+        return text(StatusCode::NOT_FOUND, "There are /, /healthz, /readyz, /metrics and /api/v1/.");
     };
     if ![Method::GET, Method::HEAD].contains(arrival.request.method()) {
         return text(StatusCode::METHOD_NOT_ALLOWED, "Use GET.").with(ALLOW, "GET, HEAD");
     }
     let _answering = arrival.busy.begin();
     (route.answer)(site, server, &arrival.request).await
+}
+
+/// Returns a file of the dashboard, where there is an API for it.
+fn page(site: &Site, request: &Request<Incoming>) -> Option<Reply> {
+    site.api.as_ref().filter(|_| [Method::GET, Method::HEAD].contains(request.method()))?;
+    dashboard::file(request.uri().path(), request.uri().query(), request.headers())
 }
 
 fn response(reply: Reply) -> Response<Body> {

@@ -1,0 +1,128 @@
+// The dashboard of a real server, whose program `MILLRACE` names: what it shows is so, and what it is told happens.
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { after, before, test } from 'node:test';
+import { open, signIn, visit } from './browser.mjs';
+
+const folder = mkdtempSync(join(tmpdir(), 'millrace-dashboard-'));
+const file = join(folder, 'millrace.toml');
+const CONFIG = `directory = "files"
+ftp = "127.0.0.1:0"
+http = "off"
+admin = "127.0.0.1:0"
+admin-administrators = ["root"]
+admin-writes-config = true
+state = "state"
+users = "off"
+download = "8M"
+`;
+const running = [];
+let [page, base, ready] = [];
+
+/** Starts a program that ends with the tests. */
+function start(program, words) {
+  const child = spawn(program, words, { cwd: folder, stdio: ['ignore', 'pipe', 'pipe'] });
+  child.stderr.resume();
+  running.push(child);
+  return child;
+}
+
+before(async () => {
+  mkdirSync(join(folder, 'files'));
+  mkdirSync(join(folder, 'state'), { mode: 0o700 });
+  writeFileSync(file, CONFIG);
+  writeFileSync(join(folder, 'files/large'), '');
+  truncateSync(join(folder, 'files/large'), 4e9);
+  const server = start(process.env.MILLRACE, ['serve', '--config', file, '--user', 'root:s3cret', '--user', 'alice:s3cret', '--ready-json']);
+  for await (const line of createInterface(server.stdout)) { ready = JSON.parse(line); break; }
+  server.stdout.resume();
+  base = `http://127.0.0.1:${ready.admin[0].port}/`;
+  page = await open(base);
+  await signIn(page, 'root', 's3cret');
+  await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor();
+});
+
+after(() => {
+  running.forEach((child) => child.kill('SIGKILL'));
+  rmSync(folder, { recursive: true });
+});
+
+/** Begins a download by FTP. */
+const download = () => start('curl', ['-s', '-o', '/dev/null', `ftp://alice:s3cret@127.0.0.1:${ready.ftp[0].port}/large`]);
+
+/** Waits until the sheet of the session shows a rate in this range of bytes a second. */
+const showsRate = (least, most) => page.waitForFunction(([from, to]) => {
+  const terms = [...document.querySelectorAll('dialog dt')];
+  const shown = terms.find((term) => term.textContent === 'Rate')?.nextSibling.textContent ?? '';
+  const [, number, unit] = shown.match(/^([\d.]+) (k?M?B)\/s$/) ?? [];
+  const rate = Number(number) * { B: 1, kB: 1e3, MB: 1e6 }[unit];
+  return rate >= from && rate <= to;
+}, [least, most], { timeout: 15_000 });
+
+test('files come compressed, with a policy that allows nothing from elsewhere', async () => {
+  const answer = await fetch(base, { headers: { 'accept-encoding': 'gzip' } });
+  assert.equal(answer.headers.get('content-encoding'), 'gzip');
+  assert.match(answer.headers.get('content-security-policy'), /^default-src 'self';/);
+  assert.equal(answer.headers.get('x-content-type-options'), 'nosniff');
+  assert.match(await answer.text(), /<title>Millrace/);
+});
+
+test('the rate of a transfer is shown, follows a limit, and ends with its session', async () => {
+  const curl = download();
+  await visit(page, 'sessions');
+  await page.locator('.row').filter({ hasText: '/large' }).click();
+  await showsRate(5e6, 11e6);
+  const sheet = page.getByRole('dialog');
+  await sheet.getByLabel('Download').fill('500k');
+  await sheet.getByRole('button', { name: 'Apply' }).click();
+  await page.getByText('Limits of alice updated').waitFor();
+  await showsRate(2e5, 8e5);
+  await sheet.getByRole('button', { name: 'End session' }).click();
+  await page.getByText('1 session ended').waitFor();
+  const status = curl.exitCode ?? await new Promise((resolve) => { curl.once('exit', resolve); });
+  assert.notEqual(status, 0);
+});
+
+test('the log tells of it, and a ban refuses the next client until it is lifted', async () => {
+  await visit(page, 'log');
+  await page.waitForResponse((answer) => answer.url().endsWith('/log'));
+  const other = start('curl', ['-s', `ftp://alice:wrong@127.0.0.1:${ready.ftp[0].port}/`]);
+  await page.locator('.log p.warning').filter({ hasText: 'login-failed' }).waitFor();
+  other.kill();
+  await visit(page, 'bans');
+  await page.getByLabel('Network').fill('192.0.2.0/24');
+  await page.getByRole('button', { name: 'Ban a network' }).click();
+  await page.getByRole('row', { name: '192.0.2.0/24' }).waitFor();
+  await page.getByRole('button', { name: 'Lift: 192.0.2.0/24' }).click();
+  await page.getByText('192.0.2.0/24 is no longer banned').waitFor();
+});
+
+test('a change of the configuration is checked, put in force, and rolled back', async () => {
+  await visit(page, 'configuration');
+  const editor = page.getByLabel('Configuration file');
+  await editor.fill(`${CONFIG}downlaod = "1M"\n`);
+  await page.getByRole('button', { name: 'line 10' }).waitFor();
+  await editor.fill(CONFIG.replace('8M', '6M'));
+  await page.getByText('No faults found.').waitFor();
+  await page.getByRole('button', { name: 'Review changes' }).click();
+  await page.getByText('+ download = "6M"').waitFor();
+  await page.getByRole('button', { name: 'Apply' }).click();
+  await page.getByText('The configuration is in force').waitFor();
+  assert.equal(readFileSync(file, 'utf8'), CONFIG.replace('8M', '6M'));
+  await visit(page, 'limits');
+  await page.getByRole('row', { name: /^server/ }).filter({ hasText: '6 MB/s' }).waitFor();
+  await visit(page, 'configuration');
+  await page.getByRole('button', { name: 'Show: Version 1' }).click();
+  await page.getByText('+ download = "8M"').waitFor();
+  await page.getByRole('button', { name: 'Roll back to this' }).click();
+  await page.getByText('Rolled back').waitFor();
+  assert.equal(readFileSync(file, 'utf8'), CONFIG);
+  await visit(page, 'limits');
+  await page.getByRole('row', { name: /^server/ }).filter({ hasText: '8 MB/s' }).waitFor();
+});
+
+test('nothing came from elsewhere, and no script failed', () => assert.deepEqual(page.faults, []));
