@@ -57,7 +57,7 @@ admin = "127.0.0.1:9121"
 admin-administrators = ["ops"]
 
 sessions-per-address = 40
-download = "80M; mon-fri 08:00-18:00 20M"
+download-limit = "80M; mon-fri 08:00-18:00 20M"
 
 [[group]]
 name = "customers"

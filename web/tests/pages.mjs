@@ -4,7 +4,7 @@ import { after, test } from 'node:test';
 import { mock } from '../mock.mjs';
 import { inaccessible, open, signIn, visit } from './browser.mjs';
 
-const PAGES = ['overview', 'sessions', 'log', 'deliveries', 'bans', 'limits', 'users', 'configuration'];
+const PAGES = ['overview', 'sessions', 'log', 'deliveries', 'bans', 'limits', 'configuration'];
 
 /** Starts a stand-in, and opens its page; signed in, unless told otherwise. */
 async function dashboard({ isSignedIn = true, view, ...options } = {}) {
@@ -172,10 +172,10 @@ test('what is typed survives that the page looks again', async () => {
   const page = await dashboard();
   await visit(page, 'limits');
   await page.getByRole('button', { name: 'Change: user alice' }).click();
-  await page.getByLabel('Download').fill('123k');
+  await page.getByRole('textbox', { name: 'Download' }).fill('123k');
   await page.waitForResponse((answer) => answer.url().endsWith('/limits'));
   await page.waitForResponse((answer) => answer.url().endsWith('/quotas') || answer.url().endsWith('/limits'));
-  assert.equal(await page.getByLabel('Download').inputValue(), '123k');
+  assert.equal(await page.getByRole('textbox', { name: 'Download' }).inputValue(), '123k');
   await page.getByRole('button', { name: 'Save' }).click();
   await page.getByText('123 kB/s').waitFor();
 });

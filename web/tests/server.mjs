@@ -18,7 +18,7 @@ admin-administrators = ["root"]
 admin-writes-config = true
 state = "state"
 users = "off"
-download = "8M"
+download-limit = "8M"
 `;
 const running = [];
 let [page, base, ready] = [];
@@ -77,7 +77,7 @@ test('the rate of a transfer is shown, follows a limit, and ends with its sessio
   await page.locator('.row').filter({ hasText: '/large' }).click();
   await showsRate(5e6, 11e6);
   const sheet = page.getByRole('dialog');
-  await sheet.getByLabel('Download').fill('500k');
+  await sheet.getByRole('textbox', { name: 'Download' }).fill('500k');
   await sheet.getByRole('button', { name: 'Apply' }).click();
   await page.getByText('Limits of alice updated').waitFor();
   await showsRate(2e5, 8e5);
@@ -94,7 +94,7 @@ test('the log tells of it, and a ban refuses the next client until it is lifted'
   await page.locator('.log p.warning').filter({ hasText: 'login-failed' }).waitFor();
   other.kill();
   await visit(page, 'bans');
-  await page.getByLabel('Network').fill('192.0.2.0/24');
+  await page.getByRole('textbox', { name: 'Network' }).fill('192.0.2.0/24');
   await page.getByRole('button', { name: 'Ban a network' }).click();
   await page.getByRole('row', { name: '192.0.2.0/24' }).waitFor();
   await page.getByRole('button', { name: 'Lift: 192.0.2.0/24' }).click();
@@ -104,12 +104,12 @@ test('the log tells of it, and a ban refuses the next client until it is lifted'
 test('a change of the configuration is checked, put in force, and rolled back', async () => {
   await visit(page, 'configuration');
   const editor = page.getByLabel('Configuration file');
-  await editor.fill(`${CONFIG}downlaod = "1M"\n`);
+  await editor.fill(`${CONFIG}downlaod-limit = "1M"\n`);
   await page.getByRole('button', { name: 'line 10' }).waitFor();
   await editor.fill(CONFIG.replace('8M', '6M'));
   await page.getByText('No faults found.').waitFor();
   await page.getByRole('button', { name: 'Review changes' }).click();
-  await page.getByText('+ download = "6M"').waitFor();
+  await page.getByText('+ download-limit = "6M"').waitFor();
   await page.getByRole('button', { name: 'Apply' }).click();
   await page.getByText('The configuration is in force').waitFor();
   assert.equal(readFileSync(file, 'utf8'), CONFIG.replace('8M', '6M'));
@@ -117,7 +117,7 @@ test('a change of the configuration is checked, put in force, and rolled back', 
   await page.getByRole('row', { name: /^server/ }).filter({ hasText: '6 MB/s' }).waitFor();
   await visit(page, 'configuration');
   await page.getByRole('button', { name: 'Show: Version 1' }).click();
-  await page.getByText('+ download = "8M"').waitFor();
+  await page.getByText('+ download-limit = "8M"').waitFor();
   await page.getByRole('button', { name: 'Roll back to this' }).click();
   await page.getByText('Rolled back').waitFor();
   assert.equal(readFileSync(file, 'utf8'), CONFIG);
