@@ -142,11 +142,12 @@ export function sessionOf(raw) {
     age: raw.age, idle: raw.idle, waits: raw['waits-for'], command: raw.command, path: transfer?.path ?? raw.place,
     kind: transfer?.kind, bytes: transfer?.bytes, size: transfer?.total, rate: transfer ? transfer.rate : undefined,
   };
-  if (transfer && before?.path === transfer.path && before.bytes <= transfer.bytes && at - before.at > 0.4) {
-    session.rate = (transfer.bytes - before.bytes) / (at - before.at);
-  }
+  const isSame = transfer && before?.path === transfer.path && before.bytes <= transfer.bytes;
+  // Two lists may show a session: a look that follows another at once shows the rate of that one.
+  const isSoon = isSame && at - before.at < 0.4;
+  if (isSame) session.rate = isSoon ? before.rate : (transfer.bytes - before.bytes) / (at - before.at);
   if (seen.size > 2000) seen.clear();
-  if (transfer) seen.set(raw.session, { path: transfer.path, bytes: transfer.bytes, at });
+  if (transfer && !isSoon) seen.set(raw.session, { path: transfer.path, bytes: transfer.bytes, at, rate: session.rate });
   return session;
 }
 
