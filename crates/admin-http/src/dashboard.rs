@@ -12,7 +12,8 @@ use hyper::header::{
 use super::reply::{Body, Reply};
 
 /// What a browser lets the pages do: use what comes from here, and nothing else.
-const POLICY: &str = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'";
+const POLICY: &str =
+    "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'";
 
 /// Browsers keep a file whose address has its version.
 const KEPT: &str = "public, max-age=31536000, immutable";
