@@ -99,7 +99,7 @@ fn find(method: &Method, path: &str) -> Result<&'static Operation, Problem> {
     })
 }
 
-fn text<'a>(fields: &'a HeaderMap, name: impl hyper::header::AsHeaderName) -> Option<&'a str> {
+fn text(fields: &HeaderMap, name: impl hyper::header::AsHeaderName) -> Option<&str> {
     fields.get(name).and_then(|value| value.to_str().ok())
 }
 

@@ -386,6 +386,11 @@ mod tests {
                 Event::Banned { user: is_full.then_some(user) },
                 Event::Kicked,
                 Event::Administered { what: "stop", failed: some, by: is_full.then_some(remote) },
+                Event::Administered {
+                    what: "stop",
+                    failed: some,
+                    by: is_full.then_some(Administrator::Local(by)),
+                },
                 Event::Reloaded { changed: keys, next_start: keys },
                 Event::AccountChanged {
                     action: "set",
@@ -512,7 +517,11 @@ mod tests {
             // The full one comes first.
             match row.all.is_empty() {
                 true => (row.all, row.least) = (fields.clone(), fields),
-                false => row.least = fields,
+                false => {
+                    let more = fields.iter().filter(|field| !row.all.contains(field)).cloned();
+                    row.all.extend(more.collect::<Vec<_>>());
+                    row.least = fields;
+                }
             }
         });
         kinds.sort_unstable();

@@ -67,7 +67,7 @@ fn each_role_may_what_the_table_says_and_no_more() {
     assert_eq!(described, listed.collect());
     let tokens = ROLES.map(|role| site.token(role, None));
     for (method, path, least) in TABLE {
-        let path = path.replace('{', "").replace('}', "");
+        let path = path.replace(['{', '}'], "");
         let least = ROLES.iter().position(|role| role == least);
         assert_eq!(
             site.ask(method, &path, "", "").status == 401,

@@ -12,7 +12,8 @@ fn a_server_that_runs_is_healthy_and_ready_and_logs_none_of_it() {
     let mut site = Site::start("pages", "");
     assert_eq!(site.page("/healthz"), (200, "ok\n".to_owned()));
     assert_eq!(site.page("/readyz"), (200, "ready\n".to_owned()));
-    assert_eq!(site.page("/").0, 404);
+    assert_eq!(site.page("/nothing").0, 404);
+    assert_eq!(site.page("/").0, 200, "the dashboard");
     let head = get(&site.admin, "HEAD", "/healthz", "");
     assert!(head.starts_with("HTTP/1.1 200 ") && head.ends_with("\r\n\r\n"), "{head}");
     let post = get(&site.admin, "POST", "/healthz", "Content-Length: 0\r\n");
