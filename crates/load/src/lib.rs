@@ -42,7 +42,6 @@
 //! - [`worker_processes`] is workers in processes of their own, for more users than one process can have.
 //! - [`tally`], [`histogram`], [`timeline`], [`fault`], [`fairness`] and [`host`] hold the counts; a [`figure`] is the
 //!   result of a cell, with a [`verdict`] on its limit; [`series`] compares figures of one load.
-//! - [`stats`] is what may be concluded from several of them.
 
 pub mod chaos;
 pub mod driver;
@@ -62,7 +61,6 @@ pub mod run;
 pub mod schedule;
 pub mod selector;
 pub mod series;
-pub mod stats;
 pub mod stop;
 pub mod tally;
 pub mod target;

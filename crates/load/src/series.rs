@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use millrace_stats::{median, plus_minus};
+
 use crate::figure::{CellReport, Measured};
-use crate::stats::{median, plus_minus};
 use crate::units::{rate, users};
 use crate::verdict::{Bound, Verdict};
 

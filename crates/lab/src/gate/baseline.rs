@@ -16,7 +16,7 @@ use super::GateOutcome;
 use super::figure::{Figure, SAMPLES, Samples};
 use super::metric::{GateMetric, METRICS};
 use crate::report::Report;
-use millrace_load::stats::{Confidence, Difference, Interval, unpaired};
+use millrace_stats::{Confidence, Difference, Interval, unpaired};
 
 /// The compared metrics. `mb` says what `ops` says, and most latencies what `p50` and `p99` do.
 const COMPARED: [&str; 6] = ["ops", "p50", "p99", "server-us", "memory", "errors"];
@@ -264,7 +264,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use millrace_load::stats::Random;
+    use millrace_stats::Random;
 
     /// A report of repetitions with these rates; p99 goes the other way.
     fn report(rates: &[f64], bound: &str) -> Value {

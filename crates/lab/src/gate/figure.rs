@@ -5,8 +5,8 @@ use serde_json::{Map, Value};
 
 use super::metric::{GateMetric, Nature};
 use millrace_load::figure::Measured;
-use millrace_load::stats::{Confidence, Interval, mean};
 use millrace_load::units::users;
+use millrace_stats::{Confidence, Interval, mean};
 
 /// Samples that an interval needs; two values say next to nothing of how a third would be.
 pub(super) const SAMPLES: usize = 3;

@@ -73,7 +73,7 @@ fn change(comparison: &BaselineComparison) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use millrace_load::stats::Interval;
+    use millrace_stats::Interval;
 
     #[test]
     fn a_comparison_is_a_line_that_fits() {

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use self::selectors::{Epoll, Poll, Uring};
 use millrace_load::limits::descriptors;
-use millrace_load::stats::{Random, median};
+use millrace_stats::{Random, median};
 
 /// The common interface.
 trait Poller {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use millrace_load::figure::CellReport;
-use millrace_load::stats::{Confidence, Difference, Interval, median, paired};
+use millrace_stats::{Confidence, Difference, Interval, median, paired};
 
 /// A race makes dozens of claims: with 95 % some of them would be wrong in most races.
 pub(super) const CONFIDENCE: Confidence = Confidence::P99;
@@ -166,7 +166,7 @@ impl Comparison {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use millrace_load::stats::Random;
+    use millrace_stats::Random;
 
     fn comparison(metric: usize, reference: &[f64], own: &[f64]) -> Comparison {
         let some = |values: &[f64]| values.iter().copied().map(Some).collect::<Vec<_>>();

@@ -9,8 +9,8 @@ use super::comparison::{Outcome, SERVER_CPU};
 use crate::report::{quick_sentence, text};
 use millrace_load::figure::CellReport;
 use millrace_load::run::Ending;
-use millrace_load::stats::Stillness;
 use millrace_load::units::counted;
+use millrace_stats::Stillness;
 
 /// How many loads are named; others are counted.
 const NAMED: usize = 2;

@@ -32,9 +32,9 @@ use millrace_load::plan::{Cell, Form, Op, Plan, PlanError, Preset, usual};
 use millrace_load::progress::{Progress, Silent, Snapshot};
 use millrace_load::run::Ending;
 use millrace_load::run::{RunError, Station, address_of};
-use millrace_load::stats::Random;
 use millrace_load::stop::Stop;
 use millrace_load::target::TargetError;
+use millrace_stats::Random;
 
 /// Blocks, where no number is given: fewer leave intervals too wide to be useful.
 const BLOCKS: u32 = 5;

@@ -14,8 +14,8 @@ use crate::report::{Machine, kind, lines};
 use millrace_load::figure::CellReport;
 use millrace_load::plan::Plan;
 use millrace_load::run::Ending;
-use millrace_load::stats::{Confidence, Drift};
 use millrace_load::units::counted;
+use millrace_stats::{Confidence, Drift};
 
 /// Changes when the meaning of a field does.
 const FORMAT: u32 = 1;

@@ -6,8 +6,8 @@ use super::{Comparison, Outcome, RaceReport, Scenario, Standing};
 use crate::report::text::{ms, repeat};
 use crate::report::{form, markdown};
 use crate::terminal::cut;
-use millrace_load::stats::Interval;
 use millrace_load::units::{counted, rate};
+use millrace_stats::Interval;
 
 /// The race; `color` only where a person looks at it (`NO_COLOR`, a pipe).
 pub fn render(report: &RaceReport, color: bool) -> String {

@@ -10,8 +10,8 @@ use crate::terminal::{WIDTH, cut};
 use millrace_load::figure::HttpFigures;
 use millrace_load::host::ServerAudit;
 use millrace_load::plan::{Line, Plan, Published, Value};
-use millrace_load::stats::plus_minus;
 use millrace_load::units::{rate, short_size, users as count_of_users};
+use millrace_stats::plus_minus;
 
 /// A table of a document with what was measured now.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
