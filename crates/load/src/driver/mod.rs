@@ -11,6 +11,7 @@ mod gap;
 mod http;
 mod life;
 mod pipe;
+mod receive_buffer;
 mod security;
 mod selector;
 mod task;

@@ -21,6 +21,7 @@ use rustix::time::{
 
 use super::files::Files;
 use super::http::request::Request;
+use super::receive_buffer::Buffers;
 pub(super) use super::selector::{Interest, Socket};
 use super::selector::{Ready, Set, tells_once};
 use super::task::WorkerTask;
@@ -127,6 +128,10 @@ pub(super) struct WorkerContext<'a> {
     pub(super) plain: Vec<u8>,
     /// For bytes that are discarded: the kernel drops them, and the memory is never touched.
     pub(super) discard: Vec<u8>,
+    /// The receive buffers of data connections.
+    pub(super) buffers: Buffers,
+    /// How long the document is that users ask for, as far as that is known before.
+    pub(super) document: Option<u64>,
     /// The beginning of unverified uploads, and the whole as a file.
     pub(super) block: Vec<u8>,
     pub(super) block_file: File,
@@ -167,6 +172,12 @@ impl<'a, C: Client> Worker<'a, C> {
         let users =
             (0..).zip(task.users()).map(|(index, number)| C::new(index, number, &mut context)).collect();
         Ok(Self { task: *task, users, context, ready: Vec::new(), has_stopped: false })
+    }
+
+    /// The same, of documents of this length.
+    pub(super) fn expecting(mut self, document: Option<u64>) -> Self {
+        self.context.document = document;
+        self
     }
 
     /// Runs all phases of the cell.
@@ -396,6 +407,8 @@ impl<'a> WorkerContext<'a> {
             buffer: vec![0; BUFFER],
             plain: Vec::new(),
             discard: vec![0; DISCARD],
+            buffers: Buffers::of(target, server, task.cell),
+            document: None,
             block,
             block_file,
             out: Vec::new(),

@@ -255,8 +255,9 @@ pub const KEYS: [Key; 54] = [
     Key {
         name: "rcvbuf",
         value: "SIZE",
-        help: "the receive buffer of data connections; off for the system's own",
-        set: |s, t| put(&mut s.rcvbuf, unless_off(t, |t| value::number(t, 1..=1 << 30))),
+        help: "the receive buffer of data connections; off for the system's own; auto: one that holds downloads of up to 16m whose \
+               bytes are dropped, on this machine [auto]",
+        set: |s, t| put(&mut s.rcvbuf, value::receive_buffer(t)),
     },
     Key {
         name: "endless",

@@ -29,8 +29,8 @@ pub use self::script::{Job, Logged, Script, ScriptError};
 pub use self::settings::Settings;
 pub use self::value::size as parse_size;
 pub use self::value::{
-    Cache, Clock, Download, HttpVersion, MODES, Mode, Names, OPS, OnDeath, Op, Prot, SourceRange, TlsVersion,
-    ValueError,
+    Cache, Clock, Download, HttpVersion, MODES, Mode, Names, OPS, OnDeath, Op, Prot, ReceiveBuffer,
+    SourceRange, TlsVersion, ValueError,
 };
 use crate::chaos::Chaos;
 use crate::schedule::Pace;

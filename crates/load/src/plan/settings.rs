@@ -10,7 +10,8 @@ use thiserror::Error;
 use super::dataset::Dataset;
 use super::script::Script;
 use super::value::{
-    Cache, Clock, Download, HttpVersion, LONGEST, Mode, Names, OnDeath, Op, Prot, SourceRange, TlsVersion,
+    Cache, Clock, Download, HttpVersion, LONGEST, Mode, Names, OnDeath, Op, Prot, ReceiveBuffer, SourceRange,
+    TlsVersion,
 };
 use crate::chaos::Chaos;
 use crate::selector::Selector;
@@ -51,7 +52,7 @@ pub struct Settings {
     pub on_death: OnDeath,
     pub quiet: Duration,
     pub chunk: Option<u64>,
-    pub rcvbuf: Option<u32>,
+    pub rcvbuf: ReceiveBuffer,
     pub endless: bool,
     pub barrier: bool,
     pub tls: TlsVersion,
@@ -132,6 +133,7 @@ impl Settings {
             ("warm-up", time(self.warm_up)),
             ("timeout", time(self.patience)),
             ("threads", self.threads.to_string()),
+            ("rcvbuf", self.rcvbuf.to_string()),
         ] {
             told.entry(name.to_owned()).or_insert(value);
         }
@@ -188,7 +190,7 @@ impl Default for Settings {
             on_death: OnDeath::Off,
             quiet: Duration::from_secs(10),
             chunk: None,
-            rcvbuf: None,
+            rcvbuf: ReceiveBuffer::Auto,
             endless: false,
             barrier: false,
             tls: TlsVersion::Off,

@@ -130,6 +130,36 @@ pub enum Prot {
 /// Every [`Prot`] by its name.
 pub(super) const PROTS: [(&str, Prot); 2] = [("private", Prot::Private), ("clear", Prot::Clear)];
 
+/// The receive buffer of data connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ReceiveBuffer {
+    /// One that holds a download of some size whose bytes are dropped; else the system's own.
+    Auto,
+    /// The system's own, which grows.
+    System,
+    /// So large.
+    Bytes(u32),
+}
+
+impl fmt::Display for ReceiveBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::System => f.write_str("off"),
+            Self::Bytes(size) => size.fmt(f),
+        }
+    }
+}
+
+/// The receive buffer of data connections: `auto`, `off` or a size.
+pub(super) fn receive_buffer(text: &str) -> Result<ReceiveBuffer, ValueError> {
+    match text {
+        "auto" => Ok(ReceiveBuffer::Auto),
+        "off" => Ok(ReceiveBuffer::System),
+        size => number(size, 1..=1 << 30).map(ReceiveBuffer::Bytes),
+    }
+}
+
 /// How uploads are named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Names {

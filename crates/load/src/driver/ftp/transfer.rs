@@ -216,8 +216,8 @@ impl Transfer {
             match listener::bind_data(address) {
                 Ok(descriptor) => {
                     let socket = context.own(descriptor);
-                    if let Some(size) = context.cell.settings.rcvbuf {
-                        stream::limit_receive_buffer(&socket, size as usize)?;
+                    if let Some(size) = self.receive_buffer(context) {
+                        stream::limit_receive_buffer(&socket, size)?;
                     }
                     context.watch(&socket, self.user, Role::Listener, Interest::Read)?;
                     self.listener = Some(socket);
@@ -227,6 +227,11 @@ impl Transfer {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Returns the receive buffer of its data connection, where it is not the system's own.
+    fn receive_buffer(&self, context: &WorkerContext<'_>) -> Option<usize> {
+        context.buffers.for_download(self.size.filter(|_| self.op == Op::Retr))
     }
 
     /// Accepts the server's connection.
@@ -245,8 +250,7 @@ impl Transfer {
     ) -> Next {
         match (self.stage, event) {
             (Stage::Arranging, ClientEvent::Listening(address)) => {
-                let rcvbuf = context.cell.settings.rcvbuf.map(|size| size as usize);
-                match stream::begin_connect_with(self.local, address, rcvbuf) {
+                match stream::begin_connect_with(self.local, address, self.receive_buffer(context)) {
                     Ok(data) => self.data = Some(context.own(data)),
                     Err(error) => return Next::Fail(Fault::Client, format!("data connection: {error}")),
                 }

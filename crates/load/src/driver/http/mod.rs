@@ -37,13 +37,21 @@ pub(crate) struct HttpDriver {
     target: Target,
     address: SocketAddr,
     patience: Duration,
+    /// How long the document was that the probe has read.
+    document: Mutex<Option<u64>>,
     /// The `--raw-target` that a program is known to answer: another probe would run it again.
     program: Mutex<Option<Option<String>>>,
 }
 
 impl HttpDriver {
     pub(crate) fn new(target: Target, address: SocketAddr, patience: Duration) -> Self {
-        Self { target, address, patience: patience.min(PATIENCE), program: Mutex::default() }
+        Self {
+            target,
+            address,
+            patience: patience.min(PATIENCE),
+            document: Mutex::default(),
+            program: Mutex::default(),
+        }
     }
 
     /// The head of the response to a single request, outside the load. The exchange ends with the head.
@@ -88,6 +96,7 @@ impl HttpDriver {
                 return Ok(Err(error));
             }
         }
+        *self.document.lock().unwrap_or_else(PoisonError::into_inner) = Some(exchange.body());
         Ok(Ok(exchange.head().cloned()))
     }
 
@@ -139,7 +148,10 @@ impl Driver for HttpDriver {
 
     fn work(&self, task: &WorkerTask<'_>) -> Result<Tally, DriverError> {
         match Worker::<User>::new(&self.target, self.address, task) {
-            Ok(worker) => Ok(worker.run()),
+            Ok(worker) => {
+                let document = *self.document.lock().unwrap_or_else(PoisonError::into_inner);
+                Ok(worker.expecting(document).run())
+            }
             Err(error) => {
                 task.sit_out();
                 Err(DriverError::Client(error))
