@@ -502,7 +502,7 @@ struct Coordinator<'a> {
 impl Coordinator<'_> {
     /// `logged_in` is called when everyone is.
     fn attend(mut self, stop: &Stop, logged_in: impl FnOnce()) -> Attended {
-        let mut watch = Watch::new(self.cell.settings.server_pid);
+        let mut watch = Watch::new(self.cell.settings.server_pid, self.cell.settings.server_root.as_deref());
         self.gate.meet();
         let connecting = Instant::now();
         self.gate.meet(); // everyone has logged in

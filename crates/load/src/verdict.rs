@@ -79,6 +79,22 @@ pub(crate) struct LoadSummary {
     pub(crate) has_black_holes: bool,
 }
 
+#[cfg(test)]
+impl LoadSummary {
+    /// So many downloads that went well, the slowest in a second.
+    pub(crate) const fn of_retr(ops: u64) -> Self {
+        Self {
+            op: Op::Retr,
+            ops,
+            failed: 0,
+            slowest_ms: 1000.0,
+            client_faults: 0,
+            missed: 0,
+            has_black_holes: false,
+        }
+    }
+}
+
 /// A thread that uses so much of a processor has no room left: the rest is switching.
 const FULL_THREAD: f64 = 0.9;
 /// A thread that was never idle, on whatever processor it could get.
@@ -91,8 +107,11 @@ const FULL_MACHINE: f64 = 0.93;
 const LATE_MS: f64 = 25.0;
 /// With so many segments sent again, TCP's rate is given by the losses.
 const LOSSY: f64 = 0.01;
-/// The busiest disk had something to do in so much of the time, or processors waited for it.
+/// The disk of the data had something to do in so much of the time...
 const FULL_DISK: f64 = 0.8;
+/// ...or in so much of it, and threads waited for it for so long. What they wait for the kernel does not tell: a disk that
+/// does little is not it, and then it is an io_uring, which may wait for the network.
+const BUSY_DISK: f64 = 0.5;
 const DISK_WAIT: f64 = 0.25;
 /// From here on, other virtual machines disturb the figure.
 const STOLEN: f64 = 0.03;
@@ -308,9 +327,12 @@ fn packets_lost(audit: &Audit, load: LoadSummary) -> Option<String> {
 }
 
 fn disk_full(audit: &Audit, _: LoadSummary) -> Option<String> {
-    (audit.disk_busy >= FULL_DISK || audit.disk_wait >= DISK_WAIT).then(|| {
-        let (busy, wait) = (audit.disk_busy * 100.0, audit.disk_wait * 100.0);
-        format!("a disk was busy for {busy:.0} % of the time, and processors waited for it for {wait:.0} %")
+    let wait = audit.disk_wait.max(audit.io_stalled);
+    (audit.disk_busy >= FULL_DISK || (audit.disk_busy >= BUSY_DISK && wait >= DISK_WAIT)).then(|| {
+        let (disk, busy, wait) = (&audit.disk, audit.disk_busy * 100.0, wait * 100.0);
+        format!(
+            "the disk {disk} was busy for {busy:.0} % of the time, and threads waited for it for {wait:.0} %"
+        )
     })
 }
 
@@ -367,15 +389,7 @@ mod tests {
     use super::*;
     use crate::host::{ClientAudit, NetworkAudit, ServerAudit};
 
-    const LOAD: LoadSummary = LoadSummary {
-        op: Op::Retr,
-        ops: 1000,
-        failed: 0,
-        slowest_ms: 1000.0,
-        client_faults: 0,
-        missed: 0,
-        has_black_holes: false,
-    };
+    const LOAD: LoadSummary = LoadSummary::of_retr(1000);
 
     /// Ten seconds on two processors, half of each used.
     fn calm() -> Audit {
@@ -421,6 +435,18 @@ mod tests {
         assert_eq!(bound(|audit| audit.network.retransmitted = 20), Bound::Network);
         assert_eq!(bound(|audit| audit.disk_busy = 0.9), Bound::Disk);
         assert_eq!(bound(|audit| audit.network.listen_drops = 30), Bound::Server);
+    }
+
+    #[test]
+    fn waits_are_a_disks_only_where_it_is_busy() {
+        let disk = |busy: f64, wait: f64, stalled: f64| {
+            bound(|audit| (audit.disk_busy, audit.disk_wait, audit.io_stalled) = (busy, wait, stalled))
+        };
+        assert_eq!(disk(0.0, 0.33, 0.42), Bound::Unsaturated, "as rings wait");
+        assert_eq!(disk(0.6, 0.0, 0.3), Bound::Disk, "an upload at a time, each of which is synchronised");
+        assert_eq!(disk(0.6, 0.3, 0.0), Bound::Disk, "a kernel that does not count pressure");
+        assert_eq!(disk(0.6, 0.1, 0.1), Bound::Unsaturated);
+        assert_eq!(disk(0.85, 0.0, 0.0), Bound::Disk);
     }
 
     #[test]

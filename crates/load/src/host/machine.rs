@@ -3,13 +3,17 @@
 use std::fs;
 use std::time::Duration;
 
+use super::disks::{self, DiskTimes};
+
 /// Counters of the whole machine, which only grow, and two gauges.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Counters {
     /// In the order of their numbers.
     pub(crate) processors: Vec<Processor>,
-    /// Of the busiest disk: with a request in it.
-    pub(crate) disk_busy: Duration,
+    /// Of each disk: with a request in it.
+    pub(crate) disks: DiskTimes,
+    /// With a thread that waited for input or output; nothing where the kernel does not count it.
+    pub(crate) stalled: Duration,
     pub(crate) segments_sent: u64,
     pub(crate) retransmitted: u64,
     pub(crate) syn_retransmitted: u64,
@@ -27,7 +31,7 @@ pub(crate) struct Processor {
     pub(crate) number: usize,
     /// Doing anything.
     pub(crate) busy: Duration,
-    /// Nothing to do but wait for a disk.
+    /// Nothing to do but wait for a disk, or for an io_uring.
     pub(crate) disk_wait: Duration,
     /// Taken by other virtual machines.
     pub(crate) stolen: Duration,
@@ -80,11 +84,16 @@ impl Counters {
 
     /// Looks.
     pub(crate) fn read() -> Self {
-        let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        Self::of(|path| fs::read_to_string(path).unwrap_or_default())
+    }
+
+    /// The counters that these texts of `/proc` have.
+    pub(super) fn of(text: impl Fn(&str) -> String) -> Self {
         let (tcp, extended) = (text("/proc/net/snmp"), text("/proc/net/netstat"));
         Self {
             processors: processors(&text("/proc/stat")),
-            disk_busy: busiest_disk(&text("/proc/diskstats")),
+            disks: DiskTimes::parse(&text("/proc/diskstats")),
+            stalled: disks::stalled(&text("/proc/pressure/io")),
             segments_sent: counter(&tcp, "Tcp:", "OutSegs"),
             retransmitted: counter(&tcp, "Tcp:", "RetransSegs"),
             syn_retransmitted: counter(&extended, "TcpExt:", "TCPSynRetrans"),
@@ -100,7 +109,8 @@ impl Counters {
             processors: (self.processors.iter().zip(&earlier.processors))
                 .map(|(now, then)| now.since(then))
                 .collect(),
-            disk_busy: self.disk_busy.saturating_sub(earlier.disk_busy),
+            disks: self.disks.since(&earlier.disks),
+            stalled: self.stalled.saturating_sub(earlier.stalled),
             segments_sent: self.segments_sent.saturating_sub(earlier.segments_sent),
             retransmitted: self.retransmitted.saturating_sub(earlier.retransmitted),
             syn_retransmitted: self.syn_retransmitted.saturating_sub(earlier.syn_retransmitted),
@@ -127,12 +137,6 @@ fn processors(text: &str) -> Vec<Processor> {
         .filter(|line| !line.starts_with("cpu "))
         .filter_map(of_line)
         .collect()
-}
-
-/// The tenth number of a line counts milliseconds with a request in the disk.
-fn busiest_disk(text: &str) -> Duration {
-    let busy = text.lines().filter_map(|line| line.split_whitespace().nth(12)?.parse().ok());
-    Duration::from_millis(busy.max().unwrap_or(0))
 }
 
 /// A number of a table whose names stand in one line and whose values in the next.
@@ -173,8 +177,6 @@ mod tests {
         assert_eq!(counter(text, "TcpExt:", "ListenDrops"), 22);
         assert_eq!(counter(text, "TcpExt:", "Unheard"), 0);
         assert_eq!(time_wait("sockets: used 9\nTCP: inuse 4 orphan 0 tw 77 alloc 5 mem 1\n"), 77);
-        let disks = "8 0 sda 1 2 3 4 5 6 7 8 9 1234 11\n8 1 sda1 1 2 3 4 5 6 7 8 9 99 11\n";
-        assert_eq!(busiest_disk(disks), Duration::from_millis(1234));
     }
 
     #[test]

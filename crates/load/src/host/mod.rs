@@ -3,6 +3,7 @@
 //! `process` and `machine` read the kernel's counters; a `Watch` looks at them before, meanwhile and
 //! afterwards; `listener` sees whether the process that is looked at is the server.
 
+mod disks;
 mod listener;
 mod machine;
 mod process;
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use self::disks::Device;
 pub use self::listener::server_at;
 pub(crate) use self::listener::stranger;
 use self::machine::{Counters, load_average, reach};
@@ -34,10 +36,17 @@ pub struct Audit {
     pub cores_busy: Vec<f64>,
     /// Processors that neither the server, where it is known, nor this client used.
     pub others: f64,
-    /// The share of them that only waited for a disk.
+    /// The share of them that only waited for a disk, or for an io_uring: the kernel does not tell them apart.
     pub disk_wait: f64,
-    /// The share of the time in which the busiest disk had something to do.
+    /// The share of the time in which the busiest disk of the server's data had something to do: of all disks, where it
+    /// is not known which holds the data.
     pub disk_busy: f64,
+    /// That disk.
+    #[serde(default)]
+    pub disk: String,
+    /// The share of the time in which a thread of the machine waited for input or output (pressure): an io_uring counts, too.
+    #[serde(default)]
+    pub io_stalled: f64,
     /// The share of them that other virtual machines took.
     pub stolen: f64,
     /// This client.
@@ -46,6 +55,47 @@ pub struct Audit {
     pub server: Option<ServerAudit>,
     /// The network, as this machine's kernel counts it: other programs' too.
     pub network: NetworkAudit,
+}
+
+impl Audit {
+    /// The part that the machine's counters have: all that its processors did counts as other programs'.
+    fn of_machine(happened: &Counters, seconds: f64, reach: &[usize], devices: &[Device]) -> Self {
+        let (cores, did) = happened.within(reach);
+        let (disk, disk_busy) = happened.disks.busiest(devices).unwrap_or_default();
+        let share = |time: Duration| (time.as_secs_f64() / seconds).min(1.0);
+        let of_cores = |time: Duration| time.as_secs_f64() / seconds / cores as f64;
+        Self {
+            seconds,
+            cores,
+            machine_busy: of_cores(did.busy).min(1.0),
+            cores_busy: happened.processors.iter().map(|one| share(one.busy)).collect(),
+            others: did.busy.as_secs_f64() / seconds,
+            disk_wait: of_cores(did.disk_wait).min(1.0),
+            disk_busy: share(disk_busy),
+            disk: disk.to_owned(),
+            io_stalled: share(happened.stalled),
+            stolen: of_cores(did.stolen).min(1.0),
+            client: ClientAudit::default(),
+            server: None,
+            network: NetworkAudit {
+                segments_sent: happened.segments_sent,
+                retransmitted: happened.retransmitted,
+                syn_retransmitted: happened.syn_retransmitted,
+                listen_overflows: happened.listen_overflows,
+                listen_drops: happened.listen_drops,
+                time_wait: happened.time_wait,
+                ephemeral_ports: crate::limits::ephemeral_ports(),
+            },
+        }
+    }
+
+    /// Leaves to other programs what neither server nor client used.
+    fn without_ours(self) -> Self {
+        let ours = self.client.cpu_seconds + self.server.as_ref().map_or(0.0, |server| server.cpu_seconds);
+        // The kernel counts in hundredths: of a short time it would say more than there is.
+        let others = (self.others - ours / self.seconds).clamp(0.0, self.cores as f64);
+        Self { others, ..self }
+    }
 }
 
 /// The activity of this client.
@@ -125,6 +175,9 @@ pub struct NetworkAudit {
 #[derive(Debug)]
 pub(crate) struct Watch {
     server_pid: Option<i32>,
+    /// The served folder, where it is given.
+    root: Option<String>,
+    devices: Vec<Device>,
     threads: Vec<u64>,
     /// Of the server and of this client, in KiB, before anyone had connected and with everyone logged in.
     memory_before: [u64; 2],
@@ -150,9 +203,11 @@ const MEMORY_GLANCES: u32 = 10;
 
 impl Watch {
     /// The state before any user connects.
-    pub(crate) fn new(server_pid: Option<i32>) -> Self {
+    pub(crate) fn new(server_pid: Option<i32>, root: Option<&str>) -> Self {
         Self {
             server_pid,
+            root: root.map(str::to_owned),
+            devices: Vec::new(),
             threads: Vec::new(),
             memory_before: memory(server_pid),
             memory_logged_in: [0; 2],
@@ -177,6 +232,7 @@ impl Watch {
     /// The measured phase begins; `threads` are the client's.
     pub(crate) fn begin(&mut self, threads: Vec<u64>) {
         self.threads = threads;
+        self.devices = disks::devices(self.root.as_deref(), self.server_pid);
         self.counters = Counters::read();
         self.thread_times = self.thread_times();
         self.places = Places::begin(&self.thread_times);
@@ -209,34 +265,10 @@ impl Watch {
         let seconds = self.begun.elapsed().as_secs_f64().max(1e-9);
         let happened = Counters::read().since(&self.counters);
         // Processors that either of them cannot use are not shared.
-        let (cores, did) =
-            happened.within(&reach([std::process::id() as i32].into_iter().chain(self.server_pid)));
+        let reach = reach([std::process::id() as i32].into_iter().chain(self.server_pid));
         let (client, server) = (self.client(seconds), self.server_pid.and_then(|_| self.server()));
-        let ours = client.cpu_seconds + server.as_ref().map_or(0.0, |server| server.cpu_seconds);
-        let share = |time: Duration| (time.as_secs_f64() / seconds).min(1.0);
-        let of_cores = |time: Duration| time.as_secs_f64() / seconds / cores as f64;
-        Audit {
-            seconds,
-            cores,
-            machine_busy: of_cores(did.busy).min(1.0),
-            cores_busy: happened.processors.iter().map(|one| share(one.busy)).collect(),
-            // The kernel counts in hundredths: of a short time it would say more than there is.
-            others: ((did.busy.as_secs_f64() - ours) / seconds).clamp(0.0, cores as f64),
-            disk_wait: of_cores(did.disk_wait).min(1.0),
-            disk_busy: (happened.disk_busy.as_secs_f64() / seconds).min(1.0),
-            stolen: of_cores(did.stolen).min(1.0),
-            client,
-            server,
-            network: NetworkAudit {
-                segments_sent: happened.segments_sent,
-                retransmitted: happened.retransmitted,
-                syn_retransmitted: happened.syn_retransmitted,
-                listen_overflows: happened.listen_overflows,
-                listen_drops: happened.listen_drops,
-                time_wait: happened.time_wait,
-                ephemeral_ports: crate::limits::ephemeral_ports(),
-            },
-        }
+        let machine = Audit::of_machine(&happened, seconds, &reach, &self.devices);
+        Audit { client, server, ..machine }.without_ours()
     }
 
     fn client(&self, seconds: f64) -> ClientAudit {
@@ -322,4 +354,40 @@ pub fn descendants(pid: i32) -> Vec<i32> {
 fn memory(server: Option<i32>) -> [u64; 2] {
     [server, Some(std::process::id() as i32)]
         .map(|pid| pid.and_then(Tree::of).map_or(0, |tree| tree.usage(true).pss_kib))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::verdict::{Bound, LoadSummary, judge};
+
+    /// What the kernel's counters in `tests/disk` say happened between two looks.
+    fn recorded(name: &str) -> Audit {
+        let read = |when: &str| {
+            let path = format!("{}/tests/disk/{name}/{when}", env!("CARGO_MANIFEST_DIR"));
+            let text = fs::read_to_string(path).unwrap();
+            let (time, tables) = text.split_once('\n').unwrap();
+            let seconds: f64 = time.trim_start_matches("time ").parse().unwrap();
+            (seconds, Counters::of(|_| tables.to_owned()))
+        };
+        let ((before, then), (after, now)) = (read("before"), read("after"));
+        Audit::of_machine(&now.since(&then), after - before, &[], &[(254, 0)])
+    }
+
+    #[test]
+    fn the_waits_of_a_ring_are_no_waits_for_a_disk() {
+        // Four users at a fixed rate, heard by io_uring, from memory.
+        let ring = recorded("ring");
+        assert!(ring.disk_wait > 0.3 && ring.io_stalled > 0.4, "both counters say that it waits: {ring:?}");
+        assert!(ring.disk == "vda" && ring.disk_busy < 0.1, "{ring:?}");
+        // A file written past the page cache, while other programs had the processors.
+        let full = recorded("full");
+        assert!(full.disk_busy > 0.8 && full.disk_wait < 0.2, "{full:?}");
+        for (audit, bound) in [(ring, Bound::Unsaturated), (full, Bound::Disk)] {
+            let audit = Audit { machine_busy: 0.5, ..audit };
+            assert_eq!(judge(&audit, LoadSummary::of_retr(1000)).bound, bound, "{audit:?}");
+        }
+    }
 }
