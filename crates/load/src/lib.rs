@@ -39,6 +39,7 @@
 //!   between the figures.
 //! - [`ramp_up`] is the load of users that begin one after the other and are out when they fail; [`chaos`] is the
 //!   misbehaving users.
+//! - [`threads`] is how many threads of this client do it.
 //! - [`worker_processes`] is workers in processes of their own, for more users than one process can have.
 //! - [`tally`], [`histogram`], [`timeline`], [`fault`], [`fairness`] and [`host`] hold the counts; a [`figure`] is the
 //!   result of a cell, with a [`verdict`] on its limit; [`series`] compares figures of one load.
@@ -64,6 +65,7 @@ pub mod series;
 pub mod stop;
 pub mod tally;
 pub mod target;
+pub mod threads;
 pub mod timeline;
 pub mod units;
 pub mod verdict;

@@ -51,6 +51,21 @@ impl Progress for Silent {
     fn cell_done(&self, _: &CellReport) {}
 }
 
+/// Tells of the work between figures, and not of a load.
+#[derive(Clone, Copy)]
+pub(crate) struct Untold<'a>(pub(crate) &'a dyn Progress);
+
+impl Progress for Untold<'_> {
+    fn tell(&self, _: &Snapshot<'_>) {}
+    fn cell_done(&self, _: &CellReport) {}
+    fn between(&self, step: FixtureStep, done: usize, all: usize) {
+        self.0.between(step, done, all);
+    }
+    fn stop(&self) -> &Stop {
+        self.0.stop()
+    }
+}
+
 /// The user has cancelled a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Left;

@@ -13,17 +13,18 @@ use thiserror::Error;
 
 use crate::chaos::{ChaosReport, Deeds};
 use crate::driver::{self, Driver, DriverError, Gate, WorkerTask};
-use crate::figure::{CellReport, Commands, Figures};
+use crate::figure::{CellReport, Commands, Figures, Measured};
 pub use crate::fixture::FixtureStep;
 use crate::host::{Audit, GLANCE, Watch, holdings, stranger};
 use crate::limits::{ephemeral_ports, users_a_process};
-use crate::plan::{Cache, Cell, Dataset, MOST_FILES, Op, Plan};
-use crate::progress::{FixtureProgress, Progress, Snapshot};
+use crate::plan::{Cache, Cell, Dataset, MOST_FILES, Op, Plan, Settings};
+use crate::progress::{FixtureProgress, Progress, Snapshot, Untold};
 use crate::ramp_up::RampState;
 use crate::series::{compare_with_calm, compare_with_fewer};
 use crate::stop::Stop;
 use crate::tally::{Live, Tally};
 use crate::target::{Target, is_own_machine};
+use crate::threads::{self, Look, ThreadChoice};
 use crate::timeline::{self, Moment, Timeline};
 use crate::worker_processes::{self, Order};
 use serde::{Deserialize, Serialize};
@@ -253,6 +254,8 @@ pub struct Station {
     driver: Box<dyn Driver>,
     target: Target,
     helper: Option<PathBuf>,
+    /// Of loads that were looked at, for their repetitions.
+    chosen: Mutex<Vec<(Measured, ThreadChoice)>>,
     /// The doubt about the process that is given as the server's.
     caution: Option<String>,
 }
@@ -264,7 +267,7 @@ impl Station {
         let driver = driver::open(&plan.target, address, plan.base.patience);
         driver.reach(plan.steps.first().unwrap_or(&plan.base), FixtureProgress(progress))?;
         let (target, helper) = (plan.target.clone(), plan.helper.clone());
-        Ok(Self { address, driver, target, helper, caution: caution(plan) })
+        Ok(Self { address, driver, target, helper, chosen: Mutex::default(), caution: caution(plan) })
     }
 
     /// Measures one figure: cell `at` of the plan.
@@ -274,18 +277,44 @@ impl Station {
         place: (usize, usize),
         progress: &dyn Progress,
     ) -> Result<CellReport, RunError> {
-        let figures = self.measure(cell, place, progress)?;
-        let mut report = CellReport::new(cell, figures);
+        let choice = self.choose_threads(cell, progress)?;
+        let figures = self.measure(&with_threads(cell, choice.count), place, progress)?;
+        let mut report = CellReport { thread_choice: Some(choice), ..CellReport::new(cell, figures) };
         if progress.stop().is_asked() {
             report.warnings.push("it was interrupted, and is of a part of its time".to_owned());
         }
         Ok(report)
     }
 
+    /// Chooses how many threads load the server, where the cell does not say it; equal loads have equal numbers.
+    pub fn choose_threads(&self, cell: &Cell, progress: &dyn Progress) -> Result<ThreadChoice, RunError> {
+        if let (workers, Some(_)) = self.workers(cell) {
+            return Ok(ThreadChoice::known(
+                workers as u32,
+                "processes, since one has too few descriptors for all users",
+            ));
+        }
+        // Amid bad users a load has as many as without them.
+        let what = Measured { repetition: 0, seed: 0, bad_users: 0, ..Measured::of(cell) };
+        let known =
+            |chosen: &[(Measured, ThreadChoice)]| Some(chosen.iter().find(|one| one.0 == what)?.1.clone());
+        if let Some(choice) = known(&self.chosen.lock().expect("nothing panics with it")) {
+            return Ok(choice);
+        }
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let choice = threads::choose(cell, cores, is_own_machine(self.address.ip()), |short| {
+            let figures = self.measure(short, (0, 1), &Untold(progress))?;
+            Ok::<_, RunError>(Look::of(&figures.audit, figures.tally.latency.count()))
+        })?;
+        self.chosen.lock().expect("nothing panics with it").push((what, choice.clone()));
+        Ok(choice)
+    }
+
     /// How many workers there are, and the program whose processes they are, where they are no threads.
     fn workers(&self, cell: &Cell) -> (usize, Option<&Path>) {
         let processes = worker_processes(cell, self.helper.is_some());
-        let workers = u64::from(cell.settings.threads).max(processes).min(u64::from(cell.users)) as usize;
+        let workers =
+            u64::from(cell.settings.threads.unwrap_or(1)).max(processes).min(u64::from(cell.users)) as usize;
         (workers, self.helper.as_deref().filter(|_| processes > 0))
     }
 
@@ -372,6 +401,11 @@ impl Station {
         progress.stop().has_cleaned();
         cleaned
     }
+}
+
+/// The same cell, by so many threads.
+fn with_threads(cell: &Cell, count: u32) -> Cell {
+    Cell { settings: Settings { threads: Some(count), ..cell.settings.clone() }, ..cell.clone() }
 }
 
 /// A doubt before the load: the process given as the server's does not listen there.

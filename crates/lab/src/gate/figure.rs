@@ -44,7 +44,8 @@ impl<'a> Figure<'a> {
         let mut figures: Vec<Self> = Vec::new();
         for cell in report["cells"].as_array().into_iter().flatten() {
             let Ok(measured) = Measured::deserialize(cell) else { continue };
-            let measured = Measured { repetition: 0, seed: 0, ..measured };
+            // The number of threads belongs to the client, and not to the load.
+            let measured = Measured { repetition: 0, seed: 0, threads: 0, ..measured };
             match figures.iter_mut().find(|figure| figure.measured == measured) {
                 Some(figure) => figure.cells.push(cell),
                 None => figures.push(Self { measured, cells: vec![cell] }),

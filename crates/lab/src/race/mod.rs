@@ -226,8 +226,14 @@ impl Race {
         let began = SystemTime::now();
         let plan = self.plan(Entrant::anyone(&self.entrants), None)?;
         let mut draws = Random::new(self.seed);
-        let mut course =
-            Course { race: self, watcher, taken: 0, figures: Vec::new(), contestants: Vec::new() };
+        let mut course = Course {
+            race: self,
+            watcher,
+            taken: 0,
+            threads: vec![None; self.cells.len()],
+            figures: Vec::new(),
+            contestants: Vec::new(),
+        };
         let mut readings = vec![sentinel::reading()?];
         let mut ending = Ending::Complete;
         for block in 0..self.blocks {
@@ -295,6 +301,8 @@ struct Course<'a> {
     race: &'a Race,
     watcher: &'a dyn Watcher,
     taken: usize,
+    /// How many threads of this client each load has, on every server: the most that any of them takes.
+    threads: Vec<Option<u32>>,
     figures: Vec<Figure>,
     contestants: Vec<Contestant>,
 }
@@ -323,6 +331,9 @@ impl Course<'_> {
         for cell in turns {
             let mut order: Vec<usize> = (0..race.entrants.len()).collect();
             draws.shuffle(&mut order);
+            if self.threads[cell].is_none() {
+                self.threads[cell] = self.choose_threads(cell, &ready)?;
+            }
             for entrant in order {
                 self.take(block, cell, entrant, &ready[entrant])?;
             }
@@ -354,6 +365,16 @@ impl Course<'_> {
         Ok(Ready { station: Station::open(&plan, &Figures(self.watcher))?, started, cells })
     }
 
+    /// Chooses the number of threads for a load of all servers: with different ones they would not be compared.
+    fn choose_threads(&self, cell: usize, ready: &[Ready]) -> Result<Option<u32>, RaceError> {
+        let mut most = None;
+        for Ready { station, cells, .. } in ready {
+            let choice = station.choose_threads(&cells[cell], &Figures(self.watcher));
+            most = most.max(Some(choice.map_err(RaceError::from)?.count));
+        }
+        Ok(most)
+    }
+
     /// Fails where the user has asked to end it.
     fn go_on(&self) -> Result<(), RaceError> {
         if self.watcher.stop().is_asked() { Err(RunError::Interrupted.into()) } else { Ok(()) }
@@ -364,7 +385,8 @@ impl Course<'_> {
         let race = self.race;
         self.go_on()?;
         let all = race.blocks as usize * race.entrants.len() * race.cells.len();
-        let what = Cell { repetition: block, ..ready.cells[cell].clone() };
+        let mut what = Cell { repetition: block, ..ready.cells[cell].clone() };
+        what.settings.threads = self.threads[cell];
         self.watcher.begins(&Turn {
             block: (block, race.blocks),
             figure: (self.taken, all),

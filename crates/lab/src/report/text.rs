@@ -131,6 +131,7 @@ fn notes(cell: &CellReport) -> String {
     if cell.verdict.bound != Bound::Unsaturated {
         lines.push(format!("{}: {}", cell.verdict.bound.name(), cell.verdict.evidence.join("; ")));
     }
+    lines.extend(cell.thread_choice.as_ref().filter(|threads| threads.by_looks).map(ToString::to_string));
     if let Some(raw) = &cell.raw_latency {
         lines.push(format!(
             "from the real beginning, which hides waiting: p50 {} p99 {} max {}",

@@ -29,6 +29,7 @@ pub struct Measured {
     pub think_ms: f64,
     pub bad_users: u32,
     pub repetition: u32,
+    /// 0 where this client chose.
     pub threads: u32,
     /// `None` for epoll, as usual.
     pub selector: Option<Selector>,
@@ -121,7 +122,7 @@ impl Measured {
             think_ms: think,
             bad_users: cell.bad_users(),
             repetition: cell.repetition,
-            threads: cell.settings.threads,
+            threads: cell.settings.threads.unwrap_or(0),
             verified: cell.settings.verify,
             cache: Some(cell.settings.cache)
                 .filter(|&cache| cache != Cache::Any)

@@ -25,6 +25,7 @@ use crate::plan::{Cell, Op};
 use crate::ramp_up::RampOutcome;
 use crate::schedule::Pace;
 use crate::tally::{Tally, UserTally};
+use crate::threads::ThreadChoice;
 use crate::timeline::Moment;
 use crate::verdict::{LoadSummary, Verdict, is_too_short, judge};
 
@@ -40,6 +41,9 @@ pub struct CellReport {
     /// Its settings by their flags' names.
     #[serde(default)]
     pub settings: BTreeMap<String, String>,
+    /// How many threads of this client did it, and why; unknown of earlier reports.
+    #[serde(default)]
+    pub thread_choice: Option<ThreadChoice>,
     /// From the beginning to the end of the last operation.
     pub seconds: f64,
     /// How much longer that is than the time in which operations began.
@@ -305,6 +309,7 @@ impl CellReport {
         let mut report = Self {
             measured: Measured::of(cell),
             settings: cell.settings.told(),
+            thread_choice: None, // the run knows it
             seconds,
             straggled_seconds: (seconds - planned).max(0.0),
             ops,

@@ -147,8 +147,9 @@ pub const KEYS: [Key; 54] = [
     Key {
         name: "threads",
         value: "N",
-        help: "threads of this client",
-        set: |s, t| put(&mut s.threads, value::number(t, 1..=256)),
+        help: "threads of this client [auto: one, and more where short looks before a figure say that they get more; all \
+               processors for a server elsewhere]",
+        set: |s, t| put(&mut s.threads, value::threads(t)),
     },
     Key {
         name: "selector",

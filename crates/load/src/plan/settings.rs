@@ -42,7 +42,7 @@ pub struct Settings {
     pub download: Download,
     pub source: Option<SourceRange>,
     pub ports: Vec<u16>,
-    pub threads: u32,
+    pub threads: Option<u32>,
     pub selector: Selector,
     pub connecting: u32,
     pub idlers: u32,
@@ -132,7 +132,7 @@ impl Settings {
             ("duration", time(self.duration)),
             ("warm-up", time(self.warm_up)),
             ("timeout", time(self.patience)),
-            ("threads", self.threads.to_string()),
+            ("threads", self.threads.map_or_else(|| "auto".to_owned(), |threads| threads.to_string())),
             ("rcvbuf", self.rcvbuf.to_string()),
         ] {
             told.entry(name.to_owned()).or_insert(value);
@@ -179,7 +179,7 @@ impl Default for Settings {
             download: Download::Made,
             source: None,
             ports: Vec::new(),
-            threads: 1,
+            threads: None,
             selector: Selector::Epoll,
             // The server's backlog is not the subject of the measurement.
             connecting: 32,

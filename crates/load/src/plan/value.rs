@@ -160,6 +160,11 @@ pub(super) fn receive_buffer(text: &str) -> Result<ReceiveBuffer, ValueError> {
     }
 }
 
+/// A number of threads, or `auto`.
+pub(super) fn threads(text: &str) -> Result<Option<u32>, ValueError> {
+    if text == "auto" { Ok(None) } else { number(text, 1..=256).map(Some) }
+}
+
 /// How uploads are named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Names {

@@ -37,21 +37,13 @@ pub(crate) struct HttpDriver {
     target: Target,
     address: SocketAddr,
     patience: Duration,
-    /// How long the document was that the probe has read.
-    document: Mutex<Option<u64>>,
     /// The `--raw-target` that a program is known to answer: another probe would run it again.
     program: Mutex<Option<Option<String>>>,
 }
 
 impl HttpDriver {
     pub(crate) fn new(target: Target, address: SocketAddr, patience: Duration) -> Self {
-        Self {
-            target,
-            address,
-            patience: patience.min(PATIENCE),
-            document: Mutex::default(),
-            program: Mutex::default(),
-        }
+        Self { target, address, patience: patience.min(PATIENCE), program: Mutex::default() }
     }
 
     /// The head of the response to a single request, outside the load. The exchange ends with the head.
@@ -96,7 +88,6 @@ impl HttpDriver {
                 return Ok(Err(error));
             }
         }
-        *self.document.lock().unwrap_or_else(PoisonError::into_inner) = Some(exchange.body());
         Ok(Ok(exchange.head().cloned()))
     }
 
@@ -148,10 +139,7 @@ impl Driver for HttpDriver {
 
     fn work(&self, task: &WorkerTask<'_>) -> Result<Tally, DriverError> {
         match Worker::<User>::new(&self.target, self.address, task) {
-            Ok(worker) => {
-                let document = *self.document.lock().unwrap_or_else(PoisonError::into_inner);
-                Ok(worker.expecting(document).run())
-            }
+            Ok(worker) => Ok(worker.run()),
             Err(error) => {
                 task.sit_out();
                 Err(DriverError::Client(error))
