@@ -2,7 +2,8 @@
 //!
 //! On loopback the side that opens the window also sends what the other has waiting, on its own processor time. A window of
 //! the usual 64 KiB therefore has the client do most of the server's sending, and wake the server for each 64 KiB. A buffer
-//! that holds the download leaves the sending to the server. Beyond 16 MiB the kernel's own, which grows, does better.
+//! that holds the download leaves the sending to the server. Below 512 KiB that saves nothing, and beyond 16 MiB, or on a kept
+//! connection, the kernel's own buffer, which grows, does as well.
 //! Measured: bench-runs/client-bulk.
 
 use std::fs;
@@ -13,8 +14,8 @@ use crate::target::{Target, is_own_machine};
 
 /// The chosen size; the kernel doubles it for its own overhead.
 const CHOSEN: usize = 2 << 20;
-/// Downloads that neither fit in a first window nor last long enough for the kernel's own buffer to grow.
-const SIZES: std::ops::RangeInclusive<u64> = (64 << 10) + 1..=16 << 20;
+/// Downloads of many first windows that do not last long enough for the kernel's own buffer to grow.
+const SIZES: std::ops::RangeInclusive<u64> = 512 << 10..=16 << 20;
 
 /// Which buffer the data connections of a cell get.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +60,11 @@ fn drops(target: &Target, cell: &Cell) -> bool {
         true => !target.scheme.is_secure() && settings.http != HttpVersion::Http2,
         false => !target.scheme.is_secure() || settings.prot == Prot::Clear,
     };
-    let is_download = matches!(cell.op, Op::Retr | Op::Get | Op::Replay);
+    let is_download = match cell.op {
+        Op::Retr | Op::Replay => true,
+        Op::Get => !settings.keep_alive,
+        _ => false,
+    };
     is_download && is_clear && !settings.verify && settings.read_rate.is_none() && settings.chunk.is_none()
 }
 
@@ -78,7 +83,7 @@ mod tests {
         for (url, flags) in [
             ("ftp://127.0.0.1/", &[("ops", "retr")][..]),
             ("ftpes://127.0.0.1/", &[("ops", "retr"), ("prot", "clear")]),
-            ("http://127.0.0.1/", &[("ops", "get")]),
+            ("http://127.0.0.1/", &[("ops", "get"), ("keep-alive", "off")]),
         ] {
             assert!(drops_of(url, flags), "{url} {flags:?}");
         }
@@ -88,8 +93,9 @@ mod tests {
             ("ftp://127.0.0.1/", &[("ops", "retr"), ("read-rate", "1k")]),
             ("ftp://127.0.0.1/", &[("ops", "retr"), ("chunk", "1k")]),
             ("ftpes://127.0.0.1/", &[("ops", "retr")]),
-            ("https://127.0.0.1/", &[("ops", "get")]),
-            ("http://127.0.0.1/", &[("ops", "get"), ("http2", "")]),
+            ("https://127.0.0.1/", &[("ops", "get"), ("keep-alive", "off")]),
+            ("http://127.0.0.1/", &[("ops", "get"), ("keep-alive", "off"), ("http2", "")]),
+            ("http://127.0.0.1/", &[("ops", "get")]),
         ] {
             assert!(!drops_of(url, flags), "{url} {flags:?}");
         }
@@ -98,8 +104,8 @@ mod tests {
     #[test]
     fn the_chosen_buffer_is_for_downloads_that_it_holds_or_nearly() {
         let chosen = |bytes| Buffers::Fitting.for_download(bytes);
-        assert_eq!([None, Some(1024), Some(64 << 10), Some(64 << 20)].map(chosen), [None; 4]);
-        assert_eq!([Some(100 << 10), Some(1 << 20), Some(16 << 20)].map(chosen), [Some(CHOSEN); 3]);
+        assert_eq!([None, Some(1024), Some(100 << 10), Some(64 << 20)].map(chosen), [None; 4]);
+        assert_eq!([Some(512 << 10), Some(1 << 20), Some(16 << 20)].map(chosen), [Some(CHOSEN); 3]);
         assert_eq!(Buffers::Fixed(7).for_download(None), Some(7));
         assert_eq!(Buffers::System.for_download(Some(1 << 20)), None);
     }

@@ -130,8 +130,6 @@ pub(super) struct WorkerContext<'a> {
     pub(super) discard: Vec<u8>,
     /// The receive buffers of data connections.
     pub(super) buffers: Buffers,
-    /// How long the document is that users ask for, as far as that is known before.
-    pub(super) document: Option<u64>,
     /// The beginning of unverified uploads, and the whole as a file.
     pub(super) block: Vec<u8>,
     pub(super) block_file: File,
@@ -172,12 +170,6 @@ impl<'a, C: Client> Worker<'a, C> {
         let users =
             (0..).zip(task.users()).map(|(index, number)| C::new(index, number, &mut context)).collect();
         Ok(Self { task: *task, users, context, ready: Vec::new(), has_stopped: false })
-    }
-
-    /// The same, of documents of this length.
-    pub(super) fn expecting(mut self, document: Option<u64>) -> Self {
-        self.context.document = document;
-        self
     }
 
     /// Runs all phases of the cell.
@@ -408,7 +400,6 @@ impl<'a> WorkerContext<'a> {
             plain: Vec::new(),
             discard: vec![0; DISCARD],
             buffers: Buffers::of(target, server, task.cell),
-            document: None,
             block,
             block_file,
             out: Vec::new(),

@@ -256,7 +256,7 @@ pub const KEYS: [Key; 54] = [
     Key {
         name: "rcvbuf",
         value: "SIZE",
-        help: "the receive buffer of data connections; off for the system's own; auto: one that holds downloads of up to 16m whose \
+        help: "the receive buffer of data connections; off for the system's own; auto: one that holds downloads of 512k to 16m whose \
                bytes are dropped, on this machine [auto]",
         set: |s, t| put(&mut s.rcvbuf, value::receive_buffer(t)),
     },

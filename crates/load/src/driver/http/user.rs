@@ -242,7 +242,7 @@ impl User {
         (self.connecting, self.connected_in) = (now, None);
         (self.served, self.exchange) = (0, Exchange::new(context.cell.settings.http));
         self.watched = Interest::Write;
-        let rcvbuf = context.buffers.for_download(context.document.or(context.tally.document));
+        let rcvbuf = context.buffers.for_download(context.tally.document);
         let connected = stream::begin_connect_with(self.local, context.server_of(self.life.number), rcvbuf)
             .and_then(|descriptor| {
                 let socket = context.own(descriptor);
