@@ -234,7 +234,7 @@ fn list() -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn advise(error: RaceError) -> Failure {
+pub(crate) fn advise(error: RaceError) -> Failure {
     match error {
         RaceError::Plan(error) => advise_plan(error),
         error if error.is_usage() => Failure::Configuration(sentence(&error)),

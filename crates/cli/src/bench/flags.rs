@@ -19,11 +19,13 @@ Examples:
   millrace bench --list                                all of those
 
   millrace bench ftp://... --ops retr --repeat 5 --fail-if 'retr.p99 > 20ms' --baseline old.json
+  millrace bench new/millrace --baseline-server old/millrace --ops retr --size 1k
 
 Exit status: 0 when all is well; 1 when operations failed that no --fail-if of errors allows,
 a threshold failed, a figure is worse than its baseline, bytes were wrong, or the server was not
 there; 2 for usage; 3 when it cannot be told, because a figure shows the limit of this client or
-what other programs left, varies too much, or the run was interrupted.
+what other programs left, varies too much, or the run was interrupted; of a --fail-if against a
+baseline ('server-us > 1.03x') 4 when it is slower, 5 when that cannot be told.
 
 Ctrl-C ends a run early and reports what there is; while test files are removed, it leaves them
 on the server; a second one ends it at once.
@@ -96,7 +98,7 @@ pub(crate) struct Bench {
     /// Fail if this is true, such as 'retr.p99 > 20ms'
     ///
     /// May be given more than once. Words before the metric select figures: an operation, a size, a mode, a number of
-    /// users (retr.1k.pasv.100users.p99). A wrong one names the metrics.
+    /// users (retr.1k.pasv.100users.p99). A wrong one names the metrics. 'ops < 0.97x' is held against a baseline.
     #[arg(long, value_name = "EXPR", help_heading = "Thresholds")]
     pub(crate) fail_if: Vec<String>,
 
@@ -106,6 +108,14 @@ pub(crate) struct Bench {
     /// little.
     #[arg(long, value_name = "FILE", help_heading = "Thresholds")]
     pub(crate) baseline: Option<PathBuf>,
+
+    /// Hold the target against this server, in short slices of load in turn: for machines that are not quiet
+    ///
+    /// A server as "millrace race" names it: a program, with flags in the same (quoted) word, or a URL; so may the
+    /// target be. Needs no figures of another day. Without --fail-if it is 'server-us > 1.03x'. Takes 200 ms a slice
+    /// (--duration), 6 pairs a block and 6 blocks, or 12 where 6 do not tell.
+    #[arg(long, value_name = "SERVER", help_heading = "Thresholds", conflicts_with_all = ["baseline", "search"])]
+    pub(crate) baseline_server: Option<String>,
 
     /// Write everything that was noted to a file; "-" is standard output
     #[arg(long, value_name = "FILE", help_heading = "Reports")]

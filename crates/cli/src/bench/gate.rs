@@ -1,16 +1,33 @@
 //! `--fail-if` and `--baseline`: whether the figures are good enough, for a script that asks.
 
 use std::fs;
+use std::process::ExitCode;
 
 use millrace_lab::gate::baseline::{self, Baseline};
 use millrace_lab::gate::threshold::Threshold;
-use millrace_lab::gate::{GateOutcome, text};
+use millrace_lab::gate::{GateOutcome, interleaved, text};
+use millrace_lab::peers::end_all;
+use millrace_lab::race::{self, Entrant, RaceError, SLICE};
 use millrace_lab::report::Report;
 use millrace_load::figure::CellReport;
 use millrace_load::plan::Plan;
+use millrace_load::run::RunError;
+use millrace_load::stop::Stop;
+use millrace_load::units::counted;
 
-use super::Bench;
+use super::flags::Bench;
+use super::output::{Sink, print, write};
+use super::report_on_signals;
 use crate::failure::Failure;
+use crate::race::advise;
+
+/// Exit status: slower than the baseline.
+const SLOWER: u8 = 4;
+/// Exit status: whether it is slower cannot be told.
+const CANNOT_TELL: u8 = 5;
+
+/// The threshold where none is given.
+const USUAL: &str = "server-us > 1.03x";
 
 /// The conditions on a report.
 pub(super) struct Gate {
@@ -24,6 +41,8 @@ pub(super) struct Judgement {
     pub(super) text: String,
     /// The outcome; `None` without thresholds.
     pub(super) outcome: Option<GateOutcome>,
+    /// The outcome of those against a baseline, which has exit codes of its own.
+    pub(super) relative: Option<GateOutcome>,
 }
 
 impl Gate {
@@ -40,10 +59,17 @@ impl Gate {
                 ))),
             }
         };
-        Ok(Self {
+        let gate = Self {
             thresholds: arguments.fail_if.iter().map(threshold).collect::<Result<_, _>>()?,
             baseline: arguments.baseline.as_deref().map(read).transpose()?,
-        })
+        };
+        if gate.baseline.is_none() && gate.thresholds.iter().any(Threshold::is_relative) {
+            return Err(Failure::Configuration(
+                "--fail-if: a value that ends in x is a multiple of a baseline's: it takes --baseline or --baseline-server."
+                    .to_owned(),
+            ));
+        }
+        Ok(gate)
     }
 
     /// Returns true if a threshold says how many operations of this figure may fail.
@@ -53,22 +79,89 @@ impl Gate {
 
     /// Judges a report.
     pub(super) fn judge(&self, report: &Report) -> Judgement {
-        let mut judgement = Judgement { text: String::new(), outcome: None };
+        let mut judgement = Judgement { text: String::new(), outcome: None, relative: None };
         if let Some(baseline) = &self.baseline {
             let comparisons = baseline.compare(report);
             judgement.text += &format!("\n{}", text::comparisons(&comparisons, &baseline.cautions(report)));
-            judgement.outcome = Some(baseline::outcome(&comparisons));
+            // A threshold says which differences matter.
+            let is_free = !self.thresholds.iter().any(Threshold::is_relative);
+            judgement.outcome = is_free.then(|| baseline::outcome(&comparisons));
         }
         for (index, threshold) in self.thresholds.iter().enumerate() {
-            let rulings = threshold.judge(report);
+            let against = self.baseline.as_ref().filter(|_| threshold.is_relative());
+            let rulings = against.map_or_else(|| threshold.judge(report), |one| one.judge(threshold, report));
             let worst = rulings.iter().map(|ruling| ruling.outcome).max();
-            judgement.outcome = judgement.outcome.max(worst);
+            match threshold.is_relative() {
+                true => judgement.relative = judgement.relative.max(worst),
+                false => judgement.outcome = judgement.outcome.max(worst),
+            }
             if index == 0 {
                 judgement.text.push('\n');
             }
             judgement.text += &text::rulings(&rulings);
         }
         judgement
+    }
+}
+
+impl Judgement {
+    /// Returns the exit status: what was asked against a baseline decides where nothing else speaks against the run.
+    pub(super) fn status(&self, otherwise: u8) -> u8 {
+        match (otherwise, self.relative) {
+            (super::FAILED, _) | (_, None) => otherwise,
+            (_, Some(outcome)) => relative_status(outcome).max(otherwise),
+        }
+    }
+}
+
+/// Returns the exit status of thresholds against a baseline.
+fn relative_status(outcome: GateOutcome) -> u8 {
+    match outcome {
+        GateOutcome::Passed => 0,
+        GateOutcome::Inconclusive => CANNOT_TELL,
+        GateOutcome::Failed => SLOWER,
+    }
+}
+
+/// `--baseline-server`: loads both servers in turn, and says whether the target is slower.
+pub(super) fn interleaved(arguments: &Bench, baseline: &str, target: &str) -> Result<ExitCode, Failure> {
+    let usual = [USUAL.to_owned()];
+    let texts = if arguments.fail_if.is_empty() { &usual[..] } else { &arguments.fail_if[..] };
+    let wrong = |error: &dyn std::fmt::Display| Failure::Configuration(format!("--fail-if: {error}"));
+    let thresholds = texts.iter().map(|text| Threshold::parse(text).map_err(|error| wrong(&error)));
+    let thresholds: Vec<Threshold> = thresholds.collect::<Result<_, _>>()?;
+    if !thresholds.iter().all(Threshold::is_relative) {
+        return Err(wrong(&"with --baseline-server each value is a multiple of its, and ends in x."));
+    }
+    let entrants = [baseline, target].map(Entrant::parse).into_iter().collect::<Result<_, _>>();
+    let said = arguments.settings();
+    let unsaid = SLICE.iter().filter(|slice| !said.iter().any(|flag| flag.0 == slice.0)).copied();
+    let flags: Vec<(&str, &str)> = said.iter().copied().chain(unsaid).collect();
+    let settings =
+        race::Settings { seed: 1, helper: std::env::current_exe().ok(), ..race::Settings::default() };
+    let race = race::Race::new(entrants.map_err(advise)?, None, &flags, settings).map_err(advise)?;
+    let [json, _, _, _] = Sink::open_all([&arguments.json, &None, &None, &None])?;
+    report_on_signals(&super::STOP, end_all)?;
+    let found = match interleaved::compare(&race, &thresholds, &Quiet) {
+        Err(RaceError::Run(RunError::Interrupted)) => return Ok(ExitCode::from(CANNOT_TELL)),
+        found => found.map_err(advise)?,
+    };
+    print(&text::rulings(&found.rulings))?;
+    write(json, || serde_json::to_string_pretty(&found).unwrap_or_default())?;
+    if found.more_failures > 0 {
+        eprintln!("millrace: {} of the target failed.", counted(found.more_failures, "operation"));
+        return Ok(ExitCode::from(super::FAILED));
+    }
+    Ok(ExitCode::from(relative_status(found.outcome())))
+}
+
+/// Only the request to end is heard.
+struct Quiet;
+
+impl race::Watcher for Quiet {
+    fn begins(&self, _: &race::Turn<'_>) {}
+    fn stop(&self) -> &Stop {
+        &super::STOP
     }
 }
 

@@ -14,7 +14,8 @@ use thiserror::Error;
 
 use super::GateOutcome;
 use super::figure::{Figure, SAMPLES, Samples};
-use super::metric::{GateMetric, METRICS};
+use super::metric::{GateMetric, METRICS, Nature};
+use super::threshold::{Ruling, Threshold};
 use crate::report::Report;
 use millrace_stats::{Confidence, Difference, Interval, unpaired};
 
@@ -113,6 +114,28 @@ impl Baseline {
     /// Holds a report against it, figure by figure; what only one of them has is left out.
     pub fn compare(&self, report: &Report) -> Vec<BaselineComparison> {
         compare(&self.report, &report.value())
+    }
+
+    /// Judges a threshold that is a multiple of this baseline's values: a ruling for each figure that both have.
+    pub fn judge(&self, threshold: &Threshold, report: &Report) -> Vec<Ruling> {
+        let (metric, now) = (threshold.metric(), report.value());
+        let pairs = pairs(&self.report, &now).into_iter().filter(|(_, now)| threshold.chooses(&now.measured));
+        let rulings: Vec<Ruling> = pairs
+            .map(|(then, now)| {
+                let is_hidden =
+                    then.hidden().or_else(|| now.hidden()).is_some() && metric.nature != Nature::Fact;
+                let (old, new) = (then.repetitions(metric), now.repetitions(metric));
+                let ratio =
+                    old.zip(new).filter(|(old, new)| !is_hidden && old.len().min(new.len()) >= SAMPLES);
+                let ratio = ratio.and_then(|(old, new)| unpaired(&old, &new, Confidence::P99, 1));
+                let name = now.name();
+                match then.hidden().or_else(|| now.hidden()).filter(|_| is_hidden) {
+                    Some(why) => threshold.rule_hidden(&name, why),
+                    None => threshold.rule_ratio(&name, ratio.as_ref()),
+                }
+            })
+            .collect();
+        if rulings.is_empty() { vec![threshold.rule_ratio("the baseline", None)] } else { rulings }
     }
 
     /// Doubts about a comparison: another machine, another program.

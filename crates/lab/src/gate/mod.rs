@@ -2,12 +2,14 @@
 //!
 //! - [`threshold`]: `retr.p99 > 20ms` must not be.
 //! - [`baseline`]: figures must not be worse than those of an earlier report.
+//! - [`interleaved`]: a server must not be slower than another one, both in turn.
 //!
 //! Both read the report's JSON: yesterday's from its file, today's as it would be written. A [`metric`] is a place
 //! in it, and a [`figure`] the repetitions of one cell.
 
 pub mod baseline;
 mod figure;
+pub mod interleaved;
 mod metric;
 pub mod text;
 pub mod threshold;

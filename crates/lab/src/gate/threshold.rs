@@ -5,10 +5,16 @@
 //! word       = an operation | a size | a mode | a number with "users" behind it
 //! ```
 //!
+//! A value that ends in `x` is a multiple of the baseline's: `ops < 0.97x` must not be, either. Such a threshold fails only
+//! where the ratio is beyond it **and** its 99 % interval excludes 1; it passes only where the whole interval is on the
+//! good side of it.
+//!
 //! The words select figures; without words, all of them. A crossed threshold fails; but a time or a rate of a figure
 //! that shows this client's limit or other programs', or whose interval contains the threshold, is inconclusive.
 
 use std::fmt;
+
+use serde::Serialize;
 
 use super::GateOutcome;
 use super::figure::Figure;
@@ -16,6 +22,7 @@ use super::metric::{GateMetric, METRICS, Nature};
 use crate::report::Report;
 use millrace_load::figure::{CellReport, Measured};
 use millrace_load::plan::{Cell, MODES, OPS, parse_size};
+use millrace_stats::Interval;
 
 /// A condition that must not hold.
 #[derive(Debug)]
@@ -26,6 +33,8 @@ pub struct Threshold {
     metric: &'static GateMetric,
     comparator: Comparator,
     limit: f64,
+    /// The limit is a multiple of the baseline's value.
+    is_relative: bool,
 }
 
 /// The selection by a word before the metric.
@@ -63,7 +72,7 @@ impl fmt::Display for Unreadable {
 impl std::error::Error for Unreadable {}
 
 /// The result of a threshold for a figure.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Ruling {
     /// The outcome where the threshold is not met.
     pub outcome: GateOutcome,
@@ -88,8 +97,15 @@ impl Threshold {
         let behind = at + sign.len();
         let value = &text[behind..];
         let column = behind + (value.len() - value.trim_start().len());
-        let limit = metric.unit.parse(value.trim()).map_err(|error| wrong(column, error.to_string()))?;
-        Ok(Self { text: text.to_owned(), words, metric, comparator, limit })
+        let times = value.trim().strip_suffix('x').and_then(|number| number.trim_end().parse::<f64>().ok());
+        let limit = match times {
+            Some(times) => times,
+            None => metric.unit.parse(value.trim()).map_err(|error| wrong(column, error.to_string()))?,
+        };
+        if times.is_some() && comparator(&1.0, &limit) {
+            return Err(wrong(column, "two equal servers would fail".to_owned()));
+        }
+        Ok(Self { text: text.to_owned(), words, metric, comparator, limit, is_relative: times.is_some() })
     }
 
     /// Returns true if some figure of these is meant; else the threshold would pass whatever happens.
@@ -100,6 +116,46 @@ impl Threshold {
     /// Returns true if it says how many operations of a figure may fail.
     pub fn allows_failures(&self, cell: &CellReport) -> bool {
         matches!(self.metric.name, "errors" | "error-share") && self.chooses(&cell.measured)
+    }
+
+    /// Returns whether its limit is a multiple of a baseline's value.
+    pub fn is_relative(&self) -> bool {
+        self.is_relative
+    }
+
+    /// Judges the ratio of a selected figure's value to the baseline's.
+    pub(super) fn rule_ratio(&self, figure: &str, ratio: Option<&Interval>) -> Ruling {
+        let (text, metric) = (&self.text, self.metric.name);
+        let Some(ratio) = ratio else {
+            let text =
+                format!("{text}: does not tell; {metric} of {figure} was measured too seldom (--repeat 5)");
+            return Ruling { outcome: GateOutcome::Inconclusive, text };
+        };
+        let crosses = |value| (self.comparator)(&value, &self.limit);
+        let is = format!(
+            "{metric} of {figure} is {:.3} times the baseline's ({:.3} to {:.3})",
+            ratio.middle, ratio.low, ratio.high
+        );
+        let (outcome, says) = match () {
+            () if crosses(ratio.middle) && !ratio.holds(1.0) => (GateOutcome::Failed, "yes"),
+            () if !crosses(ratio.low) && !crosses(ratio.high) => (GateOutcome::Passed, "no"),
+            () => (GateOutcome::Inconclusive, "too noisy to tell"),
+        };
+        Ruling { outcome, text: format!("{text}: {says}; {is}") }
+    }
+
+    /// The ruling on a figure that shows the limit of something else than the server.
+    pub(super) fn rule_hidden(&self, figure: &str, why: &str) -> Ruling {
+        let text = format!(
+            "{}: does not tell; {} of {figure} is of no use, since {why}",
+            self.text, self.metric.name
+        );
+        Ruling { outcome: GateOutcome::Inconclusive, text }
+    }
+
+    /// The metric that it is of.
+    pub(super) fn metric(&self) -> &'static GateMetric {
+        self.metric
     }
 
     /// The result for each selected figure.
@@ -113,7 +169,8 @@ impl Threshold {
             .collect()
     }
 
-    fn chooses(&self, measured: &Measured) -> bool {
+    /// Returns whether it is about this figure.
+    pub(super) fn chooses(&self, measured: &Measured) -> bool {
         self.words.iter().all(|word| match word {
             Word::Op(name) => measured.op == *name,
             Word::Size(size) => measured.size == Some(*size),
@@ -238,6 +295,25 @@ mod tests {
     #[test]
     fn an_unmeasured_metric_does_not_pass() {
         assert_eq!(outcome("server-us > 1us", &report(&[1.0], "server", 0)), GateOutcome::Inconclusive);
+    }
+
+    #[test]
+    fn a_multiple_needs_an_effect_and_an_interval() {
+        let threshold = Threshold::parse("ops < 0.97x").unwrap();
+        assert!(threshold.is_relative() && !Threshold::parse("p99 > 20ms").unwrap().is_relative());
+        let rule = |low: f64, middle: f64, high: f64| {
+            threshold.rule_ratio("retr", Some(&Interval { low, middle, high })).outcome
+        };
+        assert_eq!(rule(0.93, 0.95, 0.97), GateOutcome::Failed);
+        assert_eq!(rule(0.90, 0.95, 0.999), GateOutcome::Failed);
+        assert_eq!(rule(0.90, 0.95, 1.01), GateOutcome::Inconclusive, "it may be nothing");
+        assert_eq!(rule(0.971, 0.98, 0.99), GateOutcome::Passed, "a real difference that does not matter");
+        assert_eq!(rule(0.96, 0.98, 0.99), GateOutcome::Inconclusive);
+        assert_eq!(rule(0.98, 1.0, 1.02), GateOutcome::Passed);
+        assert_eq!(threshold.rule_ratio("retr", None).outcome, GateOutcome::Inconclusive);
+        let error = Threshold::parse("ops < 1.1x").unwrap_err();
+        assert!(error.column == 6 && error.wrong.contains("equal servers"), "{error:?}");
+        assert!(Threshold::parse("p99 > 1.1 x").is_ok());
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod entrant;
 mod report;
 mod scenario;
 mod sentinel;
+mod slices;
 pub mod text;
 
 use std::path::PathBuf;
@@ -24,6 +25,7 @@ pub use self::entrant::Entrant;
 use self::entrant::Started;
 pub use self::report::{Contestant, RaceReport, ReportError, SentinelReport};
 pub use self::scenario::{Scenario, Standing};
+pub use self::slices::{SLICE, SlicedLoad};
 use crate::peers::{PeerError, Ports};
 use millrace_load::driver;
 use millrace_load::figure::CellReport;
@@ -226,14 +228,7 @@ impl Race {
         let began = SystemTime::now();
         let plan = self.plan(Entrant::anyone(&self.entrants), None)?;
         let mut draws = Random::new(self.seed);
-        let mut course = Course {
-            race: self,
-            watcher,
-            taken: 0,
-            threads: vec![None; self.cells.len()],
-            figures: Vec::new(),
-            contestants: Vec::new(),
-        };
+        let mut course = Course::new(self, watcher);
         let mut readings = vec![sentinel::reading()?];
         let mut ending = Ending::Complete;
         for block in 0..self.blocks {
@@ -315,6 +310,13 @@ struct Ready {
     cells: Vec<Cell>,
 }
 
+impl<'a> Course<'a> {
+    fn new(race: &'a Race, watcher: &'a dyn Watcher) -> Self {
+        let threads = vec![None; race.cells.len()];
+        Self { race, watcher, taken: 0, threads, figures: Vec::new(), contestants: Vec::new() }
+    }
+}
+
 impl Course<'_> {
     fn block(&mut self, block: u32, draws: &mut Random) -> Result<(), RaceError> {
         let race = self.race;
@@ -338,8 +340,12 @@ impl Course<'_> {
                 self.take(block, cell, entrant, &ready[entrant])?;
             }
         }
+        self.end(ready)
+    }
+
+    /// Removes the test files on servers that go on: one that was started for the race ends with its folder.
+    fn end(&self, ready: Vec<Ready>) -> Result<(), RaceError> {
         for Ready { started, station, .. } in ready {
-            // A server that was started for the race ends with its folder.
             if started.process.is_none() {
                 station.close(&Figures(self.watcher)).map_err(RunError::from)?;
             }

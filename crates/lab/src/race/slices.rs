@@ -1,0 +1,150 @@
+//! Two servers in short slices that follow one another, so that whatever disturbs the machine disturbs both.
+//!
+//! A block starts both servers afresh, since a process differs from the next by where its memory lies, and takes pairs of
+//! slices in an order that is drawn anew. Its sample is the median of its pairs' ratios, to which a few disturbed slices do
+//! nothing; an interval is of the samples of the blocks. Figures are looked at after 6 blocks and after 12.
+
+use serde_json::Value;
+
+use super::{Course, Race, RaceError, Ready, Watcher};
+use millrace_load::run::RunError;
+use millrace_stats::{Confidence, Interval, Random, median, paired};
+
+/// After so many blocks it may be decided; the last is the end.
+const LOOKS: [u32; 2] = [6, 12];
+/// Pairs of slices in a block, of each load.
+const PAIRS: usize = 6;
+
+/// The settings of a slice, where no flag says otherwise.
+pub const SLICE: [(&str, &str); 2] = [("duration", "200ms"), ("warm-up", "20ms")];
+
+/// The pairs of a load: the reports of the baseline and of the candidate, block by block.
+#[derive(Debug, Clone, Default)]
+pub struct SlicedLoad {
+    /// The blocks, each of its pairs.
+    blocks: Vec<Vec<[Value; 2]>>,
+}
+
+impl SlicedLoad {
+    /// Returns the ratios of a value, candidate over baseline: one a block, the median of its pairs.
+    pub fn ratios(&self, read: fn(&Value) -> Option<f64>) -> Vec<f64> {
+        let of_pair = |[first, second]: &[Value; 2]| {
+            let (first, second) = (read(first)?, read(second)?);
+            (first > 0.0 && second > 0.0).then(|| second / first)
+        };
+        let blocks = self.blocks.iter();
+        blocks.filter_map(|pairs| median(&pairs.iter().filter_map(of_pair).collect::<Vec<_>>())).collect()
+    }
+
+    /// Returns the mean ratio of a value with its 99 % interval.
+    pub fn ratio(&self, read: fn(&Value) -> Option<f64>) -> Option<Interval> {
+        let pairs: Vec<(f64, f64)> = self.ratios(read).into_iter().map(|ratio| (1.0, ratio)).collect();
+        paired(&pairs, Confidence::P99, 1)
+    }
+
+    /// Returns a report of the candidate, as an example.
+    pub fn example(&self) -> Option<&Value> {
+        Some(&self.blocks.first()?.first()?[1])
+    }
+
+    /// Returns the number of operations of the baseline or the candidate that failed.
+    pub fn failures(&self, whose: usize, read: fn(&Value) -> Option<f64>) -> f64 {
+        self.blocks.iter().flatten().filter_map(|pair| read(&pair[whose])).sum()
+    }
+}
+
+impl Race {
+    /// Takes slices of two servers until `is_decided`, or until the last look.
+    pub fn slices(
+        &self,
+        watcher: &dyn Watcher,
+        is_decided: &dyn Fn(&[SlicedLoad]) -> bool,
+    ) -> Result<Vec<SlicedLoad>, RaceError> {
+        let mut draws = Random::new(self.seed);
+        let mut loads = vec![SlicedLoad::default(); self.cells.len()];
+        let mut course = Course::new(self, watcher);
+        for look in LOOKS {
+            while loads.first().is_some_and(|load| (load.blocks.len() as u32) < look) {
+                let ready =
+                    (0..self.entrants.len()).map(|at| course.start(at)).collect::<Result<Vec<Ready>, _>>()?;
+                for (cell, load) in loads.iter_mut().enumerate() {
+                    load.blocks.push(course.pairs(cell, &ready, &mut draws)?);
+                }
+                course.end(ready)?;
+            }
+            if is_decided(&loads) {
+                break;
+            }
+        }
+        Ok(loads)
+    }
+}
+
+impl Course<'_> {
+    /// Takes the pairs of a load in a block.
+    fn pairs(
+        &mut self,
+        cell: usize,
+        ready: &[Ready],
+        draws: &mut Random,
+    ) -> Result<Vec<[Value; 2]>, RaceError> {
+        let mut pairs = Vec::new();
+        for pair in 0..PAIRS {
+            let mut order = [0, 1];
+            draws.shuffle(&mut order);
+            let mut both = [Value::Null, Value::Null];
+            for entrant in order {
+                self.take(pair as u32, cell, entrant, &ready[entrant])?;
+                let figure = self.figures.pop().ok_or(RunError::Interrupted)?;
+                let mut report = figure.outcome.map_err(|missing| missing.error)?;
+                report.timeline.clear();
+                report.histogram.clear();
+                both[entrant] = serde_json::to_value(&report).unwrap_or_default();
+            }
+            pairs.push(both);
+        }
+        Ok(pairs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn ops(cell: &Value) -> Option<f64> {
+        cell["ops"].as_f64()
+    }
+
+    /// Blocks of pairs in which the machine's mood changes, and every seventh slice is disturbed.
+    fn load(seed: u64, blocks: usize, factor: f64) -> SlicedLoad {
+        let mut random = Random::new(seed);
+        let pair = |random: &mut Random| {
+            let mood = 1000.0 * (random.normal() * 0.3).exp();
+            [1.0, factor].map(|of| {
+                let disturbed = if random.below(7) == 0 { 0.5 } else { 1.0 };
+                json!({"ops": mood * of * disturbed * (random.normal() * 0.03).exp()})
+            })
+        };
+        let block = |_| (0..PAIRS).map(|_| pair(&mut random)).collect();
+        SlicedLoad { blocks: (0..blocks).map(block).collect() }
+    }
+
+    #[test]
+    fn a_twentieth_is_found_amid_disturbances_and_nothing_where_nothing_is() {
+        let ratio = |seed, factor| load(seed, 12, factor).ratio(ops).unwrap();
+        let slower = (0..50).filter(|&seed| ratio(seed, 0.95).middle < 0.97 && ratio(seed, 0.95).high < 1.0);
+        let alarms = (0..50).filter(|&seed| ratio(seed, 1.0).middle < 0.97 && ratio(seed, 1.0).high < 1.0);
+        let (found, alarms) = (slower.count(), alarms.count());
+        assert!(found >= 40 && alarms == 0, "{found} found, {alarms} false alarms of 50");
+    }
+
+    #[test]
+    fn a_pair_without_a_value_is_left_out() {
+        let mut load = load(1, 3, 1.0);
+        load.blocks[1] = vec![[json!({"ops": 0.0}), json!({"ops": 3.0})], [json!({}), json!({"ops": 3.0})]];
+        assert_eq!(load.ratios(ops).len(), 2);
+        assert_eq!(SlicedLoad::default().ratio(ops), None);
+    }
+}
