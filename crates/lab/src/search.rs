@@ -1,23 +1,25 @@
-//! The capacity search: the most users that a load supports without failing its criteria.
+//! The capacity search: the most users, or the highest rate, that a load supports without failing its criteria.
 //!
 //! It doubles until it does not, halves the gap to within 1 %, and then asks three more times, and once for long: an
 //! answer that does not stand up is lowered, and the report says so. At last it loads the server beyond the answer and
 //! asks once more: a server that does not come back from that has hysteresis.
 
+mod slo;
 pub mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
+pub use self::slo::{Slo, SloError};
 use crate::report::{Machine, titled};
 use millrace_load::figure::{CellReport, Measured};
 use millrace_load::plan::{Plan, Settings};
 use millrace_load::progress::Progress;
 use millrace_load::run::Ending;
 use millrace_load::run::{RunError, run};
-use millrace_load::units::counted;
+use millrace_load::units::{counted, users};
 use millrace_load::verdict::Bound;
 
 /// How often an answer must stand up.
@@ -33,18 +35,58 @@ const SOAK: u32 = 5;
 const BEYOND: f64 = 1.25;
 
 /// When a load goes well: no operation and no login fails, and
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Criterion {
     /// users are at least at this share of the read rate, or else of the pace that one user has alone, on average and
     /// each but
     pub pace: f64,
     /// this share of them, of which no more get less than half of the median.
     pub starved: f64,
+    /// Instead of the pace: a percentile of the latency stays within a limit.
+    pub slo: Option<Slo>,
 }
 
 impl Default for Criterion {
     fn default() -> Self {
-        Self { pace: 0.75, starved: 0.01 }
+        Self { pace: 0.75, starved: 0.01, slo: None }
+    }
+}
+
+/// The quantity that is searched for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sought {
+    /// The most users.
+    #[default]
+    Users,
+    /// The highest rate, in operations a second, of a given number of users.
+    Rate,
+}
+
+impl Sought {
+    /// A number of it, in words.
+    pub fn words(self, count: u32) -> String {
+        match self {
+            Self::Users => users(count),
+            Self::Rate if count == 1 => "1 operation a second".to_owned(),
+            Self::Rate => format!("{count} operations a second"),
+        }
+    }
+
+    /// The number to begin with: a rate that has a 99th percentile in this time.
+    fn first(self, length: Duration) -> u32 {
+        match self {
+            Self::Users => 1,
+            Self::Rate => (100.0 / length.as_secs_f64().max(0.01)).ceil() as u32,
+        }
+    }
+
+    /// The superlative of it in a title.
+    pub fn most(self) -> &'static str {
+        match self {
+            Self::Users => "the most users",
+            Self::Rate => "the highest rate",
+        }
     }
 }
 
@@ -82,7 +124,7 @@ impl Purpose {
 pub struct Trial {
     /// Its purpose.
     pub purpose: Purpose,
-    /// How many users.
+    /// How many users, or how many operations a second were asked for.
     pub users: u32,
     /// Why it did not go well, if it did not.
     pub objection: Option<String>,
@@ -90,6 +132,8 @@ pub struct Trial {
     pub bound: &'static str,
     /// Operations a second.
     pub ops_per_s: f64,
+    /// The percentile that has a limit, in milliseconds.
+    pub latency_ms: Option<f64>,
 }
 
 /// The answer of a search.
@@ -107,8 +151,14 @@ pub struct Capacity {
     pub began: u64,
     /// The client's machine.
     pub machine: Machine,
-    /// The most users that passed, each time; 0 if none did.
+    /// What was searched for.
+    pub sought: Sought,
+    /// The limit of a percentile of the latency.
+    pub slo: Option<Slo>,
+    /// The most users, or the highest rate, that passed each time; 0 if none did.
     pub users: u32,
+    /// The fewest, or the lowest, beyond the answer that did not: the truth lies between the two.
+    pub beyond: Option<u32>,
     /// It is all that was asked for, and there may be more.
     pub is_open: bool,
     /// Where the number of users was not given: the client's own limit that stopped the growth.
@@ -149,27 +199,32 @@ impl Capacity {
     /// As a table for other programs: a line a load.
     pub fn csv(&self) -> String {
         let line = |trial: &Trial| {
-            let Trial { purpose, users, ops_per_s, bound, objection } = trial;
+            let Trial { purpose, users, ops_per_s, bound, objection, latency_ms } = trial;
             let said = objection.as_deref().unwrap_or_default().replace('"', "\"\"");
-            format!("{},{users},{ops_per_s},\"{said}\",{bound}\r\n", purpose.name())
+            let latency = latency_ms.map_or_else(String::new, |ms| ms.to_string());
+            format!("{},{users},{ops_per_s},\"{said}\",{bound},{latency}\r\n", purpose.name())
         };
-        "purpose,users,ops_per_s,objection,bound\r\n".to_owned()
-            + &self.trials.iter().map(line).collect::<String>()
+        format!(
+            "purpose,{},ops_per_s,objection,bound,latency_ms\r\n",
+            if self.sought == Sought::Users { "users" } else { "rate" }
+        ) + &self.trials.iter().map(line).collect::<String>()
     }
 }
 
-/// Searches with the first step of a plan, up to `most` users.
+/// Searches with the first step of a plan, up to `most`.
 pub fn search(
     plan: &Plan,
+    sought: Sought,
     most: u32,
     criterion: Criterion,
     progress: &dyn Progress,
 ) -> Result<Capacity, RunError> {
     let mut plan = plan.clone();
     plan.steps.truncate(1);
-    let (mut course, mut trials) = (Course::new(most), Vec::new());
+    let mut trials = Vec::new();
     let mut alone: Vec<f64> = Vec::new();
     let length = plan.steps.first().map_or(plan.base.duration, |step| step.duration);
+    let mut course = Course::new(sought.first(length), most);
     let quiet = plan.steps.first().map_or(plan.base.quiet, |step| step.quiet);
     let read_rate = plan.steps.first().and_then(|step| step.read_rate);
     let what = names(&plan);
@@ -179,7 +234,11 @@ pub fn search(
     while let Some((users, purpose)) = course.next() {
         let times = if purpose == Purpose::Soak { SOAK } else { 1 };
         for step in &mut plan.steps {
-            (step.users, step.duration) = (vec![users], length * times);
+            match sought {
+                Sought::Users => step.users = vec![users],
+                Sought::Rate => step.rate = Some(f64::from(users)),
+            }
+            step.duration = length * times;
             step.quiet = quiet * times;
         }
         let report = match run(&plan, progress) {
@@ -200,11 +259,12 @@ pub fn search(
             .find_map(|(at, cell)| criterion.objection(cell, planned, alone.get(at).copied(), read_rate));
         let bound = bound_of(&report.cells);
         let ops_per_s = report.cells.iter().map(|cell| cell.ops_per_s).sum();
-        if users == 1 {
+        if users == 1 && sought == Sought::Users {
             alone = report.cells.iter().map(|cell| pace(cell, planned)).collect();
         }
         course.note(users, purpose, objection.is_none());
-        trials.push(Trial { purpose, users, objection, bound, ops_per_s });
+        let latency_ms = criterion.slo.and_then(|slo| slo.worst(&report.cells));
+        trials.push(Trial { purpose, users, objection, bound, ops_per_s, latency_ms });
     }
     let Course { good, bad, lowered, recovers, .. } = course;
     let is_shaky = lowered > 0;
@@ -219,7 +279,10 @@ pub fn search(
         settings,
         began,
         machine,
+        sought,
+        slo: criterion.slo,
         users,
+        beyond: (!is_open).then_some(bad),
         is_open,
         ceiling,
         is_shaky,
@@ -275,6 +338,9 @@ impl Criterion {
             let words = first.and_then(|kind| kind.first.first()).map_or("", |text| text);
             return Some(format!("{}; {words}", counted(faults, "failure")));
         }
+        if let Some(slo) = self.slo {
+            return slo.objection(cell);
+        }
         if let Some(rate) = read_rate.filter(|_| cell.measured.op == "retr") {
             return self.below_read_rate(cell, rate as f64);
         }
@@ -327,9 +393,11 @@ fn pace(cell: &CellReport, planned: f64) -> f64 {
     cell.ops as f64 / cell.seconds.max(planned) / f64::from(cell.measured.users)
 }
 
-/// Which numbers of users to try: pure, so that it is tested without a server.
+/// Which numbers to try: pure, so that it is tested without a server.
 #[derive(Debug)]
 struct Course {
+    /// Where it begins.
+    first: u32,
     most: u32,
     /// The most that went well.
     good: u32,
@@ -344,8 +412,9 @@ struct Course {
 }
 
 impl Course {
-    fn new(most: u32) -> Self {
+    fn new(first: u32, most: u32) -> Self {
         Self {
+            first: first.min(most),
             most,
             good: 0,
             bad: most.saturating_add(1),
@@ -364,7 +433,7 @@ impl Course {
         match self {
             _ if is_found && self.good == 0 => None,
             _ if is_found || self.confirmed > 0 => self.prove(),
-            _ if self.bad > self.most => Some(((self.good * 2).clamp(1, self.most), Purpose::Find)),
+            _ if self.bad > self.most => Some(((self.good * 2).clamp(self.first, self.most), Purpose::Find)),
             _ => Some((self.good + gap / 2, Purpose::Find)),
         }
     }
@@ -413,7 +482,7 @@ mod tests {
 
     /// Follows a course against a server that holds so many; answers the result and how often it asked.
     fn follow(most: u32, mut holds: impl FnMut(u32, u32) -> bool) -> (Course, u32) {
-        let (mut course, mut asked) = (Course::new(most), 0);
+        let (mut course, mut asked) = (Course::new(1, most), 0);
         while let Some((users, purpose)) = course.next() {
             asked += 1;
             assert!(asked < 100, "{course:?}");
@@ -429,6 +498,19 @@ mod tests {
             assert!(course.good <= limit && f64::from(course.good) >= f64::from(limit) * 0.98, "{course:?}");
             assert!(asked < 40 && course.lowered == 0, "{asked} trials");
             assert_eq!((course.is_soaked, course.recovers), (true, Some(true)));
+        }
+    }
+
+    #[test]
+    fn a_rate_begins_with_a_hundred_operations_and_may_go_below() {
+        assert_eq!(Sought::Rate.first(Duration::from_secs(2)), 50);
+        for limit in [7, 50, 3000] {
+            let mut course = Course::new(50, 100_000);
+            assert_eq!(course.next(), Some((50, Purpose::Find)));
+            while let Some((rate, purpose)) = course.next() {
+                course.note(rate, purpose, rate <= limit);
+            }
+            assert!(course.good <= limit && f64::from(course.good) >= f64::from(limit) * 0.98, "{course:?}");
         }
     }
 

@@ -15,6 +15,7 @@ Examples:
   millrace bench ftp://... --ops retr,stor --size 1k,1m --users 1..1000 --mode pasv,port
   millrace bench ftp://... --ops retr --rate 500 --users 50 --duration 30s
   millrace bench ftp://... --search users --think 100ms --duration 2s
+  millrace bench ftp://... --search rate --slo p99=10ms --ops retr --duration 2s
   millrace bench ftp://... waarp-1k --html waarp.html  a published experiment, beside its numbers
   millrace bench --list                                all of those
 
@@ -82,15 +83,20 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) allow: Vec<String>,
 
-    /// Search for the most users that the load supports
+    /// Search for the most users, or the highest rate, that the load supports
     ///
-    /// Doubles, then bisects, up to the most that --users names or this machine allows; an answer must
+    /// Doubles, then bisects, up to the most that --users or --rate names, or this machine allows; an answer must
     /// stand up three times and once for five times as long, and is tried once more right after a load
     /// beyond it. It goes well where nothing fails, users get at least 75 % of --read-rate, or else of the
     /// pace that one alone gets, on average and all but 1 % of them each, and at most 1 % get less than
-    /// half of the median.
-    #[arg(long, value_name = "users", value_parser = PossibleValuesParser::new(["users"]))]
+    /// half of the median; with --slo where nothing fails and the latency stays within that. A rate is of the --users
+    /// given, and takes --slo.
+    #[arg(long, value_name = "users|rate", value_parser = PossibleValuesParser::new(["users", "rate"]))]
     pub(crate) search: Option<String>,
+
+    /// The limit of a search for a percentile of the latency: p99=10ms; p50, p90, p99, p999 or max
+    #[arg(long, value_name = "PERCENTILE=TIME", requires = "search")]
+    pub(crate) slo: Option<String>,
 
     #[command(flatten)]
     settings: Flags,
@@ -109,11 +115,11 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "FILE", help_heading = "Thresholds")]
     pub(crate) baseline: Option<PathBuf>,
 
-    /// Hold the target against this server, in short slices of load in turn: for machines that are not quiet
+    /// Hold the target against this server, both under load at the same time: for machines that are not quiet
     ///
     /// A server as "millrace race" names it: a program, with flags in the same (quoted) word, or a URL; so may the
-    /// target be. Needs no figures of another day. Without --fail-if it is 'server-us > 1.03x'. Takes 200 ms a slice
-    /// (--duration), 6 pairs a block and 6 blocks, or 12 where 6 do not tell.
+    /// target be. Needs no figures of another day. Without --fail-if it is 'server-us > 1.03x'. Takes slices
+    /// of 300 ms (--duration), 6 in a block, and 6 blocks, or 12 where 6 do not tell.
     #[arg(long, value_name = "SERVER", help_heading = "Thresholds", conflicts_with_all = ["baseline", "search"])]
     pub(crate) baseline_server: Option<String>,
 
@@ -155,6 +161,13 @@ impl Bench {
         (!self.names_users()).then(|| {
             format!("this client's own {descriptors} descriptors are for no more, and the limit is its own")
         })
+    }
+
+    /// How far a search for a rate goes.
+    pub(crate) fn highest_rate(&self, plan: &Plan) -> u32 {
+        const BEYOND_ANY: f64 = 1e6;
+        let asked = plan.steps.iter().filter_map(|step| step.rate).reduce(f64::max);
+        asked.unwrap_or(BEYOND_ANY).max(1.0) as u32
     }
 
     /// How far a search goes.

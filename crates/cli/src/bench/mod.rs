@@ -16,7 +16,7 @@ use millrace_lab::from_log::LogRates;
 use millrace_lab::gate::GateOutcome;
 use millrace_lab::report::{Report, command};
 use millrace_lab::run::run as measure;
-use millrace_lab::search::{Capacity, Criterion, search};
+use millrace_lab::search::{Capacity, Criterion, Slo, Sought, search};
 use millrace_load::figure::CellReport;
 use millrace_load::host::server_at;
 use millrace_load::plan::{BUILT_IN, Form, Op, Plan, PlanError, Preset};
@@ -234,16 +234,28 @@ fn find(plan: &Plan, arguments: &Bench, progress: &dyn Progress) -> Result<ExitC
             "a log says how many users it has: --replay has no --search.".to_owned(),
         ));
     }
-    if plan.steps.iter().any(|step| step.rate.is_some()) {
+    let sought = if arguments.search.as_deref() == Some("rate") { Sought::Rate } else { Sought::Users };
+    let slo = arguments.slo.as_deref().map(Slo::parse).transpose();
+    let slo = slo.map_err(|error| Failure::Configuration(format!("--slo: {error}.")))?;
+    if sought == Sought::Rate && (slo.is_none() || plan.steps.iter().any(|step| !step.think.is_zero())) {
+        return Err(Failure::Configuration(
+            "--search rate takes a limit, such as --slo p99=10ms, and no --think.".to_owned(),
+        ));
+    }
+    if sought == Sought::Users && plan.steps.iter().any(|step| step.rate.is_some()) {
         return Err(Failure::Configuration(
             "--rate is shared by all users, so that with more of them each gets less: a search takes --think.".to_owned(),
         ));
     }
     let output = Output::open(arguments)?;
-    let most = arguments.most_users(plan);
-    let found = unless_interrupted(search(plan, most, Criterion::default(), progress))?;
+    let (most, ceiling) = match sought {
+        Sought::Users => (arguments.most_users(plan), arguments.ceiling()),
+        Sought::Rate => (arguments.highest_rate(plan), None),
+    };
+    let criterion = Criterion { slo, ..Criterion::default() };
+    let found = unless_interrupted(search(plan, sought, most, criterion, progress))?;
     let Some(found) = found else { return Ok(ExitCode::from(INCONCLUSIVE)) };
-    let (ceiling, command) = (arguments.ceiling(), command::of_this_process());
+    let command = command::of_this_process();
     let capacity = Capacity { ceiling, command, ..found };
     output.write_capacity(&capacity)?;
     Ok(match capacity.ending {

@@ -170,6 +170,27 @@ fn invalid_arguments_exit_with_2_and_a_remedy() {
         (&["bench", "ftp://127.0.0.1:1/", "--json", "/nowhere/at/all"], "cannot be written"),
         (&["bench", "ftp://127.0.0.1:1/", "--fail-if", "retr.p98 > 1ms"], "\n         ^"),
         (&["bench", "ftp://127.0.0.1:1/", "--fail-if", "mlsd.p99 > 1ms"], "no figure of this run"),
+        (
+            &["bench", "ftp://127.0.0.1:1/", "--fail-if", "ops < 0.97x"],
+            "it takes --baseline or --baseline-server",
+        ),
+        (&["bench", "ftp://127.0.0.1:1/", "--fail-if", "ops < 1.5x"], "two equal servers would fail"),
+        (&["bench", "ftp://127.0.0.1:1/", "--search", "rate"], "--slo p99=10ms"),
+        (
+            &["bench", "ftp://127.0.0.1:1/", "--search", "rate", "--slo", "p98=1ms"],
+            "not of the form p99=10ms",
+        ),
+        (
+            &[
+                "bench",
+                "ftp://127.0.0.1:1/",
+                "--baseline-server",
+                "ftp://127.0.0.1:1/",
+                "--fail-if",
+                "p99 > 1s",
+            ],
+            "ends in x",
+        ),
         (&["bench", "ftp://127.0.0.1:1/", "--replay", "/nowhere/xferlog"], "--replay: /nowhere/xferlog"),
         (&["bench", "ftp://127.0.0.1:1/", "--chaos", "10%:worse"], "slow-login"),
         (&["bench", "ftp://192.0.2.1/"], "--allow 192.0.2.1"),

@@ -78,6 +78,9 @@ fn a_baseline_is_compared_and_must_be_a_report() {
     assert!(table.contains("noop, 3 users                   p99 "), "{table}");
     assert!(table.contains("\ncannot tell: "), "{table}");
     assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
+    let relative = ["--baseline", json.to_str().unwrap(), "--fail-if", "ops < 0.5x"];
+    let output = serving.bench(&[&noop[..], &relative].concat());
+    assert_eq!(output.status.code(), Some(5), "a multiple has exit codes of its own: {output:?}");
     std::fs::write(&json, "{}").unwrap();
     let output = serving.bench(&["--baseline", json.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(2));

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::GateOutcome;
 use super::metric::METRICS;
 use super::threshold::{Ruling, Threshold};
-use crate::race::{Race, RaceError, SlicedLoad, Watcher};
+use crate::race::{Race, RaceError, SlicedLoad, Watcher, mean_ratio};
 use millrace_load::figure::Measured;
 use millrace_load::units::users;
 use serde::Deserialize;
@@ -16,8 +16,8 @@ use serde::Deserialize;
 pub struct InterleavedReport {
     /// The rulings, a threshold after the other.
     pub rulings: Vec<Ruling>,
-    /// The ratios of the rate, candidate over baseline, block by block, for each load.
-    pub rates: Vec<Vec<f64>>,
+    /// The ratios that the rulings stand on, candidate over baseline, block by block.
+    pub ratios: Vec<Vec<f64>>,
     /// Operations that the candidate let fail, beyond those that the baseline did.
     pub more_failures: u64,
 }
@@ -43,7 +43,7 @@ pub fn compare(
     let failures = |whose| loads.iter().map(|load| load.failures(whose, read("errors"))).sum::<f64>();
     Ok(InterleavedReport {
         rulings: rulings(&loads, thresholds),
-        rates: loads.iter().map(|load| load.ratios(read("ops"))).collect(),
+        ratios: thresholds.iter().flat_map(|one| chosen(&loads, one)).map(|(_, ratios)| ratios).collect(),
         more_failures: (failures(1) - failures(0)).max(0.0) as u64,
     })
 }
@@ -55,13 +55,19 @@ fn read(name: &str) -> fn(&Value) -> Option<f64> {
 
 fn rulings(loads: &[SlicedLoad], thresholds: &[Threshold]) -> Vec<Ruling> {
     let of_threshold = |threshold: &Threshold| {
-        let chosen = loads.iter().filter_map(|load| {
-            let measured = Measured::deserialize(load.example()?).ok()?;
-            let name = format!("{}, {}", measured.name(), users(measured.users));
-            let ruling = || threshold.rule_ratio(&name, load.ratio(threshold.metric().read).as_ref());
-            threshold.chooses(&measured).then(ruling)
-        });
-        chosen.collect::<Vec<_>>()
+        let ruling =
+            |(name, ratios): (String, Vec<f64>)| threshold.rule_ratio(&name, mean_ratio(&ratios).as_ref());
+        chosen(loads, threshold).into_iter().map(ruling).collect::<Vec<_>>()
     };
     thresholds.iter().flat_map(of_threshold).collect()
+}
+
+/// The loads that a threshold is about, each with its ratios.
+fn chosen(loads: &[SlicedLoad], threshold: &Threshold) -> Vec<(String, Vec<f64>)> {
+    let of_load = |load: &SlicedLoad| {
+        let measured = Measured::deserialize(load.example()?).ok()?;
+        let name = format!("{}, {}", measured.name(), users(measured.users));
+        threshold.chooses(&measured).then(|| (name, load.ratios(threshold.metric().read)))
+    };
+    loads.iter().filter_map(of_load).collect()
 }

@@ -25,7 +25,7 @@ pub use self::entrant::Entrant;
 use self::entrant::Started;
 pub use self::report::{Contestant, RaceReport, ReportError, SentinelReport};
 pub use self::scenario::{Scenario, Standing};
-pub use self::slices::{SLICE, SlicedLoad};
+pub use self::slices::{SLICE, SlicedLoad, mean_ratio};
 use crate::peers::{PeerError, Ports};
 use millrace_load::driver;
 use millrace_load::figure::CellReport;

@@ -1,22 +1,28 @@
-//! Two servers in short slices that follow one another, so that whatever disturbs the machine disturbs both.
+//! Two servers that are loaded at the same time, in short slices, so that whatever disturbs the machine disturbs both.
 //!
-//! A block starts both servers afresh, since a process differs from the next by where its memory lies, and takes pairs of
-//! slices in an order that is drawn anew. Its sample is the median of its pairs' ratios, to which a few disturbed slices do
+//! A block starts both servers afresh, since a process differs from the next by where its memory lies, and takes slices, in
+//! each of which a client of its own loads each server. Its sample is the median of its pairs' ratios, to which a few disturbed slices do
 //! nothing; an interval is of the samples of the blocks. Figures are looked at after 6 blocks and after 12.
+
+use std::thread;
 
 use serde_json::Value;
 
 use super::{Course, Race, RaceError, Ready, Watcher};
+use millrace_load::figure::CellReport;
+use millrace_load::plan::Cell;
+use millrace_load::progress::{Progress, Snapshot};
 use millrace_load::run::RunError;
+use millrace_load::stop::Stop;
 use millrace_stats::{Confidence, Interval, Random, median, paired};
 
 /// After so many blocks it may be decided; the last is the end.
 const LOOKS: [u32; 2] = [6, 12];
-/// Pairs of slices in a block, of each load.
+/// Slices of a block, of each load.
 const PAIRS: usize = 6;
 
 /// The settings of a slice, where no flag says otherwise.
-pub const SLICE: [(&str, &str); 2] = [("duration", "200ms"), ("warm-up", "20ms")];
+pub const SLICE: [(&str, &str); 2] = [("duration", "300ms"), ("warm-up", "20ms")];
 
 /// The pairs of a load: the reports of the baseline and of the candidate, block by block.
 #[derive(Debug, Clone, Default)]
@@ -36,12 +42,6 @@ impl SlicedLoad {
         blocks.filter_map(|pairs| median(&pairs.iter().filter_map(of_pair).collect::<Vec<_>>())).collect()
     }
 
-    /// Returns the mean ratio of a value with its 99 % interval.
-    pub fn ratio(&self, read: fn(&Value) -> Option<f64>) -> Option<Interval> {
-        let pairs: Vec<(f64, f64)> = self.ratios(read).into_iter().map(|ratio| (1.0, ratio)).collect();
-        paired(&pairs, Confidence::P99, 1)
-    }
-
     /// Returns a report of the candidate, as an example.
     pub fn example(&self) -> Option<&Value> {
         Some(&self.blocks.first()?.first()?[1])
@@ -51,6 +51,12 @@ impl SlicedLoad {
     pub fn failures(&self, whose: usize, read: fn(&Value) -> Option<f64>) -> f64 {
         self.blocks.iter().flatten().filter_map(|pair| read(&pair[whose])).sum()
     }
+}
+
+/// Returns the mean of ratios, with its 99 % interval.
+pub fn mean_ratio(ratios: &[f64]) -> Option<Interval> {
+    let pairs: Vec<(f64, f64)> = ratios.iter().map(|ratio| (1.0, *ratio)).collect();
+    paired(&pairs, Confidence::P99, 1)
 }
 
 impl Race {
@@ -81,7 +87,7 @@ impl Race {
 }
 
 impl Course<'_> {
-    /// Takes the pairs of a load in a block.
+    /// Takes the pairs of a load in a block: both servers are loaded at the same time, by clients of their own.
     fn pairs(
         &mut self,
         cell: usize,
@@ -90,20 +96,41 @@ impl Course<'_> {
     ) -> Result<Vec<[Value; 2]>, RaceError> {
         let mut pairs = Vec::new();
         for pair in 0..PAIRS {
-            let mut order = [0, 1];
+            self.go_on()?;
+            let progress = Unseen(self.watcher.stop());
+            let mut order: Vec<usize> = (0..ready.len()).collect();
             draws.shuffle(&mut order);
+            let figures = thread::scope(|scope| {
+                let take = |&at: &usize| {
+                    let what = Cell { repetition: pair as u32, ..ready[at].cells[cell].clone() };
+                    let (station, progress) = (&ready[at].station, &progress);
+                    (at, scope.spawn(move || station.take(&what, (0, 1), progress)))
+                };
+                let begun: Vec<_> = order.iter().map(take).collect();
+                begun.into_iter().map(|(at, taken)| (at, taken.join())).collect::<Vec<_>>()
+            });
+            self.go_on()?;
             let mut both = [Value::Null, Value::Null];
-            for entrant in order {
-                self.take(pair as u32, cell, entrant, &ready[entrant])?;
-                let figure = self.figures.pop().ok_or(RunError::Interrupted)?;
-                let mut report = figure.outcome.map_err(|missing| missing.error)?;
+            for (at, figure) in figures {
+                let mut report = figure.map_err(|_| RunError::Interrupted)??;
                 report.timeline.clear();
                 report.histogram.clear();
-                both[entrant] = serde_json::to_value(&report).unwrap_or_default();
+                both[at] = serde_json::to_value(&report).unwrap_or_default();
             }
             pairs.push(both);
         }
         Ok(pairs)
+    }
+}
+
+/// Passes on the request to end.
+struct Unseen<'a>(&'a Stop);
+
+impl Progress for Unseen<'_> {
+    fn tell(&self, _: &Snapshot<'_>) {}
+    fn cell_done(&self, _: &CellReport) {}
+    fn stop(&self) -> &Stop {
+        self.0
     }
 }
 
@@ -117,13 +144,13 @@ mod tests {
         cell["ops"].as_f64()
     }
 
-    /// Blocks of pairs in which the machine's mood changes, and every seventh slice is disturbed.
+    /// Blocks of pairs in which the machine's mood changes, and one slice of thirty is disturbed.
     fn load(seed: u64, blocks: usize, factor: f64) -> SlicedLoad {
         let mut random = Random::new(seed);
         let pair = |random: &mut Random| {
             let mood = 1000.0 * (random.normal() * 0.3).exp();
             [1.0, factor].map(|of| {
-                let disturbed = if random.below(7) == 0 { 0.5 } else { 1.0 };
+                let disturbed = if random.below(30) == 0 { 0.5 } else { 1.0 };
                 json!({"ops": mood * of * disturbed * (random.normal() * 0.03).exp()})
             })
         };
@@ -133,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_twentieth_is_found_amid_disturbances_and_nothing_where_nothing_is() {
-        let ratio = |seed, factor| load(seed, 12, factor).ratio(ops).unwrap();
+        let ratio = |seed, factor| mean_ratio(&load(seed, 12, factor).ratios(ops)).unwrap();
         let slower = (0..50).filter(|&seed| ratio(seed, 0.95).middle < 0.97 && ratio(seed, 0.95).high < 1.0);
         let alarms = (0..50).filter(|&seed| ratio(seed, 1.0).middle < 0.97 && ratio(seed, 1.0).high < 1.0);
         let (found, alarms) = (slower.count(), alarms.count());
@@ -145,6 +172,6 @@ mod tests {
         let mut load = load(1, 3, 1.0);
         load.blocks[1] = vec![[json!({"ops": 0.0}), json!({"ops": 3.0})], [json!({}), json!({"ops": 3.0})]];
         assert_eq!(load.ratios(ops).len(), 2);
-        assert_eq!(SlicedLoad::default().ratio(ops), None);
+        assert_eq!(mean_ratio(&SlicedLoad::default().ratios(ops)), None);
     }
 }

@@ -3,16 +3,22 @@
 use std::fmt::Write;
 
 use millrace_load::run::Ending;
-use millrace_load::units::users;
 
-use super::Capacity;
+use super::{Capacity, Sought};
 use crate::report::quick_sentence;
-use crate::report::text::repeat;
+use crate::report::text::{ms, repeat};
 use crate::terminal::cut;
 
 /// The answer of a search, and how it was found.
 pub fn render(capacity: &Capacity) -> String {
-    let head = format!("{}: the most users of {} at {}", capacity.plan, capacity.what, capacity.target);
+    let head = format!(
+        "{}: {} of {} at {}{}",
+        capacity.plan,
+        capacity.sought.most(),
+        capacity.what,
+        capacity.target,
+        within(capacity)
+    );
     let mut out = format!("{}\n", cut(&head));
     for trial in &capacity.trials {
         let words = match &trial.objection {
@@ -24,7 +30,9 @@ pub fn render(capacity: &Capacity) -> String {
             true => "     logged in  ".to_owned(),
             false => format!("{:>9.0} ops/s  ", trial.ops_per_s),
         };
-        let line = format!("{:>7} users {done}{purpose:<10}  {words}", trial.users);
+        let latency = trial.latency_ms.map_or_else(String::new, |value| format!("{:>7} ms  ", ms(value)));
+        let unit = if capacity.sought == Sought::Users { "users" } else { "asked" };
+        let line = format!("{:>7} {unit} {done}{latency}{purpose:<10}  {words}", trial.users);
         let _ = writeln!(out, "{}", cut(&line));
     }
     for sentence in search_sentences(capacity) {
@@ -44,6 +52,22 @@ pub(crate) fn search_sentences(capacity: &Capacity) -> Vec<String> {
         );
     }
     said
+}
+
+/// The objective, behind the answer; nothing without one.
+fn within(capacity: &Capacity) -> String {
+    capacity
+        .slo
+        .map_or_else(String::new, |slo| format!(" with {} within {} ms", slo.percentile, ms(slo.limit_ms)))
+}
+
+/// Between which ends an answer with an objective lies.
+fn error(capacity: &Capacity) -> String {
+    let beyond = capacity.beyond.filter(|_| capacity.slo.is_some());
+    beyond.map_or_else(String::new, |beyond| {
+        let above = (f64::from(beyond) / f64::from(capacity.users.max(1)) - 1.0) * 100.0;
+        format!(" ({beyond} did not pass: the answer is too low by at most {above:.1} %)")
+    })
 }
 
 /// The same in a sentence.
@@ -73,7 +97,13 @@ pub(crate) fn answer(capacity: &Capacity) -> String {
         Ending::Failed(error) => format!("; it ended early: {error}"),
     };
     match capacity.users {
-        0 => format!("It does not hold a single user well{shaky}{early}."),
-        count => format!("It holds {}{more}{idle}{shaky}{recovers}{early}.", users(count)),
+        0 if capacity.sought == Sought::Users => {
+            format!("It does not hold a single user well{shaky}{early}.")
+        }
+        0 => format!("It holds no rate{}{shaky}{early}.", within(capacity)),
+        count => {
+            let (most, error) = (capacity.sought.words(count), error(capacity));
+            format!("It holds {most}{}{error}{more}{idle}{shaky}{recovers}{early}.", within(capacity))
+        }
     }
 }

@@ -18,7 +18,7 @@ use millrace_lab::gate::{self, GateOutcome};
 use millrace_lab::html;
 use millrace_lab::report::{Report, text};
 use millrace_lab::run::run;
-use millrace_lab::search::{Criterion, search};
+use millrace_lab::search::{Criterion, Slo, Sought, search};
 use millrace_load::fault;
 use millrace_load::figure::CellReport;
 use millrace_load::plan::Plan;
@@ -226,8 +226,8 @@ fn a_hard_limit_of_users_is_found_within_two_percent() {
     let flags = [("ops", "noop"), ("think", "50ms"), ("duration", "200ms"), ("warm-up", "0")];
     let plan = Plan::new(&toy.url(), None, &flags).unwrap();
     // Only the limit is to count, not how busy this machine is.
-    let criterion = Criterion { pace: 0.0, starved: 1.0 };
-    let capacity = search(&plan, 1000, criterion, &Silent).unwrap();
+    let criterion = Criterion { pace: 0.0, starved: 1.0, slo: None };
+    let capacity = search(&plan, Sought::Users, 1000, criterion, &Silent).unwrap();
     assert!((135..=137).contains(&capacity.users), "{capacity:?}");
     let refused = capacity.trials.iter().find_map(|trial| trial.objection.as_ref()).unwrap();
     assert!(refused.contains("421 Full."), "{refused}");
@@ -240,17 +240,45 @@ fn a_hard_limit_of_users_is_found_within_two_percent() {
 fn a_search_of_several_figures_finds_users_too() {
     let toy = Toy::start(Fault::Nothing);
     let flags = [("ops", "noop"), ("count", "10"), ("duration", "1m"), ("warm-up", "0"), ("repeat", "6")];
-    let criterion = Criterion { pace: 0.18, starved: 1.0 };
-    let capacity = search(&Plan::new(&toy.url(), None, &flags).unwrap(), 2, criterion, &Silent).unwrap();
+    let criterion = Criterion { pace: 0.18, starved: 1.0, slo: None };
+    let capacity =
+        search(&Plan::new(&toy.url(), None, &flags).unwrap(), Sought::Users, 2, criterion, &Silent).unwrap();
     assert_eq!((capacity.users, capacity.is_open), (2, true), "{capacity:?}");
+}
+
+/// Each answer takes 20 ms, whatever the rate.
+#[test]
+fn a_search_of_a_rate_holds_a_percentile_against_its_limit() {
+    let toy = Toy::start(Fault::StarvesSessions(1, Duration::from_millis(20)));
+    let flags = [("ops", "noop"), ("users", "20"), ("duration", "400ms"), ("warm-up", "0")];
+    let plan = Plan::new(&toy.url(), None, &flags).unwrap();
+    let highest = |slo: &str, most: u32| {
+        let criterion = Criterion { slo: Some(Slo::parse(slo).unwrap()), ..Criterion::default() };
+        search(&plan, Sought::Rate, most, criterion, &Silent).unwrap()
+    };
+    let never = highest("p50=10ms", 300);
+    assert_eq!((never.users, never.is_open), (0, false), "{never:?}");
+    let first = &never.trials[0];
+    assert!(first.users == 250 && first.latency_ms.is_some_and(|ms| ms >= 20.0), "{first:?}");
+    assert!(first.objection.as_ref().unwrap().contains("ms, more than 10.00 ms"), "{first:?}");
+    let always = highest("p50=5s", 100);
+    assert_eq!((always.users, always.beyond), (100, None), "{always:?}");
+    let said = millrace_lab::search::text::render(&always);
+    assert!(said.contains("It holds 100 operations a second with p50 within 5000 ms or more"), "{said}");
 }
 
 #[test]
 fn a_search_of_users_that_do_nothing_says_so_and_whose_limit_ended_it() {
     let toy = Toy::start(Fault::Nothing);
     let flags = [("ops", "idle"), ("duration", "20ms"), ("warm-up", "0")];
-    let mut capacity =
-        search(&Plan::new(&toy.url(), None, &flags).unwrap(), 4, Criterion::default(), &Silent).unwrap();
+    let mut capacity = search(
+        &Plan::new(&toy.url(), None, &flags).unwrap(),
+        Sought::Users,
+        4,
+        Criterion::default(),
+        &Silent,
+    )
+    .unwrap();
     let unfolded = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let said = unfolded(millrace_lab::search::text::render(&capacity));
     assert!(said.contains("4 users or more; they only logged in and did nothing"), "{said}");

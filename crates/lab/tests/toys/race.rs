@@ -1,5 +1,7 @@
 //! Races between toys of which it is known whether they differ.
 
+use millrace_lab::gate::threshold::Threshold;
+use millrace_lab::gate::{GateOutcome, interleaved};
 use millrace_lab::race::{Entrant, Outcome, Race, RaceReport, Settings, text};
 use millrace_load::plan::Form;
 use millrace_load::progress::Silent;
@@ -29,6 +31,24 @@ fn a_server_that_is_slower_is_found_out() {
     assert_eq!(main.samples.len(), 5);
     assert!(report.conclusions[0].contains("is worse than"), "{:?}", report.conclusions);
     assert!(!report.has_gaps() && !report.is_inconclusive());
+}
+
+/// A wait of 100 ms an answer is slower than any noise, and a server is not two times as slow as itself.
+#[test]
+fn a_server_is_held_against_another_at_the_same_time() {
+    let toy = Toy::start(Fault::Nothing);
+    let slow = Toy::start_beside(Fault::StarvesSessions(1, std::time::Duration::from_millis(100)));
+    let threshold = Threshold::parse("p50 > 3x").unwrap();
+    let against_the_toy = |url: &str| {
+        let entrants = [&toy.url(), url].map(|url| Entrant::parse(url).unwrap()).to_vec();
+        let flags = [&QUICK[..], &[("duration", "100ms")]].concat();
+        let race = Race::new(entrants, None, &flags, Settings::default()).unwrap();
+        interleaved::compare(&race, std::slice::from_ref(&threshold), &Silent).unwrap()
+    };
+    let found = against_the_toy(&slow.url());
+    assert_eq!((found.outcome(), found.more_failures), (GateOutcome::Failed, 0), "{found:?}");
+    assert_eq!(found.ratios[0].len(), 6, "six blocks are enough: {found:?}");
+    assert_ne!(against_the_toy(&toy.url()).outcome(), GateOutcome::Failed);
 }
 
 #[test]

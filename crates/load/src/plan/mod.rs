@@ -28,6 +28,7 @@ pub use self::published::{Line, Published, Value};
 pub use self::script::{Job, Logged, Script, ScriptError};
 pub use self::settings::Settings;
 pub use self::value::size as parse_size;
+pub use self::value::some_time as parse_time;
 pub use self::value::{
     Cache, Clock, Download, HttpVersion, MODES, Mode, Names, OPS, OnDeath, Op, Prot, ReceiveBuffer,
     SourceRange, TlsVersion, ValueError,

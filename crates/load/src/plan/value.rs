@@ -395,7 +395,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, ValueError> {
 }
 
 /// A time in which something can happen.
-pub(super) fn some_time(text: &str) -> Result<Duration, ValueError> {
+pub fn some_time(text: &str) -> Result<Duration, ValueError> {
     let time = duration(text)?;
     if time.is_zero() { Err(wrong(text, "is no time at all: nothing would be begun")) } else { Ok(time) }
 }
