@@ -19,7 +19,7 @@ use millrace_load::units::users;
 
 use crate::bench::output::{Sink, has_color, print, write};
 use crate::bench::progress::Between;
-use crate::bench::{FAILED, Flags, INCONCLUSIVE, advise_plan, preset, report_on_signals, sentence};
+use crate::bench::{FAILED, Flags, INCONCLUSIVE, advise_race as advise, preset, report_on_signals};
 use crate::failure::Failure;
 
 const EXAMPLES: &str = "\
@@ -232,14 +232,6 @@ fn list() -> Result<ExitCode, Failure> {
         print(&format!("{:<11} {:<5} {found}\n", peer.name, peer.scheme))?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-pub(crate) fn advise(error: RaceError) -> Failure {
-    match error {
-        RaceError::Plan(error) => advise_plan(error),
-        error if error.is_usage() => Failure::Configuration(sentence(&error)),
-        error => Failure::Running(sentence(&error)),
-    }
 }
 
 /// A line that is written over, where a person looks at it; else a line a block.

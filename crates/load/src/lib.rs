@@ -50,7 +50,6 @@ pub mod fairness;
 pub mod fault;
 pub mod figure;
 pub mod fixture;
-pub mod histogram;
 pub mod host;
 pub mod limits;
 mod moment;
@@ -70,3 +69,5 @@ pub mod timeline;
 pub mod units;
 pub mod verdict;
 pub mod worker_processes;
+
+pub use millrace_stats::histogram;

@@ -1,5 +1,5 @@
-//! Statistics of figures that vary: medians, ratios with their intervals, and whether the machine was steady
-//! ([`Drift`]).
+//! Statistics of figures that vary: medians, ratios with their intervals, whether the machine was steady
+//! ([`Drift`]), and latencies in a [`histogram`].
 //!
 //! Rates and times are compared as **ratios**: "1.3 times" means the same for a small and a large figure. The mean of
 //! the ratios' logarithms is what an interval is for, and an interval that holds 1 means: no difference was seen.
@@ -9,6 +9,7 @@
 //! values say, but trusts that they are normal. Equal seeds give equal intervals.
 
 mod drift;
+pub mod histogram;
 mod random;
 
 use serde::{Deserialize, Serialize};

@@ -17,9 +17,8 @@ use millrace_load::units::counted;
 
 use super::flags::Bench;
 use super::output::{Sink, print, write};
-use super::report_on_signals;
+use super::{advise_race as advise, report_on_signals};
 use crate::failure::Failure;
-use crate::race::advise;
 
 /// Exit status: slower than the baseline.
 const SLOWER: u8 = 4;

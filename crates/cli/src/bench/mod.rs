@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use millrace_lab::from_log::LogRates;
 use millrace_lab::gate::GateOutcome;
+use millrace_lab::race::RaceError;
 use millrace_lab::report::{Report, command};
 use millrace_lab::run::run as measure;
 use millrace_lab::search::{Capacity, Criterion, Slo, Sought, search};
@@ -297,7 +298,7 @@ pub(crate) fn advise_plan(error: PlanError) -> Failure {
 }
 
 /// With its full stop, which a server's reply may bring along.
-pub(crate) fn sentence(error: &dyn std::fmt::Display) -> String {
+fn sentence(error: &dyn std::fmt::Display) -> String {
     let text = error.to_string();
     if text.ends_with('.') { text } else { text + "." }
 }
@@ -306,6 +307,15 @@ pub(crate) fn sentence(error: &dyn std::fmt::Display) -> String {
 fn advise_run(error: RunError) -> Failure {
     let text = sentence(&error);
     if error.is_usage() { Failure::Configuration(text) } else { Failure::Running(text) }
+}
+
+/// The same of a race.
+pub(crate) fn advise_race(error: RaceError) -> Failure {
+    match error {
+        RaceError::Plan(error) => advise_plan(error),
+        error if error.is_usage() => Failure::Configuration(sentence(&error)),
+        error => Failure::Running(sentence(&error)),
+    }
 }
 
 #[cfg(test)]
