@@ -165,7 +165,7 @@ fn invalid_arguments_exit_with_2_and_a_remedy() {
         (&["bench", "ftp://127.0.0.1:1/", "waarp"], "--list"),
         (&["bench", "ftp://127.0.0.1:1/", "--users", "0"], "--users: "),
         (&["bench", "ftp://127.0.0.1:1/", "--users", "abc"], "\"abc\" is no number of users"),
-        (&["bench", "ftp://127.0.0.1:1/", "--search", "rate"], "users"),
+        (&["bench", "ftp://127.0.0.1:1/", "--search", "sessions"], "users"),
         (&["bench", "ftp://127.0.0.1:1/", "--compat", "zb"], "over HTTP"),
         (&["bench", "ftp://127.0.0.1:1/", "--json", "/nowhere/at/all"], "cannot be written"),
         (&["bench", "ftp://127.0.0.1:1/", "--fail-if", "retr.p98 > 1ms"], "\n         ^"),

@@ -43,7 +43,8 @@ fn a_search_asks_for_no_more_than_it_may() {
         "{page}"
     );
     assert!(
-        csv.starts_with("purpose,users,ops_per_s,objection,bound\r\n,1,") && csv.contains("\r\nfor long,"),
+        csv.starts_with("purpose,users,ops_per_s,objection,bound,latency_ms\r\n,1,")
+            && csv.contains("\r\nfor long,"),
         "{csv}"
     );
     assert!(answer.contains("the most users of noop") && !answer.contains("  4 users"), "{answer}");
