@@ -159,7 +159,7 @@ fn serve(arguments: Serve, beginning: Beginning) -> Result<(), Failure> {
         confined,
         admin: Arc::clone(&admin),
     };
-    let administration = administration(&site, &running, &again)?;
+    let administration = administration(&site, &running, &again);
     let control = match folder.filter(|_| inherited.is_none()) {
         Some(folder) => open_default_control(&folder, &running, &administration),
         None => open_control(site.control.as_deref(), inherited, before.is_some(), &administration)?,
@@ -333,16 +333,17 @@ fn serve_admin(
         .map_err(|error| Failure::Running(format!("cannot serve health and metrics (--admin): {error}.")))
 }
 
-/// What performs the orders of administrators.
-fn administration(
-    site: &Site,
-    running: &Arc<Running>,
-    again: &Again,
-) -> Result<Arc<Administration>, Failure> {
+/// What performs the orders of administrators. Where the tokens of the admin API cannot be read, as the account that the server
+/// runs as may not enter the folder, none is taken, and clients are served all the same.
+fn administration(site: &Site, running: &Arc<Running>, again: &Again) -> Arc<Administration> {
     let state = site.admin_state.as_deref().filter(|_| !site.serves_one_connection);
-    let tokens = Tokens::open(state.map(|folder| file_of_served(site, folder)))
-        .map_err(|error| Failure::Running(format!("{error}.")))?;
-    Ok(Administration::new(running, orders(again), tokens))
+    let tokens = Tokens::open(state.map(|folder| file_of_served(site, folder))).unwrap_or_else(|error| {
+        if !site.admin.is_empty() {
+            warn(running, &format!("{error}; no token is taken"));
+        }
+        Tokens::default()
+    });
+    Administration::new(running, orders(again), tokens)
 }
 
 /// Opens the control socket: at its path, in the place of a predecessor's, or as a service manager has opened it.
