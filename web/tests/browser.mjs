@@ -37,6 +37,8 @@ export async function visit(page, name) {
 export async function inaccessible(page) {
   // The policy of the page allows no script from elsewhere; the debugger may run one.
   await page.evaluate(`${(await import('node:fs')).readFileSync(AXE, 'utf8')};0`);
+  // What still fades in has less contrast than it will have.
+  await page.evaluate(() => Promise.allSettled(document.getAnimations().map(({ finished }) => finished)).then(() => null));
   const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ['violations'] }));
   return violations.filter(({ impact }) => ['serious', 'critical'].includes(impact))
     .map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 140)).join(' | ')}`);

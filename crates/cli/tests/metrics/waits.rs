@@ -89,12 +89,20 @@ fn a_limit_on_bandwidth() {
     assert_told(site, "protocol=\"ftp\",direction=\"download\"", "limit");
 }
 
-/// The archive is compressed while it is sent.
+/// The archive is compressed while it is sent, and its content takes the compressor long.
 #[test]
 fn what_has_to_be_made_first() {
     let site = Site::start("wait-storage", "archives = true");
     fs::create_dir(site.folder.join("files/d")).unwrap();
-    let bytes: Vec<u8> = (0..16_u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 16) as u8).collect();
+    let mut state = 1_u32;
+    let bytes: Vec<u8> = std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        b'a' + (state % 26) as u8
+    })
+    .take(LARGE)
+    .collect();
     fs::write(site.folder.join("files/d/f"), bytes).unwrap();
     let mut client = site.log_in();
     let mut data = client.data();
