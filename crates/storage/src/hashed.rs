@@ -20,7 +20,7 @@ const MOST_KEPT: usize = 1024;
 
 /// An upload that is hashed.
 #[derive(Debug)]
-pub(crate) struct Hashed {
+pub struct Hashed {
     /// `None` once it has ended.
     inner: Option<Box<dyn Upload>>,
     algorithms: Algorithms,
@@ -32,7 +32,7 @@ pub(crate) struct Hashed {
 
 impl Hashed {
     /// Hashes what comes after what `hashers` have taken, the start of the file.
-    pub(crate) fn begin(inner: Box<dyn Upload>, algorithms: Algorithms, hashers: Hashers) -> Box<dyn Upload> {
+    pub fn begin(inner: Box<dyn Upload>, algorithms: Algorithms, hashers: Hashers) -> Box<dyn Upload> {
         Box::new(Self { inner: Some(inner), algorithms, hashers: Some(hashers), waits: None })
     }
 

@@ -2,7 +2,7 @@
 //! same behind a restart, as locks and properties of WebDAV are kept by them.
 
 /// The number of a name (FNV-1a).
-pub(crate) fn number(name: &[u8]) -> u64 {
+pub fn number(name: &[u8]) -> u64 {
     name.iter().fold(0xcbf2_9ce4_8422_2325, |number, &byte| {
         (number ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })

@@ -47,6 +47,8 @@ pub use conversion::Conversions;
 pub use encrypted::{Encrypted, Key, KeyError};
 pub use fault::{Fault, FaultStorage, Faults};
 pub use folders::Folders;
+pub use hashed::Hashed;
+pub use identity::number as identity_of;
 pub use local::{
     Durability, FoundDirectory, LocalError, LocalOptions, LocalStorage, RootDirectory, SweepReport, Uploads,
     as_user,
