@@ -9,7 +9,7 @@ const TIERS: &[&[&str]] = &[
     // Vocabulary: imports nothing of ours.
     &["vfs", "net", "process", "sandbox", "blocking", "uring", "stats"],
     // Protocols and back ends.
-    &["ftp", "http", "privsep", "storage"],
+    &["ftp", "http", "privsep", "storage", "s3"],
     // Policy.
     &["limits", "accounts", "metrics", "log", "hooks", "acme"],
     // What sessions of every protocol run on.

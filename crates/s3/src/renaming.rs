@@ -1,0 +1,232 @@
+//! Renaming of folders: the store copies every object to its new key, many at a time, then the old ones are removed.
+//!
+//! A note in the bucket, `.millrace/renames/ID`, is there from before the first copy until after the last removal, so that a
+//! rename that was killed is finished by the next start: [`finish_all`]. Copying again what was copied does no harm. The
+//! server that renames writes its note anew every few seconds; others leave a note alone that is that young, unless it is of
+//! a process of this machine that is no more.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use hyper::body::Bytes;
+use millrace_vfs::FileError;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::answers::Listed;
+use crate::attributes::Attributes;
+use crate::bucket::{Bucket, PAGE};
+use crate::client::{Condition, Object, random_name};
+use crate::error::StoreError;
+use crate::owner::Owner;
+use crate::parts::Parts;
+use crate::upload::LARGEST_COPY;
+
+/// Copies on their way at once.
+const AT_ONCE: usize = 32;
+
+/// How often the note of a running rename is written, and the age at which it counts as left behind.
+const WRITTEN_EVERY: Duration = Duration::from_secs(10);
+const LEFT_AFTER: Duration = Duration::from_secs(60);
+
+/// A rename as its note has it: a line each for who does it, the old prefix and the new one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Note {
+    owner: Owner,
+    from: String,
+    to: String,
+}
+
+impl Note {
+    fn text(&self) -> Bytes {
+        format!("{}\n{}\n{}\n", self.owner, self.from, self.to).into()
+    }
+
+    /// Reads a note; only of folders beneath the prefix.
+    fn parse(text: &[u8], prefix: &str) -> Option<Self> {
+        let mut lines = std::str::from_utf8(text).ok()?.lines();
+        let (owner, from, to) = (Owner::parse(lines.next()?)?, lines.next()?, lines.next()?);
+        let is_folder = |key: &str| key.len() > prefix.len() && key.starts_with(prefix) && key.ends_with('/');
+        let are_folders = is_folder(from) && is_folder(to) && !to.starts_with(from);
+        are_folders.then(|| Self { owner, from: from.to_owned(), to: to.to_owned() })
+    }
+}
+
+impl Bucket {
+    /// Moves all beneath a prefix to another.
+    pub(crate) async fn rename_folder(self: &Arc<Self>, from: String, to: String) -> Result<(), FileError> {
+        let note = Note { owner: Owner::of_this_process(), from, to };
+        let key = self.reserved_key(&format!("renames/{}", random_name()?));
+        self.client.put(&key, note.text(), &Attributes::default(), &Condition::None).await?;
+        self.carry_out(&key, &note).await
+    }
+
+    /// Does what a note says, and removes it.
+    async fn carry_out(self: &Arc<Self>, key: &str, note: &Note) -> Result<(), FileError> {
+        let done = Notify::new();
+        let moving = async {
+            let moved = self.move_all(note).await;
+            done.notify_one();
+            moved
+        };
+        // It ends by itself, so that no note is on its way any more when the note is removed.
+        let writing = async {
+            while timeout(WRITTEN_EVERY, done.notified()).await.is_err() {
+                let _ = self.client.put(key, note.text(), &Attributes::default(), &Condition::None).await;
+            }
+        };
+        let (moved, ()) = tokio::join!(moving, writing);
+        moved?;
+        Ok(self.client.delete(key).await?)
+    }
+
+    async fn move_all(self: &Arc<Self>, note: &Note) -> Result<(), FileError> {
+        // Not every store lists it.
+        if let Some(marker) = self.client.find(&note.from).await? {
+            self.client.put_marker(&note.to, &marker.attributes, &Condition::None).await?;
+        }
+        let mut next = None;
+        loop {
+            let page = self.client.list(&note.from, true, next.as_deref(), PAGE).await?;
+            self.copy_page(note, page.objects).await?;
+            next = page.next;
+            if next.is_none() {
+                break;
+            }
+        }
+        // From the start each time: what was listed is gone.
+        loop {
+            let page = self.client.list(&note.from, true, None, PAGE).await?;
+            if page.objects.is_empty() {
+                return Ok(self.client.delete(&note.from).await?);
+            }
+            let keys: Vec<String> = page.objects.into_iter().map(|object| object.key).collect();
+            self.client.delete_all(&keys).await?;
+        }
+    }
+
+    async fn copy_page(self: &Arc<Self>, note: &Note, objects: Vec<Listed>) -> Result<(), FileError> {
+        let mut copies = JoinSet::new();
+        for object in objects {
+            if copies.len() >= AT_ONCE {
+                settle(copies.join_next().await)?;
+            }
+            let Some(name) = object.key.strip_prefix(&note.from) else { continue };
+            let (bucket, to) = (Arc::clone(self), format!("{}{name}", note.to));
+            copies.spawn_on(
+                async move {
+                    let copied = bucket.copy_listed(&object, &to).await;
+                    // The last one may not end the runtime on a thread of its own.
+                    tokio::task::spawn_blocking(move || drop(bucket));
+                    copied
+                },
+                self.runtime().handle(),
+            );
+        }
+        while let Some(copied) = copies.join_next().await {
+            settle(Some(copied))?;
+        }
+        Ok(())
+    }
+
+    async fn copy_listed(self: &Arc<Self>, object: &Listed, to: &str) -> Result<(), FileError> {
+        if object.key.ends_with('/') {
+            let attributes = self.client.find(&object.key).await?.map(|marker| marker.attributes);
+            let attributes = attributes.unwrap_or_default();
+            return Ok(self.client.put_marker(to, &attributes, &Condition::None).await?);
+        }
+        if object.size <= LARGEST_COPY {
+            return Ok(self.client.copy(&object.key, to, None).await?);
+        }
+        let Object { etag, attributes, size, .. } = self.client.head(&object.key).await?;
+        let mut parts = Parts::begin(self, to, &attributes).await?;
+        parts.copy((&object.key, &etag), 0..size, |_| true).await?;
+        parts.complete(&Condition::None, attributes.upload.as_deref().unwrap_or_default()).await
+    }
+
+    /// Finishes the renames that were left behind; returns how many, and whether there are others, which are still young.
+    pub(crate) async fn finish_renames(self: &Arc<Self>) -> Result<(usize, bool), FileError> {
+        let page = self.client.list(&self.reserved_key("renames/"), true, None, PAGE).await?;
+        let (mut finished, mut are_others) = (0, false);
+        for object in page.objects {
+            let text = match self.client.get(&object.key, 0, Some(64 << 10), None).await {
+                Ok((mut answer, _)) => answer.read(64 << 10).await?,
+                Err(error) if error.is_missing() => continue,
+                Err(error) => return Err(error.into()),
+            };
+            let Some(note) = Note::parse(&text, &self.prefix) else { continue };
+            if note.owner.is_gone() || age(&object) > LEFT_AFTER {
+                let note = Note { owner: Owner::of_this_process(), ..note };
+                self.client.put(&object.key, note.text(), &Attributes::default(), &Condition::None).await?;
+                self.carry_out(&object.key, &note).await?;
+                finished += 1;
+            } else {
+                are_others = true;
+            }
+        }
+        Ok((finished, are_others))
+    }
+
+    /// Removes what killed probes have left.
+    pub(crate) async fn sweep_probes(&self) -> Result<(), StoreError> {
+        let page = self.client.list(&self.reserved_key("probe/"), true, None, PAGE).await?;
+        for object in page.objects.iter().filter(|object| age(object) > LEFT_AFTER) {
+            self.client.delete(&object.key).await?;
+        }
+        Ok(())
+    }
+
+    /// Gives up multipart uploads beneath the prefix that were begun so long ago; returns how many.
+    pub(crate) async fn sweep_uploads(&self, left_after: Duration) -> Result<usize, StoreError> {
+        let (mut after, mut swept) = (None, 0);
+        loop {
+            let page = self.client.pending_uploads(&self.prefix, after.as_ref()).await?;
+            for upload in page.uploads {
+                let begun = UNIX_EPOCH + Duration::from_secs(upload.begun.seconds.max(0) as u64);
+                let age = SystemTime::now().duration_since(begun).unwrap_or_default();
+                if age >= left_after && upload.key.starts_with(&self.prefix) {
+                    self.client.abort_upload(&upload.key, &upload.id).await?;
+                    swept += 1;
+                }
+            }
+            match page.next {
+                Some(next) => after = Some(next),
+                None => return Ok(swept),
+            }
+        }
+    }
+}
+
+fn age(object: &Listed) -> Duration {
+    let written = UNIX_EPOCH + Duration::from_secs(object.modified.seconds.max(0) as u64);
+    SystemTime::now().duration_since(written).unwrap_or_default()
+}
+
+fn settle(copied: Option<Result<Result<(), FileError>, tokio::task::JoinError>>) -> Result<(), FileError> {
+    match copied {
+        Some(Ok(result)) => result,
+        Some(Err(_)) => Err(FileError::Cancelled),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_read_back_and_only_of_folders_beneath_the_prefix() {
+        let note = |from: &str, to: &str| Note {
+            owner: Owner::of_this_process(),
+            from: from.to_owned(),
+            to: to.to_owned(),
+        };
+        let good = note("p/a/", "p/b/");
+        assert_eq!(Note::parse(&good.text(), "p/"), Some(good));
+        for bad in [note("p/", "p/b/"), note("q/a/", "p/b/"), note("p/a", "p/b/"), note("p/a/", "p/a/b/")] {
+            assert_eq!(Note::parse(&bad.text(), "p/"), None, "{bad:?}");
+        }
+        assert_eq!(Note::parse(b"\xff", ""), None);
+    }
+}
