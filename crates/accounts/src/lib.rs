@@ -59,7 +59,7 @@ pub use hosts::plain as plain_host;
 pub use hosts::{KnownBy, VirtualHost};
 pub use ldap::{Ldap, ldap};
 pub use listed::Listed;
-pub use mounts::{Mount, MountError, MountedDatabase, MountedDirectory, MountedFiles, Mounts};
+pub use mounts::{Mount, MountError, MountedBucket, MountedDatabase, MountedDirectory, MountedFiles, Mounts};
 pub use pam::{Pam, pam};
 pub use password::{Password, PasswordError, hash_password};
 pub use profile::{Access, Amount, Expiry, Group, Hours, Profile, Tree, User, ValueError};

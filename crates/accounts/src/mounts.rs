@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use millrace_ftp::session::{Permission, Permissions, Rules};
+use millrace_s3::{S3Storage, Settings, SettingsError};
 use millrace_storage::{
     Archives, Conversions, Encrypted, Folders, Key, Ledger, LocalOptions, LocalStorage, Quota, SqlError,
     SqlStorage, Tally, Withheld,
@@ -60,6 +61,8 @@ pub enum MountedFiles {
     Directory(MountedDirectory),
     /// In a database.
     Database(MountedDatabase),
+    /// In a bucket.
+    Bucket(MountedBucket),
     /// In a storage of an embedding program.
     Storage(Arc<dyn Storage>),
 }
@@ -70,6 +73,13 @@ pub struct MountedDirectory {
     homes: Homes,
     /// The rest after the part without templates.
     beneath: String,
+}
+
+/// A bucket of an S3-compatible store, which has files as objects.
+#[derive(Debug)]
+pub struct MountedBucket {
+    name: String,
+    storage: S3Storage,
 }
 
 /// A database that has files as rows.
@@ -224,6 +234,19 @@ impl MountedDatabase {
     }
 }
 
+impl MountedBucket {
+    /// A bucket. It does not connect yet.
+    pub fn new(settings: &Settings, hashes: Algorithms) -> Result<Self, SettingsError> {
+        let storage = S3Storage::new(settings)?.hashing(hashes);
+        Ok(Self { name: settings.name(), storage })
+    }
+
+    /// Begins to use it. Returns what the operator should know of it.
+    fn start(&self) -> Vec<String> {
+        self.storage.start().into_iter().map(|message| format!("{} {message}", self.name)).collect()
+    }
+}
+
 impl MountedFiles {
     /// Where they are, in words: `the folder /srv/archive`.
     pub fn shown(&self) -> String {
@@ -235,6 +258,7 @@ impl MountedFiles {
                 format!("the folder {}", path.display())
             }
             Self::Database(database) => database.shown(),
+            Self::Bucket(bucket) => bucket.name.clone(),
             Self::Storage(_) => "elsewhere".to_owned(),
         }
     }
@@ -253,6 +277,9 @@ impl Mount {
         match (&mut self.files, &self.key) {
             (MountedFiles::Directory(directory), Some(_)) => directory.homes.stage_unhashed(),
             (MountedFiles::Database(database), Some(_)) => database.hashes = Algorithms::NONE,
+            (MountedFiles::Bucket(bucket), Some(_)) => {
+                bucket.storage = bucket.storage.clone().hashing(Algorithms::NONE);
+            }
             _ => {}
         }
     }
@@ -265,7 +292,7 @@ impl Mount {
                 folder.is_ok_and(|folder| directory.homes.ready(&folder, false).is_some())
             }
             MountedFiles::Database(database) => database.is_ready(),
-            MountedFiles::Storage(_) => true,
+            MountedFiles::Bucket(_) | MountedFiles::Storage(_) => true,
         }
     }
 
@@ -280,6 +307,7 @@ impl Mount {
                 }
             }
             MountedFiles::Database(database) => Arc::new(database.open()?.hashing(database.hashes)),
+            MountedFiles::Bucket(bucket) => Arc::new(bucket.storage.clone()),
             MountedFiles::Storage(storage) => Arc::clone(storage),
         };
         let files = match &self.key {
@@ -310,6 +338,7 @@ impl Mount {
                 Rows::Sqlite { path, .. } => format!("database {}", path.display()),
                 Rows::Postgres { name, .. } => name.clone(),
             },
+            MountedFiles::Bucket(bucket) => bucket.name.clone(),
             MountedFiles::Storage(_) => format!("storage {}", user.fill(&self.path)?),
         })
     }
@@ -365,6 +394,7 @@ impl Mounts {
                     directory.homes.open("", false, false)?;
                 }
                 MountedFiles::Database(database) => away.extend(database.check(beside_predecessor)?),
+                MountedFiles::Bucket(bucket) => away.extend(bucket.start()),
                 _ => {}
             }
         }

@@ -185,10 +185,11 @@ impl Loaded {
         let files = [&written.tls_client_ca, &written.acme_ca, &written.http_link_keys];
         let files = files.into_iter().chain(syslog).flatten();
         let certificates = written.tls_cert.iter().chain(&written.tls_key).chain(&written.tls_client_crl);
-        let of_folders = written
-            .folder
-            .iter()
-            .flat_map(|folder| [&folder.key_file, &folder.password_file, &folder.ca].into_iter().flatten());
+        let of_folders = written.folder.iter().flat_map(|folder| {
+            [&folder.key_file, &folder.password_file, &folder.credentials_file, &folder.ca]
+                .into_iter()
+                .flatten()
+        });
         let of_sources = written.source.iter().flat_map(|source| source.files());
         let of_hooks = written.hook.iter().filter_map(|hook| hook.secret_file.as_ref());
         let texts =

@@ -13,15 +13,15 @@ use millrace_storage::{Key, LocalOptions};
 use millrace_vfs::hash::Algorithms;
 
 use super::places::Places;
-use super::said::Said;
+use super::said::{Place, Said};
 use super::setting::{default, required, settings, unset};
 use super::slot::{Many, One};
 use super::sources;
-use super::value::{Access, Period, UploadHash};
+use super::value::{Access, Period, Switch, UploadHash};
 use crate::failure::Failure;
 
 /// How long a database may take for an answer.
-const TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 
 settings! {
     /// A `[[folder]]` table.
@@ -37,12 +37,25 @@ settings! {
         /// The connection string of a PostgreSQL database, where the files are: `"host=/run/postgresql
         /// user=millrace dbname=files"`, or a URL
         postgres: One<String> = unset("this or another place");
+        /// The bucket of an S3-compatible store, where the files are as objects
+        bucket: One<String> = unset("this or another place");
+        /// For `bucket`: what the keys of its files begin with: `"customers/acme"`
+        prefix: One<String> = unset("nothing");
+        /// For `bucket`: the URL of the store: `"https://s3.example.com"`
+        endpoint: One<String> = unset("Amazon's for the region");
+        /// For `bucket`: the region that requests are signed for
+        region: One<String> = default("us-east-1");
+        /// For `bucket`: a file with `aws_access_key_id = ...` and `aws_secret_access_key = ...`, as of the AWS
+        /// command line
+        credentials_file: One<PathBuf> = unset("the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY");
+        /// For `bucket`: name the bucket in the path of URLs, not in the name of the host
+        path_style: One<Switch> = default("true");
         /// For `postgres`: a file whose first line is the password
         password_file: One<PathBuf> = unset("none");
-        /// For `postgres`: a file of certificates in PEM; the connection is encrypted, and the server's
-        /// certificate has to be signed by one of them
+        /// For `postgres` and `bucket`: a file of certificates in PEM; the connection is encrypted, and the
+        /// server's certificate has to be signed by one of them
         ca: One<PathBuf> = unset("none");
-        /// For `postgres`: how long an answer may take
+        /// For `postgres` and `bucket`: how long an answer may take
         timeout: One<Period> = default("10s").positive();
         /// A file with 64 hexadecimal digits (`openssl rand -hex 32`): the content of the folder's files is
         /// encrypted under this key
@@ -148,36 +161,62 @@ fn check_path(path: &Said<String>, places: &Places<'_>) -> Result<(), Failure> {
 }
 
 fn files(table: &FolderTable, options: LocalOptions, places: &Places<'_>) -> Result<MountedFiles, Failure> {
-    let of_postgres = [
-        ("password-file", table.password_file.as_ref().map(|said| &said.place)),
-        ("ca", table.ca.as_ref().map(|said| &said.place)),
-        ("timeout", table.timeout.as_ref().map(|said| &said.place)),
-    ];
-    if table.postgres.is_none()
-        && let Some((key, place)) = of_postgres.iter().find_map(|(key, place)| Some((key, (*place)?)))
-    {
-        return Err(places.error(
-            place,
-            key,
-            &format!("`{key}` means nothing to a folder without `postgres`"),
-        ));
+    refuse_keys_of_others(table, places)?;
+    let given: Vec<_> = PLACES.iter().filter_map(|(_, place)| place(table)).collect();
+    if let [_, .., last] = given[..] {
+        let message = "a folder has one of `directory`, `database`, `postgres` and `bucket`";
+        return Err(places.error(last, "folder", message));
     }
-    match (&table.directory, &table.database, &table.postgres) {
-        (Some(said), None, None) => directory(said, options, places),
-        (None, Some(said), None) => database(said, options.hashes, places),
-        (None, None, Some(said)) => postgres(table, said, options.hashes, places),
-        (None, None, None) => {
-            let message = "the folder needs a `directory`, a `database` or `postgres`, where its files are";
-            Err(places.error(&table.path.place, "path", message))
+    if let Some(said) = &table.directory {
+        directory(said, options, places)
+    } else if let Some(said) = &table.database {
+        database(said, options.hashes, places)
+    } else if let Some(said) = &table.postgres {
+        postgres(table, said, options.hashes, places)
+    } else if let Some(said) = &table.bucket {
+        super::bucket::bucket(table, said, options.hashes, places)
+    } else {
+        let message =
+            "the folder needs a `directory`, a `database`, `postgres` or a `bucket`, where its files are";
+        Err(places.error(&table.path.place, "path", message))
+    }
+}
+
+/// Where a key was written, if it was.
+type Found = fn(&FolderTable) -> Option<&Place>;
+
+/// The keys that say where the files are.
+const PLACES: [(&str, Found); 4] = [
+    ("directory", |table| table.directory.as_ref().map(|said| &said.place)),
+    ("database", |table| table.database.as_ref().map(|said| &said.place)),
+    ("postgres", |table| table.postgres.as_ref().map(|said| &said.place)),
+    ("bucket", |table| table.bucket.as_ref().map(|said| &said.place)),
+];
+
+/// Keys that mean something only beside some of those.
+const BESIDE: [(&str, &[&str], Found); 8] = [
+    ("password-file", &["postgres"], |table| table.password_file.as_ref().map(|said| &said.place)),
+    ("ca", &["postgres", "bucket"], |table| table.ca.as_ref().map(|said| &said.place)),
+    ("timeout", &["postgres", "bucket"], |table| table.timeout.as_ref().map(|said| &said.place)),
+    ("prefix", &["bucket"], |table| table.prefix.as_ref().map(|said| &said.place)),
+    ("endpoint", &["bucket"], |table| table.endpoint.as_ref().map(|said| &said.place)),
+    ("region", &["bucket"], |table| table.region.as_ref().map(|said| &said.place)),
+    ("credentials-file", &["bucket"], |table| table.credentials_file.as_ref().map(|said| &said.place)),
+    ("path-style", &["bucket"], |table| table.path_style.as_ref().map(|said| &said.place)),
+];
+
+fn refuse_keys_of_others(table: &FolderTable, places: &Places<'_>) -> Result<(), Failure> {
+    let has = |key: &&str| PLACES.iter().any(|(name, place)| name == key && place(table).is_some());
+    let needless = |(key, beside, place): &(&'static str, &[&'static str], Found)| {
+        let place = place(table).filter(|_| !beside.iter().any(has))?;
+        Some((*key, beside.join("` or `"), place))
+    };
+    match BESIDE.iter().find_map(needless) {
+        Some((key, beside, place)) => {
+            let message = format!("`{key}` means nothing to a folder without `{beside}`");
+            Err(places.error(place, key, &message))
         }
-        (_, database, postgres) => {
-            let of = |place| {
-                places.error(place, "folder", "a folder has one of `directory`, `database` and `postgres`")
-            };
-            let last =
-                postgres.as_ref().map(|said| &said.place).or(database.as_ref().map(|said| &said.place));
-            Err(of(last.unwrap_or(&table.path.place)))
-        }
+        None => Ok(()),
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod acme;
 mod audit;
+mod bucket;
 mod confinement;
 mod database;
 mod doors;

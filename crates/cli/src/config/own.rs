@@ -50,6 +50,7 @@ pub(super) fn files(written: &Written, places: &Places<'_>) -> Vec<Own> {
     for folder in &written.folder {
         add("key-file", folder.key_file.as_ref());
         add("password-file", folder.password_file.as_ref());
+        add("credentials-file", folder.credentials_file.as_ref());
         add("database", folder.database.as_ref());
     }
     for host in &written.host {
@@ -137,8 +138,16 @@ pub(super) fn warnings(files: &[Own], served: &[PathBuf]) -> Vec<String> {
 }
 
 /// Files that hold a key or a password; `tls-cert` is one where the key is in it.
-const SECRETS: [&str; 7] =
-    ["tls-key", "tls-cert", "syslog-key", "http-link-keys", "key-file", "password-file", "secret-file"];
+const SECRETS: [&str; 8] = [
+    "tls-key",
+    "tls-cert",
+    "syslog-key",
+    "http-link-keys",
+    "key-file",
+    "password-file",
+    "credentials-file",
+    "secret-file",
+];
 
 /// The warnings about keys and passwords that other local users can read: a sentence for each.
 pub(super) fn unguarded(files: &[Own]) -> Vec<String> {

@@ -130,6 +130,9 @@ impl Site {
     }
 }
 
+/// Bytes for parts of uploads to buckets.
+const PART_MEMORY: u64 = 256 << 20;
+
 /// Resolves what was written; `file` is the one that some of it was written in.
 pub(crate) fn resolve(
     mut written: Written,
@@ -163,6 +166,9 @@ pub(crate) fn resolve(
     let groups = written.group.iter().map(|group| group.name.value.clone()).collect();
     let (tables, archives) = (take(&mut written.folder), is_on(written.archives.clone(), false));
     let conversions = is_on(written.conversions.clone(), false);
+    millrace_s3::set_part_memory(
+        written.part_memory.as_ref().map_or(PART_MEMORY, |said| said.value.0 as u64),
+    );
     let mounts = super::folders::mounts(tables, archives, trees.files, &groups, &places)?;
     let folders = program_folders(&written.cgi, &trees.directory, &places)?;
     let programs = config::Programs { folders, ..config::Programs::default() };

@@ -56,6 +56,10 @@ settings! {
             /// this program. The [guide](guide.md#know-what-a-file-was-when-it-came) has what each costs, and what
             /// is not hashed.
             upload_hash: Many<UploadHash> = default("none").flag("KIND");
+            /// Bytes of memory for parts of uploads to buckets, and for what downloads from them fetch ahead
+            ///
+            /// An upload of more than 64 KiB takes 5 MiB or more; others wait where no memory is left.
+            part_memory: One<Count> = default("256Mi").positive();
             /// Sort listings of up to this many entries
             ///
             /// Larger folders come in the order of the file system, so that memory stays flat and the first

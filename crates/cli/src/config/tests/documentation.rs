@@ -259,13 +259,15 @@ fn the_example_of_folders_can_be_used() {
         fs::create_dir(folder.path().join(place)).unwrap();
     }
     fs::write(folder.path().join("vault.key"), "5a".repeat(32)).unwrap();
+    let keys = text.split("```ini\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    fs::write(folder.path().join("s3.credentials"), keys).unwrap();
     let mut local = example.replace("/srv/files", ".");
     for elsewhere in ["/mnt/", "/srv/", "/etc/millrace/", "/var/lib/millrace/"] {
         local = local.replace(elsewhere, "");
     }
     let site = folder.file(&local).unwrap_or_else(|failure| panic!("{failure}"));
     let paths: Vec<&str> = site.mounts.mounts().iter().map(|mount| mount.path.as_str()).collect();
-    assert_eq!(paths, ["/archive", "/mail", "/vault", "/rows", "/shared"]);
+    assert_eq!(paths, ["/archive", "/mail", "/vault", "/rows", "/shared", "/objects"]);
     assert!(site.mounts.archives());
     assert!(!folder.path().join("files.db").exists(), "reading a configuration makes nothing");
 }

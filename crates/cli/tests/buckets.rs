@@ -1,0 +1,169 @@
+//! Folders in buckets, through the binary: FTP and HTTP, the requests that they cost, and a rename that is killed.
+
+#[path = "kit/client.rs"]
+mod client;
+#[path = "../../s3/tests/common/mod.rs"]
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use client::Client;
+use common::proxy::Proxy;
+use common::{Server, names, read, write};
+use millrace_vfs::Storage;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A site whose folder `/b` is in a bucket.
+struct Site(PathBuf);
+
+impl Site {
+    fn new(name: &str, port: u16) -> Self {
+        let folder = std::env::temp_dir().join(format!("millrace-buckets-{}-{name}", std::process::id()));
+        fs::create_dir_all(folder.join("tree")).unwrap();
+        let common::Settings { bucket, credentials, .. } = common::settings(port, "");
+        let keys = format!(
+            "aws_access_key_id = {}\naws_secret_access_key = {}\n",
+            credentials.access_key, credentials.secret_key
+        );
+        fs::write(folder.join("keys"), keys).unwrap();
+        let text = format!(
+            "directory = \"tree\"\ncontrol = \"control\"\nanonymous = \"rw\"\n[[folder]]\npath = \"/b\"\nbucket = \
+             \"{bucket}\"\nendpoint = \"http://127.0.0.1:{port}\"\ncredentials-file = \"keys\"\n"
+        );
+        fs::write(folder.join("m.toml"), text).unwrap();
+        Self(folder)
+    }
+
+    fn start(&self) -> Serving {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_millrace"))
+            .current_dir(&self.0)
+            .args(["serve", "--ftp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--config", "m.toml"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(fs::File::create(self.0.join("log")).unwrap())
+            .spawn()
+            .unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let lines: Vec<String> = out.take_while(|line| !line.starts_with("Ready")).collect();
+        let at = |scheme: &str| -> SocketAddr {
+            let line = lines.iter().find(|line| line.contains(scheme)).expect("it says where it is");
+            let (_, rest) = line.split_once(scheme).unwrap();
+            rest.split('/').next().unwrap().rsplit('@').next().unwrap().parse().unwrap()
+        };
+        let (ftp, http) = (at("ftp://"), at("http://"));
+        Serving { child, ftp, http }
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.0.join("log")).unwrap()
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+struct Serving {
+    child: Child,
+    ftp: SocketAddr,
+    http: SocketAddr,
+}
+
+impl Serving {
+    fn log_in(&self) -> Client {
+        let stream = TcpStream::connect(self.ftp).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut client = Client(BufReader::new(stream));
+        client.expect("220");
+        client.say("USER anonymous", "331");
+        client.say("PASS x", "230");
+        client.say("TYPE I", "200");
+        client
+    }
+
+    fn get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(self.http).unwrap();
+        write!(stream, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn small_files_cost_one_request_each() {
+    let Some(store) = Server::seaweed() else { return };
+    let bucket = store.storage("");
+    let proxy = Proxy::before(store.port);
+    let site = Site::new("requests", proxy.port);
+    let server = site.start();
+    let mut client = server.log_in();
+    client.say("CWD /b", "250");
+    client.upload("STOR first", "one");
+    proxy.requests();
+    client.upload("STOR second", "two");
+    assert_eq!(proxy.requests(), ["PUT /files/second"]);
+    assert_eq!(client.download("RETR second"), "two");
+    assert_eq!(proxy.requests(), ["GET /files/second"]);
+    assert_eq!(client.say("SIZE second", "213").trim(), "213 3");
+    assert_eq!(proxy.requests(), ["HEAD /files/second"]);
+    let listed = client.download("NLST");
+    assert_eq!(listed, "first\r\nsecond\r\n");
+    assert_eq!(proxy.requests(), ["GET /files?delimiter=%2F"]);
+    client.upload("APPE second", "+three");
+    assert_eq!(client.download("RETR second"), "two+three");
+    let answer = server.get("/b/second");
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("two+three"), "{answer}");
+    assert_eq!(read(&bucket, "/second"), b"two+three");
+    client.say("DELE second", "250");
+    assert_eq!(names(&bucket, "/"), ["first"]);
+    assert!(!site.log().contains("ignores"), "{}", site.log());
+}
+
+#[test]
+fn a_rename_that_is_killed_is_finished_by_the_next_start() {
+    const FILES: usize = 200;
+    let Some(store) = Server::seaweed() else { return };
+    let bucket = store.storage("");
+    bucket.make_directory(&common::path("/old")).unwrap();
+    for number in 0..FILES {
+        write(&bucket, &format!("/old/{number}"), number.to_string().as_bytes());
+    }
+    let proxy = Proxy::before(store.port);
+    let site = Site::new("killed", proxy.port);
+    let mut server = site.start();
+    let mut client = server.log_in();
+    proxy.hold_after(FILES / 2);
+    client.say("RNFR /b/old", "350");
+    client.0.get_mut().write_all(b"RNTO /b/new\r\n").unwrap();
+    proxy.wait_until_held();
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    drop(server);
+    assert_eq!(names(&bucket, "/old").len(), FILES, "nothing is removed before all is copied");
+    proxy.hold_after(usize::MAX);
+    let _ = fs::remove_file(Path::new(&site.0).join("control"));
+    let server = site.start();
+    let mut client = server.log_in();
+    client.say("CWD /b/new", "250");
+    assert_eq!(names(&bucket, "/"), ["new"]);
+    assert_eq!(names(&bucket, "/new").len(), FILES);
+    for number in [0, FILES / 2, FILES - 1] {
+        assert_eq!(read(&bucket, &format!("/new/{number}")), number.to_string().as_bytes());
+    }
+}
