@@ -41,6 +41,8 @@ mod read;
 mod renaming;
 mod settings;
 mod sign;
+#[cfg(test)]
+mod tests;
 mod upload;
 
 use std::sync::Arc;

@@ -22,6 +22,8 @@ pub(crate) struct Server {
     child: Child,
     folder: PathBuf,
     pub(crate) port: u16,
+    /// All that it listens at.
+    ports: Vec<u16>,
 }
 
 /// Ports that are free now.
@@ -74,7 +76,7 @@ impl Server {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        Some(Self::started(child, folder, ports[6]))
+        Some(Self::started(child, folder, ports[6], ports))
     }
 
     /// `rclone serve s3` over a folder, `None` where it is not installed: Debian's is too old for that, so that `./test` has
@@ -92,11 +94,11 @@ impl Server {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        Some(Self::started(child, folder, port))
+        Some(Self::started(child, folder, port, vec![port]))
     }
 
-    fn started(child: Child, folder: PathBuf, port: u16) -> Self {
-        let server = Self { child, folder, port };
+    fn started(child: Child, folder: PathBuf, port: u16, ports: Vec<u16>) -> Self {
+        let server = Self { child, folder, port, ports };
         let begun = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             assert!(begun.elapsed() < Duration::from_secs(60), "the store does not start");
@@ -137,6 +139,14 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = fs::remove_dir_all(&self.folder);
+        // SeaweedFS leaves local sockets in /tmp, which end with the numbers of its ports.
+        for entry in fs::read_dir("/tmp").into_iter().flatten().flatten() {
+            let name = entry.file_name().into_string().unwrap_or_default();
+            let of_server = |port: &u16| name.ends_with(&format!("-{port}.sock"));
+            if name.starts_with("seaweedfs-") && self.ports.iter().any(of_server) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
     }
 }
 
