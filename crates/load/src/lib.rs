@@ -53,7 +53,6 @@ pub mod fixture;
 pub mod host;
 pub mod limits;
 mod moment;
-pub mod payload;
 pub mod plan;
 pub mod progress;
 pub mod ramp_up;
@@ -70,4 +69,5 @@ pub mod units;
 pub mod verdict;
 pub mod worker_processes;
 
+pub use millrace_payload as payload;
 pub use millrace_stats::histogram;
