@@ -17,7 +17,7 @@ const TIERS: &[&[&str]] = &[
     // Drivers of the protocols on it.
     &["ftp-server", "gateway", "http-server"],
     // Programs.
-    &["server", "load", "lab", "manual"],
+    &["server", "load", "generators", "lab", "manual"],
     // The control interface of a server.
     &["admin", "admin-http"],
     // The binary.

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::builder::{ArgAction, PossibleValuesParser};
 use clap::error::Error;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+use millrace_generators::fleet::Fleet;
+use millrace_generators::source::Source;
 use millrace_load::limits::users_a_process;
 use millrace_load::plan::{KEYS, Plan};
 
@@ -17,6 +19,7 @@ Examples:
   millrace bench ftp://... --search users --think 100ms --duration 2s
   millrace bench ftp://... --search rate --slo p99=10ms --ops retr --duration 2s
   millrace bench ftp://... waarp-1k --html waarp.html  a published experiment, beside its numbers
+  millrace bench ftp://... --from ssh://a --from ssh://b from two other machines
   millrace bench --list                                all of those
 
   millrace bench ftp://... --ops retr --repeat 5 --fail-if 'retr.p99 > 20ms' --baseline old.json
@@ -82,6 +85,19 @@ pub(crate) struct Bench {
     /// May be given more than once.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) allow: Vec<String>,
+
+    /// Put the load on from here: ssh://[user@]host[:port], or local:N for N processes of this machine
+    ///
+    /// May be given more than once. The users and the rate are divided among the generators, which begin at one moment; what
+    /// they count is merged. On other machines OpenSSH's client starts them, without a password, and copies this program
+    /// into ~/.cache/millrace there where it is missing. A result is invalid where a generator was the limit, or was lost.
+    #[arg(long, value_name = "PLACE", help_heading = "Generators",
+          conflicts_with_all = ["baseline_server", "read", "from_log", "list"])]
+    pub(crate) from: Vec<Source>,
+
+    /// The SSH client that starts generators, with its options
+    #[arg(long, value_name = "COMMAND", default_value = "ssh", help_heading = "Generators")]
+    pub(crate) ssh: String,
 
     /// Search for the most users, or the highest rate, that the load supports
     ///
@@ -170,10 +186,10 @@ impl Bench {
         asked.unwrap_or(BEYOND_ANY).max(1.0) as u32
     }
 
-    /// How far a search goes.
-    pub(crate) fn most_users(&self, plan: &Plan) -> u32 {
+    /// How far a search goes, by so many users that generators have room for.
+    pub(crate) fn most_users(&self, plan: &Plan, fleet: Option<&Fleet>) -> u32 {
         let asked = plan.cells().iter().map(|cell| cell.users).max().filter(|_| self.names_users());
-        asked.unwrap_or_else(|| {
+        asked.or(fleet.map(|fleet| fleet.most_users(true))).unwrap_or_else(|| {
             let descriptors = millrace_load::limits::descriptors();
             u32::try_from(users_a_process(descriptors, true)).unwrap_or(u32::MAX)
         })

@@ -18,6 +18,7 @@ fn figures(tally: Tally) -> Figures {
         timeline: Vec::new(),
         chaos: None,
         commands: None,
+        generators: Vec::new(),
     }
 }
 
