@@ -81,11 +81,14 @@ impl Fleet {
     ) -> Result<Self, FleetError> {
         let own = Hello::of_this_process();
         let mut fleet = Self { generators: Vec::new(), traits: Vec::new(), starts: Mutex::default() };
+        let mut locals = 0;
         for source in sources {
             let started = source.start(program, client);
-            for (name, child) in
-                started.map_err(|error| FleetError::Start { name: source.to_string(), error })?
-            {
+            let named = source.to_string();
+            for child in started.map_err(|error| FleetError::Start { name: named.clone(), error })? {
+                locals += usize::from(matches!(source, Source::Local(_)));
+                let name =
+                    if let Source::Local(_) = source { format!("local {locals}") } else { named.clone() };
                 let mut generator = Generator::of(name.clone(), child);
                 let hello = generator.hello().map_err(FleetError::Silent)?;
                 if hello.protocol != PROTOCOL {
@@ -356,5 +359,69 @@ impl Drop for Generator {
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_load::plan::Plan;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Generators of so many threads each, none of which runs.
+    fn fleet(threads: &[usize]) -> Fleet {
+        let one = |&threads: &usize| Traits {
+            name: "one".to_owned(),
+            hello: Hello { descriptors: 1064, ..Hello::of_this_process() },
+            is_here: false,
+            threads,
+        };
+        Fleet { generators: Vec::new(), traits: threads.iter().map(one).collect(), starts: Mutex::default() }
+    }
+
+    fn cell(flags: &[(&str, &str)]) -> Cell {
+        Plan::new("ftp://127.0.0.1:2121/", None, flags).unwrap().cells().remove(0)
+    }
+
+    proptest! {
+        #[test]
+        fn the_shares_are_the_whole(threads in proptest::collection::vec(1usize..9, 1..9), users in 1u32..400) {
+            let shares = fleet(&threads).shares(&cell(&[("ops", "noop"), ("users", &users.to_string())])).unwrap();
+            let all: usize = shares.iter().map(|share| share.own).sum();
+            prop_assert!(all <= users as usize && shares.len() == threads.len().min(users as usize));
+            let mut next = 0;
+            for share in &shares {
+                prop_assert!(share.first == next && share.own > 0 && share.all == all);
+                next += share.own;
+            }
+            prop_assert_eq!(shares.iter().map(|share| share.users(users)).sum::<u32>(), users);
+        }
+    }
+
+    #[test]
+    fn what_the_generators_cannot_do_is_said() {
+        let said = |flags: &[(&str, &str)]| {
+            let flags = [&[("ops", "retr")], flags].concat();
+            fleet(&[1, 1]).shares(&cell(&flags)).unwrap_err().to_string()
+        };
+        assert!(
+            said(&[("users", "1002")])
+                .contains("501 users of one need more descriptors than it has, which are for 500")
+        );
+        assert!(
+            said(&[("users", "9"), ("on-death", "stop-growth")]).contains("--on-death takes one process")
+        );
+        assert_eq!(fleet(&[1, 1]).most_users(true), 1000);
+    }
+
+    #[test]
+    fn all_go_on_at_one_moment_of_their_own_clocks() {
+        let fleet = fleet(&[1, 1]);
+        let error = Duration::from_millis(1);
+        let first = fleet.start_after(3, error);
+        assert!(first > now(), "it lies ahead");
+        assert_eq!(fleet.start_after(3, error * 9), first);
+        assert_ne!(fleet.start_after(1, error), first);
     }
 }

@@ -87,3 +87,44 @@ pub(crate) fn line(message: &impl Serialize) -> Vec<u8> {
     line.push(b'\n');
     line
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What the leading process has of a generator's counts.
+    fn passed(tally: Tally) -> Tally {
+        let done = Done { tally, timeline: Vec::new(), audit: Audit::default() };
+        let Ok(Report::Done(done)) = serde_json::from_slice(&line(&Report::Done(Box::new(done)))) else {
+            panic!()
+        };
+        done.tally
+    }
+
+    proptest! {
+        #[test]
+        fn what_generators_count_is_what_one_process_counts(
+            operations in proptest::collection::vec((0u64..90_000_000_000, 0usize..5, 0u64..1 << 40), 0..300),
+        ) {
+            let mut parts: [Tally; 5] = Default::default();
+            let mut one = Tally::default();
+            for (nanoseconds, part, bytes) in operations {
+                let took = Duration::from_nanos(nanoseconds);
+                for tally in [&mut parts[part], &mut one] {
+                    tally.latency.record(took);
+                    tally.first_byte.record(took / 3);
+                    tally.bytes += bytes;
+                }
+            }
+            let mut sum = Tally::default();
+            parts.into_iter().for_each(|part| sum.add(passed(part)));
+            for (merged, counted) in [(&sum.latency, &one.latency), (&sum.first_byte, &one.first_byte)] {
+                prop_assert_eq!(merged.buckets(), counted.buckets());
+                prop_assert_eq!(merged.percentiles(), counted.percentiles());
+            }
+            prop_assert_eq!(sum.bytes, one.bytes);
+        }
+    }
+}

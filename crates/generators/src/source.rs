@@ -107,20 +107,20 @@ pub enum StartError {
 }
 
 impl Source {
-    /// Starts its generators: names, and processes whose streams lead to them.
+    /// Starts its generators: processes whose streams lead to them.
     ///
     /// `program` is the program that they run; `client` is OpenSSH's client, with options.
-    pub fn start(&self, program: &Path, client: &str) -> Result<Vec<(String, Child)>, StartError> {
+    pub fn start(&self, program: &Path, client: &str) -> Result<Vec<Child>, StartError> {
         match self {
-            Self::Local(count) => (1..=*count)
-                .map(|number| Ok((format!("local {number}"), start(Command::new(program).arg(COMMAND))?)))
-                .collect(),
+            Self::Local(count) => {
+                (0..*count).map(|_| Ok(start(Command::new(program).arg(COMMAND))?)).collect()
+            }
             Self::Ssh { user, host, port } => {
                 let user = user.as_ref().map_or_else(String::new, |user| format!("{user}@"));
                 let ssh = Ssh { client, login: format!("{user}{host}"), port: *port };
                 let remote = ssh::install(&ssh, program)?;
                 let child = start(&mut ssh.command(&format!("exec {remote} {COMMAND}")))?;
-                Ok(vec![(self.to_string(), child)])
+                Ok(vec![child])
             }
         }
     }
