@@ -13,6 +13,7 @@
 //! - [`fleet`] divides a load among the generators, has them begin at one moment by what [`clock`] knows of their clocks, and
 //!   sees when one is lost.
 //! - [`generator`] is the other side; [`protocol`] is what they say to each other.
+//! - [`planning`] computes how many servers a site needs from measured figures.
 //!
 //! Merged are counts and histograms, never percentiles: a bucket of the whole has as many as those of all generators together,
 //! as if one process had counted.
@@ -20,6 +21,7 @@
 mod clock;
 pub mod fleet;
 pub mod generator;
+pub mod planning;
 pub mod protocol;
 pub mod source;
 mod ssh;

@@ -104,6 +104,8 @@ mod tests {
     }
 
     proptest! {
+        // Histograms are large: more cases would take long.
+        #![proptest_config(ProptestConfig::with_cases(16))]
         #[test]
         fn what_generators_count_is_what_one_process_counts(
             operations in proptest::collection::vec((0u64..90_000_000_000, 0usize..5, 0u64..1 << 40), 0..300),

@@ -6,6 +6,7 @@ use clap::builder::{ArgAction, PossibleValuesParser};
 use clap::error::Error;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use millrace_generators::fleet::Fleet;
+use millrace_generators::planning::Need;
 use millrace_generators::source::Source;
 use millrace_load::limits::users_a_process;
 use millrace_load::plan::{KEYS, Plan};
@@ -45,7 +46,7 @@ pub(crate) struct Bench {
     ///
     /// Test files are made in the folder, and removed afterwards. Or ftpes:// and ftps:// for FTP in TLS; http://
     /// and https://, whose path is the document that is asked for.
-    #[arg(value_name = "TARGET", required_unless_present_any = ["list", "read", "from_log"])]
+    #[arg(value_name = "TARGET", required_unless_present_any = ["list", "read", "from_log", "plan"])]
     pub(crate) target: Option<String>,
 
     /// What to measure: a preset's name, or a file of your own that ends in .toml
@@ -72,6 +73,24 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "FILE",
           conflicts_with_all = ["target", "list", "quick", "as_published", "search", "fail_if", "baseline"])]
     pub(crate) read: Option<PathBuf>,
+
+    /// Compute from --json FILEs of loads and searches how many servers --users take, rather than run a load
+    ///
+    /// Of each load that --need names there must be figures with which the server was at its limit, three at least, or
+    /// the answer of a --search rate. The answer of a --search users is how many a server holds.
+    #[arg(long, value_name = "FILE", num_args = 1.., requires = "need",
+          conflicts_with_all = ["target", "list", "read", "from_log", "quick", "as_published", "search", "fail_if", "baseline", "from"])]
+    pub(crate) plan: Vec<PathBuf>,
+
+    /// What each user asks for in a --plan: a load and how often a second, such as 'retr 1k=0.5'
+    ///
+    /// May be given more than once.
+    #[arg(long, value_name = "LOAD=RATE", requires = "plan")]
+    pub(crate) need: Vec<Need>,
+
+    /// Which share of each server stays free in a --plan
+    #[arg(long, value_name = "PERCENT", default_value = "30%", requires = "plan")]
+    pub(crate) headroom: String,
 
     /// Compute the rates of transfers from a server's log, rather than run a load
     ///

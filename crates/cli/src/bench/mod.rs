@@ -6,6 +6,7 @@ mod live;
 pub(crate) mod output;
 pub(crate) mod progress;
 
+use std::fmt::Display;
 use std::io::{Write, stderr, stdin, stdout};
 use std::path::Path;
 use std::process::ExitCode;
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use millrace_generators::fleet::Fleet;
 use millrace_generators::generator;
+use millrace_generators::planning::{self, Measurements};
 use millrace_lab::from_log::LogRates;
 use millrace_lab::gate::GateOutcome;
 use millrace_lab::race::RaceError;
@@ -59,6 +61,9 @@ pub(crate) fn run(arguments: &Bench) -> Result<ExitCode, Failure> {
     }
     if let Some(path) = &arguments.from_log {
         return show_log(path);
+    }
+    if !arguments.plan.is_empty() {
+        return plan_site(arguments);
     }
     let Some(target) = &arguments.target else { return list() };
     if let Some(baseline) = &arguments.baseline_server {
@@ -168,6 +173,28 @@ fn show_log(path: &Path) -> Result<ExitCode, Failure> {
     let text = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
     let rates = LogRates::parse(&String::from_utf8_lossy(&text)).map_err(|error| wrong(error.to_string()))?;
     write!(stdout(), "{rates}").map_err(|error| Failure::Running(format!("cannot write: {error}.")))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `--plan`.
+fn plan_site(arguments: &Bench) -> Result<ExitCode, Failure> {
+    let wrong = |what: String| Failure::Configuration(format!("--plan: {what}."));
+    let mut measured = Measurements::new();
+    for path in &arguments.plan {
+        let wrong = |error: &dyn Display| wrong(format!("{}: {error}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
+        planning::read(&text, &mut measured).map_err(|error| wrong(&error))?;
+    }
+    let settings = arguments.settings();
+    let [("users", users)] = settings[..] else {
+        return Err(wrong("it takes --users, and no other setting of a load".to_owned()));
+    };
+    let users = users.parse().map_err(|_| wrong(format!("--users {users:?} is no number")))?;
+    let percent = arguments.headroom.trim_end_matches('%').parse::<f64>();
+    let headroom =
+        percent.map_err(|_| wrong(format!("--headroom {:?} is no share", arguments.headroom)))? / 100.0;
+    let plan = planning::plan(&measured, &arguments.need, users, headroom);
+    output::print(&plan.map_err(|error| wrong(error.to_string()))?.to_string())?;
     Ok(ExitCode::SUCCESS)
 }
 
