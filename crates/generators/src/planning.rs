@@ -203,7 +203,9 @@ pub fn read(text: &str, into: &mut Measurements) -> Result<(), PlanningError> {
             };
             let answer = f64::from(found.users);
             let error = ((f64::from(beyond) - answer) / answer).max(LEAST_ERROR);
-            into.entry(found.what).or_default().push(match found.sought.as_str() {
+            // A search for a rate names the highest that it was let go to.
+            let words: Vec<&str> = found.what.split(' ').filter(|word| !word.starts_with('@')).collect();
+            into.entry(words.join(" ")).or_default().push(match found.sought.as_str() {
                 "rate" => Measurement::Rate(answer, error),
                 _ => Measurement::Users(answer, error),
             });
@@ -454,7 +456,7 @@ mod tests {
     fn searches_without_an_answer_are_refused() {
         let found = |users: u32, beyond: &str, ending: &str| {
             let text = format!(
-                r#"{{"what":"noop","sought":"rate","users":{users},"beyond":{beyond},"ending":{ending}}}"#
+                r#"{{"what":"noop @400","sought":"rate","users":{users},"beyond":{beyond},"ending":{ending}}}"#
             );
             let mut into = Measurements::new();
             read(&text, &mut into).map(|()| into)
@@ -464,7 +466,7 @@ mod tests {
         for (users, beyond, ending) in
             [(100, "null", "\"complete\""), (0, "1", "\"complete\""), (100, "102", r#"{"failed":"x"}"#)]
         {
-            assert_eq!(found(users, beyond, ending), Err(PlanningError::NoAnswer("noop".to_owned())));
+            assert_eq!(found(users, beyond, ending), Err(PlanningError::NoAnswer("noop @400".to_owned())));
         }
         assert!(matches!(read("{}", &mut Measurements::new()), Err(PlanningError::NoResult(_))));
     }

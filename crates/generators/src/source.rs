@@ -9,6 +9,7 @@ use std::str::FromStr;
 use thiserror::Error;
 
 use crate::protocol::COMMAND;
+pub use crate::ssh::StartError;
 use crate::ssh::{self, Ssh};
 
 /// More local generators than these are a mistake.
@@ -88,22 +89,6 @@ fn split_port(place: &str) -> Option<(&str, Option<u16>)> {
         Some(port) => Some((host, Some(port.parse().ok()?))),
         None => port.is_empty().then_some((host, None)),
     }
-}
-
-/// Why a generator did not start.
-#[derive(Debug, Error)]
-pub enum StartError {
-    /// The program cannot be started, or read.
-    #[error("{0}")]
-    Io(#[from] io::Error),
-    /// OpenSSH's client failed, or what it ran.
-    #[error("{step}: {said}")]
-    Ssh {
-        /// What it was to do.
-        step: &'static str,
-        /// What it said.
-        said: String,
-    },
 }
 
 impl Source {

@@ -9,11 +9,26 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use sha2::{Digest, Sha256};
-
-use crate::source::StartError;
+use thiserror::Error;
 
 /// Where copies are kept, in the home directory of the user there.
 const FOLDER: &str = ".cache/millrace";
+
+/// Why a generator did not start.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// The program cannot be started, or read.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// OpenSSH's client failed, or what it ran.
+    #[error("{step}: {said}")]
+    Ssh {
+        /// What it was to do.
+        step: &'static str,
+        /// What it said.
+        said: String,
+    },
+}
 
 /// A machine that OpenSSH's client reaches.
 pub(crate) struct Ssh<'a> {

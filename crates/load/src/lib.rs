@@ -67,10 +67,8 @@ pub mod stop;
 pub mod tally;
 pub mod target;
 pub mod threads;
-pub mod timeline;
-pub mod units;
 pub mod verdict;
 pub mod worker_processes;
 
 pub use millrace_payload as payload;
-pub use millrace_stats::histogram;
+pub use millrace_stats::{histogram, timeline, units};

@@ -23,7 +23,7 @@ pub struct Moment {
 
 /// The points so far.
 #[derive(Debug)]
-pub(crate) struct Timeline {
+pub struct Timeline {
     moments: Vec<Moment>,
     /// Of so many that come, one is kept.
     every: usize,
@@ -31,11 +31,14 @@ pub(crate) struct Timeline {
 }
 
 impl Timeline {
-    pub(crate) fn new() -> Self {
+    /// Returns one without points.
+    #[allow(clippy::new_without_default)] // `every` is not 0
+    pub fn new() -> Self {
         Self { moments: Vec::new(), every: 1, seen: 0 }
     }
 
-    pub(crate) fn note(&mut self, moment: Moment) {
+    /// Adds a point, or leaves it out where there are many.
+    pub fn note(&mut self, moment: Moment) {
         self.seen += 1;
         if !self.seen.is_multiple_of(self.every) {
             return;
@@ -53,7 +56,7 @@ impl Timeline {
 
     /// Adds the final state if it differs from the last point, so that the end is drawn, too. It replaces a point
     /// shortly before it.
-    pub(crate) fn ending(mut self, end: Moment) -> Vec<Moment> {
+    pub fn ending(mut self, end: Moment) -> Vec<Moment> {
         let mut lasts = self.moments.iter().rev().map(|moment| moment.seconds);
         let (last, before) = (lasts.next(), lasts.next().unwrap_or(0.0));
         if let Some(last) = last {
@@ -70,7 +73,7 @@ impl Timeline {
 }
 
 /// The same by a clock that begins so much later, which is when operations could begin.
-pub(crate) fn since(later: Duration, moments: Vec<Moment>) -> Vec<Moment> {
+pub fn since(later: Duration, moments: Vec<Moment>) -> Vec<Moment> {
     let later = later.as_secs_f64();
     let by_it = moments.into_iter().map(|moment| Moment { seconds: moment.seconds - later, ..moment });
     by_it.filter(|moment| moment.seconds > 0.0).collect()
@@ -78,7 +81,7 @@ pub(crate) fn since(later: Duration, moments: Vec<Moment>) -> Vec<Moment> {
 
 /// Adds up the courses of several, all since one moment: at the points of each, with what the others had then, between
 /// two of their points in proportion.
-pub(crate) fn merged(courses: &[Vec<Moment>]) -> Vec<Moment> {
+pub fn merged(courses: &[Vec<Moment>]) -> Vec<Moment> {
     let mut points: Vec<f64> = courses.iter().flatten().map(|moment| moment.seconds).collect();
     points.sort_by(f64::total_cmp);
     points.dedup();
