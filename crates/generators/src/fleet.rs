@@ -24,7 +24,7 @@ use crate::source::{Source, StartError};
 /// An answer that takes no work comes within this time.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The moment of a start lies so much ahead, and four round trips.
-const LEAD: Duration = Duration::from_millis(60);
+const LEAD: Duration = Duration::from_millis(100);
 
 /// Why there are no generators.
 #[derive(Debug, Error)]
@@ -112,8 +112,10 @@ impl Fleet {
 
     /// Returns the number of users that all of them have descriptors for.
     pub fn most_users(&self, has_data: bool) -> u32 {
-        let least = self.traits.iter().map(|one| users_a_process(one.hello.descriptors, has_data)).min();
-        u32::try_from(least.unwrap_or(0) * self.traits.len() as u64).unwrap_or(u32::MAX)
+        let of_worker = |one: &Traits| users_a_process(one.hello.descriptors, has_data) / one.threads as u64;
+        let least = self.traits.iter().map(of_worker).min().unwrap_or(0);
+        let workers: usize = self.traits.iter().map(|one| one.threads).sum();
+        u32::try_from(least * workers as u64).unwrap_or(u32::MAX)
     }
 
     /// Returns the process that leads to the generator of this index: it, or OpenSSH's client.
@@ -413,6 +415,7 @@ mod tests {
             said(&[("users", "9"), ("on-death", "stop-growth")]).contains("--on-death takes one process")
         );
         assert_eq!(fleet(&[1, 1]).most_users(true), 1000);
+        assert_eq!(fleet(&[3, 1]).most_users(true), 664, "the first has three of four users");
     }
 
     #[test]

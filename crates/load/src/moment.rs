@@ -55,4 +55,18 @@ mod tests {
         let off = arrived.max(moment) - arrived.min(moment);
         assert!(off < Duration::from_secs(10) && none.is_none(), "{off:?}");
     }
+
+    #[test]
+    fn a_moment_of_another_clock_is_moved_by_their_difference() {
+        let (uptime, now) = super::now();
+        // A machine that has run for longer, and one for half as long.
+        for ahead in [5_000_000, -(uptime.as_secs() as i64 / 2)] {
+            let theirs = moved(now, ahead * 1_000_000_000).unwrap();
+            let text = serde_json::to_string(&Moments(Some(theirs), None)).unwrap();
+            let Moments(arrived, _) = serde_json::from_str(&text).unwrap();
+            let back = moved(arrived.unwrap(), -ahead * 1_000_000_000).unwrap();
+            let off = back.max(now) - back.min(now);
+            assert!(off < Duration::from_secs(1), "{off:?}");
+        }
+    }
 }

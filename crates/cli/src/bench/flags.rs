@@ -191,9 +191,12 @@ impl Bench {
     }
 
     /// Why a search stops at this number of users, where no limit was given.
-    pub(crate) fn ceiling(&self) -> Option<String> {
+    pub(crate) fn ceiling(&self, fleet: Option<&Fleet>) -> Option<String> {
         let descriptors = millrace_load::limits::descriptors();
         (!self.names_users()).then(|| {
+            if fleet.is_some() {
+                return "the generators' own descriptors are for no more, and the limit is theirs".to_owned();
+            }
             format!("this client's own {descriptors} descriptors are for no more, and the limit is its own")
         })
     }

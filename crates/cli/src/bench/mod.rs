@@ -251,7 +251,7 @@ fn is_echo(heard: &mut Option<Instant>, now: Instant) -> bool {
     is_echo
 }
 
-/// With thresholds, their outcome decides; otherwise a limit that hides the server's. Wrong bytes, failures that no
+/// A lost generator, or one that was the limit, makes all invalid. With thresholds, their outcome decides; otherwise a limit that hides the server's. Wrong bytes, failures that no
 /// threshold allows, and a server that does nothing or has gone come before both.
 fn status(report: &Report, asked: Option<GateOutcome>, allows_failures: &dyn Fn(&CellReport) -> bool) -> u8 {
     let is_hidden = || report.cells.iter().any(|cell| cell.verdict.bound.hides_the_server());
@@ -261,6 +261,7 @@ fn status(report: &Report, asked: Option<GateOutcome>, allows_failures: &dyn Fn(
         _ if is_dead || report.has_wrong_data() => FAILED,
         _ if report.cells.iter().any(|cell| cell.has_failures() && !allows_failures(cell)) => FAILED,
         _ if matches!(report.ending, Ending::Failed(_)) => FAILED,
+        _ if report.cells.iter().any(CellReport::is_of_its_generators) => INCONCLUSIVE,
         Some(GateOutcome::Failed) => FAILED,
         _ if report.ending == Ending::Interrupted => INCONCLUSIVE,
         Some(GateOutcome::Inconclusive) => INCONCLUSIVE,
@@ -308,7 +309,7 @@ fn find(
     }
     let output = Output::open(arguments)?;
     let (most, ceiling) = match sought {
-        Sought::Users => (arguments.most_users(plan, fleet), arguments.ceiling()),
+        Sought::Users => (arguments.most_users(plan, fleet), arguments.ceiling(fleet)),
         Sought::Rate => (arguments.highest_rate(plan), None),
     };
     let criterion = Criterion { slo, ..Criterion::default() };

@@ -42,7 +42,16 @@ for number in 2 3 4; do
     ip -n "g$number" link set lo up
     ip -n "g$number" addr add "10.9.8.$number/24" dev eth0
     ip -n "g$number" link set eth0 up
-    ip netns exec "g$number" /usr/sbin/sshd -D -f "$folder/sshd.conf" -E "$folder/sshd.log" &
+    # Clocks that differ by two months and by a minute, where the kernel has namespaces for them.
+    skew=
+    case $number in
+        3) skew='unshare --time --monotonic 5000000 --fork' ;;
+        4) skew='unshare --time --monotonic -60 --fork' ;;
+    esac
+    # shellcheck disable=SC2086
+    $skew true 2>/dev/null || skew=
+    # shellcheck disable=SC2086
+    ip netns exec "g$number" $skew /usr/sbin/sshd -D -f "$folder/sshd.conf" -E "$folder/sshd.log" &
     from="$from --from ssh://10.9.8.$number:2222"
 done
 

@@ -59,7 +59,7 @@ fn generators(cells: &[CellReport]) -> Vec<String> {
         "{most} generators put the load on, and began within {} ms of one another.",
         ms(spread)
     )];
-    if divided().any(|cell| cell.verdict.bound == Bound::Client) {
+    if divided().any(CellReport::is_of_its_generators) {
         said.push("The result is invalid: the generators were the limit, and not the server.".to_owned());
     }
     if spread > MOST_APART_MS {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::LoadSummary;
+use super::{CellReport, LoadSummary};
 use crate::fault::Fault;
 use crate::host::Audit;
 use crate::plan::Op;
@@ -107,6 +107,13 @@ impl GeneratorShare {
     }
 }
 
+impl CellReport {
+    /// Returns true if generators were the limit: the figure is invalid.
+    pub fn is_of_its_generators(&self) -> bool {
+        !self.generators.is_empty() && self.verdict.bound == Bound::Client
+    }
+}
+
 /// Returns the verdict on a figure in which a generator was the limit, or else the one that there is.
 pub(super) fn judged(verdict: Verdict, shares: &[GeneratorShare]) -> Verdict {
     let limits = shares.iter().filter_map(|share| Some(format!("{}: {}", share.name, share.limit.as_ref()?)));
@@ -116,4 +123,40 @@ pub(super) fn judged(verdict: Verdict, shares: &[GeneratorShare]) -> Verdict {
     }
     evidence.extend(verdict.evidence);
     Verdict { bound: Bound::Client, evidence }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::ClientAudit;
+
+    /// A generator whose busiest thread used so much of a processor.
+    fn generator(is_here: bool, busiest_thread: f64) -> GeneratorShare {
+        let client = ClientAudit { busiest_thread, ..ClientAudit::default() };
+        let audit = Audit { seconds: 5.0, cores: 4, client, ..Audit::default() };
+        let mut tally = Tally::default();
+        (0..200).for_each(|_| tally.latency.record(std::time::Duration::from_millis(1)));
+        let share = GeneratorShare { name: "ssh://a".to_owned(), is_here, ..GeneratorShare::default() };
+        share.counted(Op::Retr, &tally, &audit)
+    }
+
+    #[test]
+    fn a_generator_that_was_the_limit_decides_the_verdict() {
+        let of_server = || Verdict { bound: Bound::Server, evidence: vec!["the server was full".to_owned()] };
+        for (is_here, busiest, bound) in
+            [(false, 0.97, Bound::Client), (false, 0.5, Bound::Server), (true, 0.97, Bound::Server)]
+        {
+            let share = generator(is_here, busiest);
+            assert_eq!((share.ops, share.limit.is_some()), (200, bound == Bound::Client));
+            let verdict = judged(of_server(), &[generator(false, 0.1), share]);
+            assert_eq!(verdict.bound, bound, "{verdict:?}");
+            assert!(verdict.evidence.contains(&"the server was full".to_owned()));
+        }
+        let words = generator(false, 0.97).words(400);
+        assert!(
+            words.starts_with("ssh://a: 200 operations (50.0 %)")
+                && words.contains("it was the limit: a thread"),
+            "{words}"
+        );
+    }
 }
