@@ -51,7 +51,7 @@ pub fn sentences(report: &Report) -> Vec<String> {
 }
 
 /// What the generators say of the figures: how far apart they began, and that a limit of theirs makes all invalid.
-fn generators(cells: &[CellReport]) -> Vec<String> {
+pub(super) fn generators(cells: &[CellReport]) -> Vec<String> {
     let divided = || cells.iter().filter(|cell| !cell.generators.is_empty());
     let Some(most) = divided().map(|cell| cell.generators.len()).max() else { return Vec::new() };
     let spread = divided().map(|cell| GeneratorShare::spread_ms(&cell.generators)).fold(0.0, f64::max);
