@@ -76,7 +76,7 @@ impl<W: Write> Listener<W> {
             match serde_json::from_str(&said) {
                 Ok(Order::Ping(number)) => {
                     let now = moment::now().0.as_nanos() as u64;
-                    let _ = say(&self.output, &Report::Pong(number, now)); // who does not hear it has ended
+                    let _ = say(&self.output, &Report::Pong(number, now)); // a leading process that does not hear it has ended
                 }
                 Ok(Order::Load(order)) => drop(self.order.send(*order)),
                 Ok(Order::Go(at)) => drop(self.go.send(at)),
