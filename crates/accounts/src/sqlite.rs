@@ -5,6 +5,10 @@
 //! counter that every change moves tells a running server, also of changes by another process, whose sessions
 //! to look at again.
 
+mod search;
+
+use std::collections::HashMap;
+use std::convert::Infallible;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -19,6 +23,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, TransactionBehavio
 use super::database_error::DatabaseError;
 use super::password::Password;
 use super::profile::{Profile, User};
+use super::roster::{RosterUser, UserPage, UserQuery};
 use super::source::{Found, Proof, Source};
 use super::source_error::SourceError;
 use super::{Attempt, Changed};
@@ -237,13 +242,30 @@ impl Database {
 
     /// Removes a user; answers whether there was one.
     pub fn remove(&self, name: &str) -> Result<bool, DatabaseError> {
-        self.with(|connection| {
+        match self.remove_if(name, |_| Ok::<_, Infallible>(())) {
+            Ok(_) => Ok(true),
+            Err(DatabaseError::Missing(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes a user, exclusively, if `may_be_removed` permits it of the user as it is.
+    pub fn remove_if<E>(
+        &self,
+        name: &str,
+        may_be_removed: impl FnOnce(&Stored) -> Result<(), E>,
+    ) -> Result<Result<(), E>, DatabaseError> {
+        let removed = self.with(|connection| {
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let removed = transaction.execute("DELETE FROM user WHERE name = ?1", [name])?;
+            let Some(stored) = read(&transaction, name)? else { return Ok(None) };
+            if let Err(refused) = may_be_removed(&stored) {
+                return Ok(Some(Err(refused)));
+            }
+            transaction.execute("DELETE FROM user WHERE name = ?1", [name])?;
             note_change(&transaction, name)?;
-            transaction.commit()?;
-            Ok(removed > 0)
-        })
+            transaction.commit().map(|()| Some(Ok(())))
+        })?;
+        removed.ok_or_else(|| DatabaseError::Missing(name.to_owned()))
     }
 
     /// Returns the audit log in which changes are recorded, as the last server that used the database named it.
@@ -370,6 +392,22 @@ impl Source for Database {
         let some = self.list("", SOME).unwrap_or_default();
         let passwords = some.iter().filter_map(|stored| Password::hashed(stored.hash.as_deref()?).ok());
         passwords.inspect(|password| tell(password)).count() > 0
+    }
+
+    fn users(&self, wanted: &UserQuery<'_>) -> Result<Option<UserPage>, DatabaseError> {
+        self.search(wanted).map(Some)
+    }
+
+    fn user(&self, name: &str) -> Result<Option<RosterUser>, DatabaseError> {
+        Ok(self.get(name)?.map(|stored| self.roster_user(stored)))
+    }
+
+    fn members(&self) -> Result<HashMap<String, u64>, DatabaseError> {
+        self.count_members()
+    }
+
+    fn database(&self) -> Option<&Database> {
+        Some(self)
     }
 
     /// The file may be replaced or away for a moment: what cannot be asked now is asked a second later.
