@@ -510,7 +510,7 @@ mod tests {
     fn a_running_server_hears_of_changes_by_others() {
         let folder = Folder::new("changes");
         let writer = Database::open_or_make(&folder.file()).unwrap();
-        writer.put(&[user("alice")]).unwrap();
+        writer.put(&[user("alice"), user("bob")]).unwrap();
         let reader = Database::open(&folder.file()).unwrap();
         assert_eq!(reader.changed(&Vec::new), Changed::Nothing, "what was before it began");
         assert_eq!(reader.changed(&Vec::new), Changed::Nothing);
