@@ -9,6 +9,7 @@ mod chain;
 #[cfg(any(feature = "ldap", feature = "mysql", feature = "postgres"))]
 mod columns;
 mod database_error;
+mod database_source;
 mod decoys;
 mod effective;
 mod guard;
@@ -65,7 +66,7 @@ pub use mounts::{Mount, MountError, MountedDatabase, MountedDirectory, MountedFi
 pub use pam::{Pam, pam};
 pub use password::{Password, PasswordError, hash_password};
 pub use profile::{Access, Amount, Expiry, Group, Hours, Profile, Tree, User, ValueError};
-pub use roster::{RosterUser, UserPage, UserQuery};
+pub use roster::{RosterUser, Stored, UserPage, UserQuery};
 pub use security::{CertificateLogin, CertificateLoginError, Resumption, ResumptionError};
 pub use settings::{
     NameError, NewPasswordError, SettingError, check_hash, check_name, check_password, hash_new_password,
@@ -74,7 +75,7 @@ pub use settings::{
 pub use source::{Found, Needs, Proof, Source};
 pub use source_error::{ProgramError, SetupError, SourceError, SourceUnavailable};
 pub use sql::{Sql, mysql, postgres};
-pub use sqlite::{Database, Stored};
+pub use sqlite::Database;
 pub use totp::{Secret, SecretError};
 
 /// Decides logins. One value serves all workers and all protocols.

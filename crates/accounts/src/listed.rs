@@ -6,10 +6,9 @@ use super::Attempt;
 use super::database_error::DatabaseError;
 use super::password::{Kept, Password};
 use super::profile::User;
-use super::roster::{RosterUser, UserPage, UserQuery};
+use super::roster::{RosterUser, Stored, UserPage, UserQuery};
 use super::source::{Found, Proof, Source};
 use super::source_error::SourceError;
-use super::sqlite::Stored;
 
 /// A fixed list of users, in memory.
 #[derive(Debug, Default)]

@@ -1,7 +1,6 @@
 //! Lists of users: what is asked of a source that can list its users, and what it answers.
 
 use super::profile::User;
-use super::sqlite::Stored;
 
 /// Which users are wanted.
 #[derive(Debug, Clone, Copy)]
@@ -46,4 +45,13 @@ pub struct RosterUser {
     pub has_password: bool,
     /// The user, with its hash where a database keeps it.
     pub stored: Stored,
+}
+
+/// A user as the database has it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Stored {
+    /// The user and its settings.
+    pub user: User,
+    /// The hash of the password; `None` where none would be right.
+    pub hash: Option<String>,
 }

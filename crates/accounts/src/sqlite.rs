@@ -7,7 +7,6 @@
 
 mod search;
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::fs;
@@ -20,13 +19,10 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, TransactionBehavior, params};
 
+use super::Changed;
 use super::database_error::DatabaseError;
-use super::password::Password;
 use super::profile::{Profile, User};
-use super::roster::{RosterUser, UserPage, UserQuery};
-use super::source::{Found, Proof, Source};
-use super::source_error::SourceError;
-use super::{Attempt, Changed};
+use super::roster::Stored;
 
 /// How long a reader or writer waits for another that holds the file.
 const BUSY: Duration = Duration::from_secs(5);
@@ -69,15 +65,6 @@ struct Idle {
     /// The file that they are to: a database that was restored is another one, under the same name.
     file: Option<(u64, u64)>,
     connections: Vec<Connection>,
-}
-
-/// A user as the database has it.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Stored {
-    /// The user and its settings.
-    pub user: User,
-    /// The hash of the password; `None` where none would be right.
-    pub hash: Option<String>,
 }
 
 impl Database {
@@ -296,6 +283,26 @@ impl Database {
         })
     }
 
+    /// Returns the changes since the last call. What cannot be asked now is asked at the next.
+    pub(super) fn take_changes(&self) -> Changed {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.follow() {
+            *seen = None;
+        }
+        match self.changes_behind(*seen) {
+            Ok((changed, last)) => match seen.replace(last) {
+                None => Changed::Everything,
+                Some(_) => changed,
+            },
+            Err(_) => Changed::Nothing,
+        }
+    }
+
+    /// Returns how the log names it.
+    pub(super) fn log_name(&self) -> &str {
+        &self.name
+    }
+
     /// How many users there are.
     pub fn count(&self) -> Result<u64, DatabaseError> {
         let count = |row: &Row<'_>| row.get::<_, i64>(0);
@@ -368,67 +375,11 @@ fn json(value: &impl serde::Serialize) -> rusqlite::Result<String> {
     serde_json::to_string(value).map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
 }
 
-impl Source for Database {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn find(&self, attempt: &Attempt<'_>) -> Result<Found, SourceError> {
-        let Ok(name) = str::from_utf8(attempt.user) else { return Ok(Found::Unknown) };
-        let Some(Stored { user, hash }) = self.get(name)? else {
-            return Ok(Found::Unknown);
-        };
-        let proof = match hash.as_deref().map(Password::hashed) {
-            None => Proof::Wrong,
-            Some(Ok(password)) => Proof::Password(password),
-            Some(Err(source)) => return Err(SourceError::Password { user: name.to_owned(), source }),
-        };
-        Ok(Found::User(Box::new(user), proof))
-    }
-
-    /// Of many users some are enough: there are few kinds of hashes, and the others are met when they log in.
-    fn tell_passwords(&self, tell: &mut dyn FnMut(&Password)) -> bool {
-        const SOME: usize = 1000;
-        let some = self.list("", SOME).unwrap_or_default();
-        let passwords = some.iter().filter_map(|stored| Password::hashed(stored.hash.as_deref()?).ok());
-        passwords.inspect(|password| tell(password)).count() > 0
-    }
-
-    fn users(&self, wanted: &UserQuery<'_>) -> Result<Option<UserPage>, DatabaseError> {
-        self.search(wanted).map(Some)
-    }
-
-    fn user(&self, name: &str) -> Result<Option<RosterUser>, DatabaseError> {
-        Ok(self.get(name)?.map(|stored| self.roster_user(stored)))
-    }
-
-    fn members(&self) -> Result<HashMap<String, u64>, DatabaseError> {
-        self.count_members()
-    }
-
-    fn database(&self) -> Option<&Database> {
-        Some(self)
-    }
-
-    /// The file may be replaced or away for a moment: what cannot be asked now is asked a second later.
-    fn changed(&self, _: &dyn Fn() -> Vec<Vec<u8>>) -> Changed {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.follow() {
-            *seen = None;
-        }
-        match self.changes_behind(*seen) {
-            Ok((changed, last)) => match seen.replace(last) {
-                None => Changed::Everything,
-                Some(_) => changed,
-            },
-            Err(_) => Changed::Nothing,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Attempt;
+    use crate::source::Source;
 
     struct Folder(PathBuf);
 

@@ -4,10 +4,9 @@ use std::collections::HashMap;
 
 use rusqlite::params;
 
-use super::{Database, Stored, stored};
+use super::{Database, stored};
 use crate::database_error::DatabaseError;
-use crate::roster::{RosterUser, UserPage, UserQuery};
-use crate::source::Source as _;
+use crate::roster::{RosterUser, Stored, UserPage, UserQuery};
 
 /// What both statements look for: a part of a name, and a group.
 const WANTED: &str = "
@@ -18,7 +17,7 @@ const WANTED: &str = "
 
 impl Database {
     /// Finds users, in the order of their names.
-    pub(super) fn search(&self, wanted: &UserQuery<'_>) -> Result<UserPage, DatabaseError> {
+    pub(crate) fn search(&self, wanted: &UserQuery<'_>) -> Result<UserPage, DatabaseError> {
         let text = wanted.text.to_ascii_lowercase();
         let (total, found) = self.with(|connection| {
             let count = format!("SELECT count(*) {WANTED}");
@@ -37,9 +36,9 @@ impl Database {
     }
 
     /// Returns a user as administrators have it listed.
-    pub(super) fn roster_user(&self, stored: Stored) -> RosterUser {
+    pub(crate) fn roster_user(&self, stored: Stored) -> RosterUser {
         RosterUser {
-            source: self.name().to_owned(),
+            source: self.name.clone(),
             is_writable: true,
             has_password: stored.hash.is_some(),
             stored,
@@ -47,7 +46,7 @@ impl Database {
     }
 
     /// Counts the members of each group.
-    pub(super) fn count_members(&self) -> Result<HashMap<String, u64>, DatabaseError> {
+    pub(crate) fn count_members(&self) -> Result<HashMap<String, u64>, DatabaseError> {
         const COUNT: &str =
             "SELECT value, count(DISTINCT name) FROM user, json_each(user.groups) GROUP BY value";
         self.with(|connection| {
