@@ -10,6 +10,7 @@ const POLICY = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-a
 const USERS = ['alice', 'bob', 'camera-7', 'scanner', 'press', 'backup', 'mirror', 'zoë', 'ftp'];
 const PATHS = ['/pub/debian/pool/main/l/linux/linux-image-6.12.deb', '/in/2026-11-28/IMG_4711.jpg', '/backup/db/2026-11-28T21.sql.zst',
   '/video/raw/take-03.mov', '/index.html', '/reports/quarterly figures.pdf'];
+const SOURCE = 'the database of users /var/lib/millrace/users.db';
 const WAITS = ['client', 'client', 'storage', 'limit', 'hook'];
 
 /** Numbers that are the same in each run. */
@@ -86,10 +87,11 @@ function makeState({ sessions = 128, isQuiet = false }) {
     quotas: [{ tree: '/srv/files/customers', bytes: 7340032000, files: 18211, exact: true }],
     events: isQuiet ? [] : [{ id: '18c2', to: 'https://hooks.example.org/in', state: 'parked', error: 'HTTP 502 after 8 attempts', event: 'upload', time: now - 4000, user: 'camera-7', path: '/in/2026-11-28/IMG_4711.jpg' },
       { id: '18c3', to: 'https://hooks.example.org/in', state: 'waiting', error: null, event: 'upload', time: now - 30, user: 'scanner', path: '/in/page-0001.pdf' }],
-    users: [{ name: 'alice', groups: ['customers'], password: true, settings: { directory: 'home/alice', access: 'rw', sessions: 8, download: '2M' } },
-      { name: 'camera-7', groups: [], password: true, settings: { directory: 'in', access: ['write', 'mkdir'], from: ['10.0.0.0/8'] } },
-      { name: 'press', groups: ['customers'], password: false, settings: { access: 'ro' } }, { name: 'bob', groups: [], password: true, settings: { disabled: true } }],
-    groups: [{ name: 'customers', settings: { access: 'rw', 'quota-bytes': '10G' } }],
+    users: [{ name: 'ops', writable: false, settings: {} }, { name: 'alice', groups: ['customers'], settings: { directory: 'home/alice', access: 'rw', sessions: '8', download: '2M' } },
+      { name: 'camera-7', settings: { directory: 'in', access: ['write', 'mkdir'], from: ['10.0.0.0/8'] } },
+      { name: 'press', groups: ['customers'], password: false, settings: { access: 'ro' } }, { name: 'bob', settings: { disabled: true } }]
+      .map((one) => ({ groups: [], password: true, 'second-factor': false, writable: true, source: one.writable === false ? 'the configuration' : SOURCE, ...one })),
+    groups: [{ name: 'customers', members: 2, settings: { access: 'rw', 'quota-bytes': '10G' } }, { name: 'staff', members: 0, settings: { directory: 'staff' } }],
     config: CONFIG,
     history: [{ version: 2, time: now - 86400, by: 'alice', text: CONFIG.replace('20M', '10M') }, { version: 1, time: now - 900000, by: 'before', text: CONFIG.replace('sessions-per-address = 40\n', '') }],
   };
@@ -145,13 +147,24 @@ const OPERATIONS = {
   'GET events': ({ state }) => ({ events: state.events, waiting: 1, parked: 1 }),
   'POST events/retry': ({ state }) => ({ retried: state.events.length }),
   'DELETE events': ({ state }) => { const before = state.events.length; state.events = state.events.filter((one) => one.state !== 'parked'); return { dropped: before - state.events.length }; },
-  'GET users': ({ state }) => ({ users: state.users }), 'GET groups': ({ state }) => ({ groups: state.groups }),
-  'GET users/*': ({ state }, name) => account(state, 'users', name), 'GET groups/*': ({ state }, name) => account(state, 'groups', name),
-  'POST users': ({ state, body }) => { state.users.push({ ...body, password: Boolean(body.password) }); return {}; }, 'POST groups': ({ state, body }) => { state.groups.push(body); return {}; },
-  'PUT users/*': ({ state, body }, name) => { Object.assign(account(state, 'users', name), { ...body, password: true }); return {}; },
-  'PUT groups/*': ({ state, body }, name) => { Object.assign(account(state, 'groups', name), body); return {}; },
-  'DELETE users/*': ({ state }, name) => { state.users = state.users.filter((one) => one.name !== name); return {}; },
-  'DELETE groups/*': ({ state }, name) => { state.groups = state.groups.filter((one) => one.name !== name); return {}; },
+  'GET users': ({ state, query: { text = '', limit = 1000 } }) => {
+    const found = state.users.filter((one) => [one.name, ...one.groups].some((name) => name.includes(text)));
+    const sources = [{ name: 'the configuration', listed: true, writable: false }, { name: SOURCE, listed: true, writable: true }, { name: 'the directory ldap://ldap.example.org', listed: false, writable: false }];
+    return { users: found.slice(0, Number(limit)), total: found.length, sources };
+  },
+  'GET groups': ({ state }) => ({ groups: state.groups }),
+  'GET users/*': ({ state }, name) => detailed(state, name),
+  'POST users': ({ state, body: { password, ...body } }) => {
+    if (state.users.some(({ name }) => name === body.name)) throw new Refusal(409, `there is a user named ${body.name} already`, { field: 'name' });
+    checkSettings(body.settings);
+    state.users.push({ ...body, password: Boolean(password), 'second-factor': false, writable: true, source: SOURCE });
+    return detailed(state, body.name);
+  },
+  'PUT users/*': (of, name) => { checkSettings(of.body.settings); return change(of, name, of.body); },
+  'PUT users/*/password': (of, name) => change(of, name, { password: true, version: Math.random() }),
+  'POST users/*/totp': (of, name) => ({ ...change(of, name, { 'second-factor': true }), secret: 'JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP' }),
+  'DELETE users/*/totp': (of, name) => change(of, name, { 'second-factor': false }),
+  'DELETE users/*': (of, name) => { change(of, name, {}); of.state.users = of.state.users.filter((one) => one.name !== name); return {}; },
   'GET config': ({ state }) => ({ path: '/etc/millrace/millrace.toml', text: state.config, etag: etag(state.config), writable: true }),
   'POST config/validate': ({ body }) => check(body.text),
   'PUT config': ({ state, body, headers }) => {
@@ -165,7 +178,26 @@ const OPERATIONS = {
 };
 
 const missing = (name) => { throw new Refusal(404, `There is no ${name}.`); };
-const account = (state, path, name) => state[path].find((one) => one.name === name) ?? missing(name);
+const account = (state, name) => state.users.find((one) => one.name === name) ?? missing(name);
+
+/** Returns a user with its entity tag, and what holds for it. */
+function detailed(state, name) {
+  const user = account(state, name);
+  const effective = Object.entries(user.settings).map(([key, value]) => ({ key, value: String(value), origin: 'user' }));
+  const ofGroup = user.groups.includes('customers') ? [{ key: 'quota-bytes', value: '10000000000', origin: 'group customers' }] : [];
+  return { ...user, effective: [...effective, ...ofGroup, { key: 'hours', value: 'always', origin: 'default' }], etag: etag(JSON.stringify(user)) };
+}
+
+function checkSettings(settings) {
+  if (settings.download && !/^\d+[kMG]?$/.test(settings.download)) throw new Refusal(422, `download: "${settings.download}" is no limit`, { field: 'settings.download' });
+}
+
+/** Changes a user, if it still is what the administrator has seen. */
+function change({ state, headers }, name, values) {
+  if (headers['if-match'] !== detailed(state, name).etag) throw new Refusal(412, 'the user has been changed since you read it');
+  Object.assign(account(state, name), values);
+  return detailed(state, name);
+}
 
 function kick(state, isMeant) {
   const before = state.sessions.length;

@@ -12,6 +12,7 @@ import { Log } from './pages/log.jsx';
 import { Login } from './pages/login.jsx';
 import { Overview } from './pages/overview.jsx';
 import { Sessions } from './pages/sessions.jsx';
+import { Users } from './pages/users.jsx';
 
 const VIEWER = ['viewer', 'operator', 'administrator'];
 const ADMINISTRATOR = ['administrator'];
@@ -19,7 +20,7 @@ const ADMINISTRATOR = ['administrator'];
 /** The pages in the order of the navigation, and the roles that have them there. */
 const PAGES = [
   ['overview', Overview, VIEWER], ['sessions', Sessions, VIEWER], ['log', Log, VIEWER], ['deliveries', Deliveries, VIEWER], ['bans', Bans, VIEWER],
-  ['limits', LimitsPage, VIEWER], ['configuration', Configuration, ADMINISTRATOR],
+  ['limits', LimitsPage, VIEWER], ['users', Users, VIEWER], ['configuration', Configuration, ADMINISTRATOR],
 ];
 
 const THEMES = ['auto', 'light', 'dark'];

@@ -63,20 +63,22 @@ export function Table({ label, columns, rows, empty, keyOf }) {
   );
 }
 
-/** A labelled control. `initial` is its first value; with `value` it always has that one. */
-export function Field({ label, hint, as = 'input', options, initial, ...rest }) {
+/** A labelled control. `initial` is its first value; with `value` it always has that one. `fault` says what is wrong with it. */
+export function Field({ label, hint, fault, as = 'input', options, initial, ...rest }) {
   const id = useId();
   const control = useRef();
   useLayoutEffect(() => { if (initial !== undefined) control.current.value = initial; }, []);
-  const described = hint ? `${id}-hint` : undefined;
+  const described = [hint && `${id}-hint`, fault && `${id}-fault`].filter(Boolean).join(' ') || undefined;
+  const marks = { 'aria-invalid': fault ? true : undefined, 'aria-describedby': described };
   const Control = as;
   return (
     <div class="field">
       <label for={id}>{label}</label>
       {as === 'select'
-        ? <select id={id} ref={control} {...rest}>{options.map(([value, name]) => <option value={value}>{name}</option>)}</select>
-        : <Control id={id} ref={control} aria-describedby={described} autocomplete="off" spellcheck={false} {...rest} />}
-      {hint && <small id={described}>{hint}</small>}
+        ? <select id={id} ref={control} {...marks} {...rest}>{options.map(([value, name]) => <option value={value}>{name}</option>)}</select>
+        : <Control id={id} ref={control} {...marks} autocomplete="off" spellcheck={false} {...rest} />}
+      {hint && <small id={`${id}-hint`}>{hint}</small>}
+      {fault && <small id={`${id}-fault`} class="fault" role="alert">{fault}</small>}
     </div>
   );
 }

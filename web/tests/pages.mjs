@@ -4,7 +4,7 @@ import { after, test } from 'node:test';
 import { mock } from '../mock.mjs';
 import { inaccessible, open, signIn, visit } from './browser.mjs';
 
-const PAGES = ['overview', 'sessions', 'log', 'deliveries', 'bans', 'limits', 'configuration'];
+const PAGES = ['overview', 'sessions', 'log', 'deliveries', 'bans', 'limits', 'users', 'configuration'];
 
 /** Starts a stand-in, and opens its page; signed in, unless told otherwise. */
 async function dashboard({ isSignedIn = true, view, ...options } = {}) {
@@ -166,6 +166,66 @@ test('faults of the configuration are named by line; another administrator loses
   await page.getByText('- sessions-per-address = 50').waitFor();
   await page.getByRole('button', { name: 'Apply' }).click();
   await page.getByText('The configuration is in force').first().waitFor();
+});
+
+test('users are found, added and removed; what is wrong is said at its field', async () => {
+  const page = await dashboard();
+  await visit(page, 'users');
+  await page.getByText('not listed: the directory ldap://ldap.example.org').waitFor();
+  await page.getByRole('button', { name: 'Add user' }).click();
+  const sheet = page.getByRole('dialog');
+  await sheet.getByLabel('Name').fill('bob');
+  await sheet.getByRole('button', { name: 'Generate' }).click();
+  assert.match(await sheet.getByLabel('Password').inputValue(), /^[A-Za-z2-9]{20}$/);
+  await sheet.getByLabel('Download').fill('much');
+  await sheet.getByRole('button', { name: 'Add user' }).click();
+  await sheet.getByText('there is a user named bob already').waitFor();
+  assert.equal(await sheet.getByLabel('Name').getAttribute('aria-invalid'), 'true');
+  await sheet.getByLabel('Name').fill('dora');
+  await sheet.getByRole('button', { name: 'Add user' }).click();
+  await sheet.getByText('"much" is no limit').waitFor();
+  assert.deepEqual(await inaccessible(page), []);
+  await sheet.getByLabel('Download').fill('2M');
+  await sheet.getByLabel('customers').check();
+  await sheet.getByLabel('Other settings').fill('hours = ["mon-fri"]');
+  await sheet.getByRole('button', { name: 'Add user' }).click();
+  await sheet.waitFor({ state: 'hidden' });
+  await page.getByLabel('Filter').fill('dora');
+  await page.getByText('1 user', { exact: true }).waitFor();
+  await page.getByRole('button', { name: 'Edit: dora' }).click();
+  assert.equal(await sheet.getByLabel('Other settings').inputValue(), 'hours = ["mon-fri"]');
+  await sheet.getByRole('button', { name: 'Delete' }).click();
+  await page.getByText('Delete dora?').waitFor();
+  await page.getByRole('button', { name: 'Delete' }).last().click();
+  await page.getByText('dora deleted').waitFor();
+  await page.getByText('No user matches.').waitFor();
+  assert.deepEqual(page.faults, []);
+});
+
+test('the second of two administrators of a user is told, and sees the change', async () => {
+  const page = await dashboard();
+  await visit(page, 'users');
+  await page.getByRole('button', { name: 'Edit: alice' }).click();
+  const sheet = page.getByRole('dialog');
+  await sheet.getByLabel('Folder').fill('mine');
+  await page.evaluate(async () => {
+    const { headers } = { headers: { etag: (await (await fetch('/api/v1/users/alice')).json()).etag } };
+    await fetch('/api/v1/users/alice', { method: 'PUT', body: JSON.stringify({ groups: [], settings: { directory: 'theirs' } }), headers: { 'if-match': headers.etag, 'content-type': 'application/json' } });
+  });
+  await sheet.getByRole('button', { name: 'Save' }).click();
+  await sheet.getByText('Another administrator changed this user').waitFor();
+  assert.equal(await sheet.getByLabel('Folder').inputValue(), 'mine');
+  await sheet.getByRole('button', { name: 'Show the change' }).click();
+  await page.waitForFunction(() => document.querySelector('dialog [name=directory]').value === 'theirs');
+});
+
+test('a viewer sees what holds for a user, and no form', async () => {
+  const page = await dashboard({ role: 'viewer' });
+  await visit(page, 'users');
+  await page.getByRole('button', { name: 'Show: alice' }).click();
+  await page.getByText('from group customers').waitFor();
+  assert.equal(await page.locator('dialog form').count(), 0);
+  assert.deepEqual(await inaccessible(page), []);
 });
 
 test('what is typed survives that the page looks again', async () => {

@@ -1,6 +1,6 @@
 // The dashboard of a real server, whose program `MILLRACE` names: what it shows is so, and what it is told happens.
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -17,7 +17,7 @@ admin = "127.0.0.1:0"
 admin-administrators = ["root"]
 admin-writes-config = true
 state = "state"
-users = "off"
+users = "users.db"
 download-limit = "8M"
 `;
 const running = [];
@@ -35,6 +35,7 @@ before(async () => {
   mkdirSync(join(folder, 'files'));
   mkdirSync(join(folder, 'state'), { mode: 0o700 });
   writeFileSync(file, CONFIG);
+  spawnSync(process.env.MILLRACE, ['user', 'add', 'first', '--users', 'users.db'], { cwd: folder, input: 'not guessed soon\n' });
   writeFileSync(join(folder, 'files/large'), '');
   truncateSync(join(folder, 'files/large'), 4e9);
   const server = start(process.env.MILLRACE, ['serve', '--config', file, '--user', 'root:s3cret', '--user', 'alice:s3cret', '--ready-json']);
@@ -123,6 +124,35 @@ test('a change of the configuration is checked, put in force, and rolled back', 
   assert.equal(readFileSync(file, 'utf8'), CONFIG);
   await visit(page, 'limits');
   await page.getByRole('row', { name: /^server/ }).filter({ hasText: '8 MB/s' }).waitFor();
+});
+
+/** Returns whether a user is let in by FTP. */
+const logsIn = (name, password) => spawnSync('curl', ['-s', '--max-time', '20', '-u', `${name}:${password}`, `ftp://127.0.0.1:${ready.ftp[0].port}/`]).status === 0;
+
+test('a user that is added logs in by FTP, with the new password alone once it is changed', async () => {
+  await visit(page, 'users');
+  await page.getByRole('button', { name: 'Show: root' }).waitFor();
+  await page.getByRole('button', { name: 'Add user' }).click();
+  const sheet = page.getByRole('dialog');
+  await sheet.getByLabel('Name').fill('dora');
+  await sheet.getByLabel('Password').fill('first password');
+  await sheet.getByLabel('Folder').fill('../elsewhere');
+  await sheet.getByRole('button', { name: 'Add user' }).click();
+  await sheet.getByText('has to lie within the folder that is served').waitFor();
+  await sheet.getByLabel('Folder').fill('');
+  await sheet.getByRole('button', { name: 'Add user' }).click();
+  await page.getByRole('button', { name: 'Edit: dora' }).waitFor();
+  assert.equal(logsIn('dora', 'first password'), true);
+  await page.getByRole('button', { name: 'Edit: dora' }).click();
+  await sheet.getByLabel('Password').fill('second password');
+  await sheet.getByRole('button', { name: 'Change password' }).click();
+  await page.getByText('The password of dora is changed').waitFor();
+  assert.equal(logsIn('dora', 'second password'), true);
+  assert.equal(logsIn('dora', 'first password'), false);
+  await sheet.getByLabel('Disabled').check();
+  await sheet.getByRole('button', { name: 'Save' }).click();
+  await sheet.waitFor({ state: 'hidden' });
+  assert.equal(logsIn('dora', 'second password'), false);
 });
 
 test('nothing came from elsewhere, and no script failed', () => assert.deepEqual(page.faults, []));

@@ -9,6 +9,7 @@
 mod explaining;
 mod granting;
 mod proving;
+mod roster;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -18,6 +19,7 @@ use millrace_storage::Ledger;
 use millrace_vfs::Storage;
 
 pub use self::explaining::Explained;
+pub use self::roster::RosterSource;
 use super::decoys::Decoys;
 use super::effective::{Effective, resolve};
 use super::hash::Hash;
@@ -432,6 +434,10 @@ impl Authenticator for Chain {
             },
         );
         decision.or_else(|| account.by_clock(attempt))
+    }
+
+    fn chain(&self) -> Option<&Chain> {
+        Some(self)
     }
 
     fn changed(&self, present: &dyn Fn() -> Vec<Vec<u8>>) -> Changed {

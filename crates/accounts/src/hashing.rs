@@ -3,7 +3,7 @@
 //! A hash is meant to be costly: 19 MiB and some 20 ms. So no more are computed at once than there are cores, and a
 //! successful login is remembered for a while by its [`Mac`]: a thousand logins a second of one user cost one hash.
 //! Failures are never remembered; each guess pays. A waiting login gets the memory of the one before; when none waits
-//! the memory is freed.
+//! the memory is freed. Hashes give way to transfers: each is computed by a thread of lower priority.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use rustix::process::{getpriority_process, setpriority_process};
 
 use super::argon2id::Memory;
 use super::hash::Hash;
@@ -22,6 +24,9 @@ const LIFETIME: Duration = Duration::from_secs(5 * 60);
 
 /// Successes remembered at most: 4096 take 300 KiB.
 const CAPACITY: usize = 4096;
+
+/// By how much nicer threads are that compute hashes. Beside a busy worker such a thread has a quarter of a core.
+const NICE: i32 = 5;
 
 /// Computes hashes, a few at a time.
 #[derive(Debug)]
@@ -56,7 +61,7 @@ impl Hashing {
             return true;
         }
         self.computed.fetch_add(1, Ordering::Relaxed);
-        let right = hash.verify(password, &mut turn.memory);
+        let right = in_background(|| hash.verify(password, &mut turn.memory));
         if right {
             self.recent().insert(login, Instant::now());
         }
@@ -67,7 +72,7 @@ impl Hashing {
     pub(super) fn pretend(&self, decoy: &Hash, password: &[u8]) {
         let mut turn = self.wait_for_turn();
         self.computed.fetch_add(1, Ordering::Relaxed);
-        decoy.pretend(password, &mut turn.memory);
+        in_background(|| decoy.pretend(password, &mut turn.memory));
     }
 
     /// Hashes computed so far.
@@ -166,6 +171,20 @@ impl fmt::Debug for Recent {
     }
 }
 
+/// Returns what a thread of lower priority computes; this thread waits for it. The thread is new each time, because only
+/// privileged programs may raise a priority again. Where the system refuses it, this thread computes.
+fn in_background<T: Send>(mut compute: impl FnMut() -> T + Send) -> T {
+    let mut computed = None;
+    thread::scope(|scope| {
+        let _ = thread::Builder::new().name("millrace-hash".to_owned()).spawn_scoped(scope, || {
+            let nice = getpriority_process(None).unwrap_or(0);
+            let _ = setpriority_process(None, nice + NICE);
+            computed = Some(compute());
+        });
+    });
+    computed.unwrap_or_else(compute)
+}
+
 fn is_fresh(then: Instant, now: Instant) -> bool {
     now.saturating_duration_since(then) < LIFETIME
 }
@@ -193,6 +212,14 @@ mod tests {
         });
         let turns = hashing.turns();
         assert_eq!((turns.waiting, turns.memory.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_hash_is_computed_at_a_lower_priority_than_logins_have() {
+        let nice = || getpriority_process(None).unwrap();
+        let before = nice();
+        assert_eq!(in_background(nice), (before + NICE).min(19));
+        assert_eq!(nice(), before);
     }
 
     #[test]

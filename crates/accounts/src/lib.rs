@@ -9,6 +9,7 @@ mod chain;
 #[cfg(any(feature = "ldap", feature = "mysql", feature = "postgres"))]
 mod columns;
 mod database_error;
+mod database_source;
 mod decoys;
 mod effective;
 mod guard;
@@ -27,7 +28,9 @@ mod profile;
 mod recent;
 #[cfg(any(feature = "ldap", feature = "mysql", feature = "postgres"))]
 mod remote;
+mod roster;
 mod security;
+mod settings;
 mod source;
 mod source_error;
 mod sql;
@@ -51,7 +54,7 @@ use millrace_vfs::{Storage, VirtualPath};
 
 pub use accounts::Accounts;
 pub use asked::{Asked, Service};
-pub use chain::{Chain, Explained};
+pub use chain::{Chain, Explained, RosterSource};
 pub use database_error::DatabaseError;
 pub use effective::{AdmitError, Effective, Origin, TemplateError, resolve};
 pub use homes::{HomeError, Homes};
@@ -63,11 +66,16 @@ pub use mounts::{Mount, MountError, MountedBucket, MountedDatabase, MountedDirec
 pub use pam::{Pam, pam};
 pub use password::{Password, PasswordError, hash_password};
 pub use profile::{Access, Amount, Expiry, Group, Hours, Profile, Tree, User, ValueError};
+pub use roster::{RosterUser, Stored, UserPage, UserQuery};
 pub use security::{CertificateLogin, CertificateLoginError, Resumption, ResumptionError};
+pub use settings::{
+    NameError, NewPasswordError, SettingError, check_hash, check_name, check_password, hash_new_password,
+    read_setting, read_settings,
+};
 pub use source::{Found, Needs, Proof, Source};
 pub use source_error::{ProgramError, SetupError, SourceError, SourceUnavailable};
 pub use sql::{Sql, mysql, postgres};
-pub use sqlite::{Database, Stored};
+pub use sqlite::Database;
 pub use totp::{Secret, SecretError};
 
 /// Decides logins. One value serves all workers and all protocols.
@@ -95,6 +103,12 @@ pub trait Authenticator: Send + Sync + Debug {
     /// Like [`Authenticator::current`], for a user that logged in with this account; with `None` the account stays.
     fn look_again(&self, account: &Account, attempt: &Attempt<'_>) -> Option<Decision> {
         self.current(attempt).or_else(|| account.by_clock(attempt))
+    }
+
+    /// Returns the sources of the accounts, as far as they are asked in a chain: for administrators, who list and change
+    /// users.
+    fn chain(&self) -> Option<&Chain> {
+        None
     }
 
     /// The users whose accounts have changed since the last call; their sessions are checked again. Called about every

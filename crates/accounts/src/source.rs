@@ -1,11 +1,15 @@
 //! The trait of a source of accounts: it finds users by name, and says how their password is checked.
 
+use std::collections::HashMap;
 use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use super::database_error::DatabaseError;
 use super::password::Password;
 use super::profile::User;
+use super::roster::{RosterUser, UserPage, UserQuery};
 use super::source_error::SourceError;
+use super::sqlite::Database;
 use super::{Attempt, Changed};
 
 /// What a source needs to find a user.
@@ -75,6 +79,28 @@ pub trait Source: Send + Sync + Debug {
     /// missing group is a mistake, and its members are refused.
     fn has_groups_of_its_own(&self) -> bool {
         false
+    }
+
+    /// Lists users for administrators; `None` if it finds a user by the name alone.
+    fn users(&self, wanted: &UserQuery<'_>) -> Result<Option<UserPage>, DatabaseError> {
+        let _ = wanted;
+        Ok(None)
+    }
+
+    /// Finds a user for administrators, if it lists users.
+    fn user(&self, name: &str) -> Result<Option<RosterUser>, DatabaseError> {
+        let _ = name;
+        Ok(None)
+    }
+
+    /// Counts the members of each group, as far as it lists users.
+    fn members(&self) -> Result<HashMap<String, u64>, DatabaseError> {
+        Ok(HashMap::new())
+    }
+
+    /// Returns the database in which administrators may change users, if it is one.
+    fn database(&self) -> Option<&Database> {
+        None
     }
 
     /// The changes since the last call. Called every second on a thread of its own, which it must not block; `present`

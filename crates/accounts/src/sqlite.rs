@@ -5,6 +5,9 @@
 //! counter that every change moves tells a running server, also of changes by another process, whose sessions
 //! to look at again.
 
+mod search;
+
+use std::convert::Infallible;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -16,12 +19,10 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, TransactionBehavior, params};
 
+use super::Changed;
 use super::database_error::DatabaseError;
-use super::password::Password;
 use super::profile::{Profile, User};
-use super::source::{Found, Proof, Source};
-use super::source_error::SourceError;
-use super::{Attempt, Changed};
+use super::roster::Stored;
 
 /// How long a reader or writer waits for another that holds the file.
 const BUSY: Duration = Duration::from_secs(5);
@@ -64,15 +65,6 @@ struct Idle {
     /// The file that they are to: a database that was restored is another one, under the same name.
     file: Option<(u64, u64)>,
     connections: Vec<Connection>,
-}
-
-/// A user as the database has it.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Stored {
-    /// The user and its settings.
-    pub user: User,
-    /// The hash of the password; `None` where none would be right.
-    pub hash: Option<String>,
 }
 
 impl Database {
@@ -237,13 +229,30 @@ impl Database {
 
     /// Removes a user; answers whether there was one.
     pub fn remove(&self, name: &str) -> Result<bool, DatabaseError> {
-        self.with(|connection| {
+        match self.remove_if(name, |_| Ok::<_, Infallible>(())) {
+            Ok(_) => Ok(true),
+            Err(DatabaseError::Missing(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes a user, exclusively, if `may_be_removed` permits it of the user as it is.
+    pub fn remove_if<E>(
+        &self,
+        name: &str,
+        may_be_removed: impl FnOnce(&Stored) -> Result<(), E>,
+    ) -> Result<Result<(), E>, DatabaseError> {
+        let removed = self.with(|connection| {
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let removed = transaction.execute("DELETE FROM user WHERE name = ?1", [name])?;
+            let Some(stored) = read(&transaction, name)? else { return Ok(None) };
+            if let Err(refused) = may_be_removed(&stored) {
+                return Ok(Some(Err(refused)));
+            }
+            transaction.execute("DELETE FROM user WHERE name = ?1", [name])?;
             note_change(&transaction, name)?;
-            transaction.commit()?;
-            Ok(removed > 0)
-        })
+            transaction.commit().map(|()| Some(Ok(())))
+        })?;
+        removed.ok_or_else(|| DatabaseError::Missing(name.to_owned()))
     }
 
     /// Returns the audit log in which changes are recorded, as the last server that used the database named it.
@@ -272,6 +281,26 @@ impl Database {
             }
             .map(drop)
         })
+    }
+
+    /// Returns the changes since the last call. What cannot be asked now is asked at the next.
+    pub(super) fn take_changes(&self) -> Changed {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.follow() {
+            *seen = None;
+        }
+        match self.changes_behind(*seen) {
+            Ok((changed, last)) => match seen.replace(last) {
+                None => Changed::Everything,
+                Some(_) => changed,
+            },
+            Err(_) => Changed::Nothing,
+        }
+    }
+
+    /// Returns how the log names it.
+    pub(super) fn log_name(&self) -> &str {
+        &self.name
     }
 
     /// How many users there are.
@@ -346,51 +375,11 @@ fn json(value: &impl serde::Serialize) -> rusqlite::Result<String> {
     serde_json::to_string(value).map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
 }
 
-impl Source for Database {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn find(&self, attempt: &Attempt<'_>) -> Result<Found, SourceError> {
-        let Ok(name) = str::from_utf8(attempt.user) else { return Ok(Found::Unknown) };
-        let Some(Stored { user, hash }) = self.get(name)? else {
-            return Ok(Found::Unknown);
-        };
-        let proof = match hash.as_deref().map(Password::hashed) {
-            None => Proof::Wrong,
-            Some(Ok(password)) => Proof::Password(password),
-            Some(Err(source)) => return Err(SourceError::Password { user: name.to_owned(), source }),
-        };
-        Ok(Found::User(Box::new(user), proof))
-    }
-
-    /// Of many users some are enough: there are few kinds of hashes, and the others are met when they log in.
-    fn tell_passwords(&self, tell: &mut dyn FnMut(&Password)) -> bool {
-        const SOME: usize = 1000;
-        let some = self.list("", SOME).unwrap_or_default();
-        let passwords = some.iter().filter_map(|stored| Password::hashed(stored.hash.as_deref()?).ok());
-        passwords.inspect(|password| tell(password)).count() > 0
-    }
-
-    /// The file may be replaced or away for a moment: what cannot be asked now is asked a second later.
-    fn changed(&self, _: &dyn Fn() -> Vec<Vec<u8>>) -> Changed {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.follow() {
-            *seen = None;
-        }
-        match self.changes_behind(*seen) {
-            Ok((changed, last)) => match seen.replace(last) {
-                None => Changed::Everything,
-                Some(_) => changed,
-            },
-            Err(_) => Changed::Nothing,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Attempt;
+    use crate::source::Source;
 
     struct Folder(PathBuf);
 
@@ -472,7 +461,7 @@ mod tests {
     fn a_running_server_hears_of_changes_by_others() {
         let folder = Folder::new("changes");
         let writer = Database::open_or_make(&folder.file()).unwrap();
-        writer.put(&[user("alice")]).unwrap();
+        writer.put(&[user("alice"), user("bob")]).unwrap();
         let reader = Database::open(&folder.file()).unwrap();
         assert_eq!(reader.changed(&Vec::new), Changed::Nothing, "what was before it began");
         assert_eq!(reader.changed(&Vec::new), Changed::Nothing);

@@ -33,6 +33,18 @@ impl Secret {
         Self(super::password::random::<20>().to_vec())
     }
 
+    /// Returns the URL by which an app takes it over for a user.
+    pub fn url(&self, user: &str) -> String {
+        let label: String = user
+            .bytes()
+            .map(|byte| match byte {
+                _ if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) => char::from(byte).to_string(),
+                _ => format!("%{byte:02X}"),
+            })
+            .collect();
+        format!("otpauth://totp/Millrace:{label}?secret={self}&issuer=Millrace")
+    }
+
     /// The code that an app shows at a moment, in seconds since 1970.
     pub fn code_at(&self, now: i64) -> String {
         self.code(now.div_euclid(PERIOD))

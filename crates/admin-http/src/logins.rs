@@ -105,6 +105,11 @@ impl Logins {
         self.open().remove(cookie);
     }
 
+    /// Forgets those of a user.
+    pub(crate) fn remove_user(&self, user: &str) {
+        self.open().retain(|_, login| login.attempt.user != user.as_bytes());
+    }
+
     fn open(&self) -> MutexGuard<'_, HashMap<String, Login>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }

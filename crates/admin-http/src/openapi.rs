@@ -1,6 +1,5 @@
 //! The description of the API (OpenAPI 3.1), from its table.
 
-use hyper::Method;
 use millrace_admin::Role;
 use serde_json::{Map, Value, json};
 
@@ -36,12 +35,10 @@ fn described(operation: &Operation) -> Value {
     let in_path = of_path.iter().map(|field| parameter(field, "path"));
     let parameters: Vec<Value> =
         in_path.chain(operation.query.iter().map(|field| parameter(field, "query"))).collect();
-    let has_condition =
-        operation.answer.iter().any(|field| field.name == "etag") && operation.method != Method::GET;
-    let condition = has_condition.then(|| {
+    let condition = operation.is_conditional.then(|| {
         json!({
             "name": "If-Match", "in": "header", "required": true, "schema": { "type": "string" },
-            "description": "The ETag of the text that is replaced",
+            "description": "The ETag of what is replaced",
         })
     });
     let parameters: Vec<Value> = parameters.into_iter().chain(condition).collect();
@@ -139,6 +136,7 @@ fn problem() -> Value {
             "title": { "type": "string" },
             "status": { "type": "integer" },
             "detail": { "type": "string" },
+            "field": { "type": "string", "description": "Which field of the body is wrong: settings.access" },
             "line": { "type": "integer", "description": "Where the configuration file is wrong" },
         },
     })

@@ -40,6 +40,8 @@ pub(crate) struct Operation {
     pub(crate) query: &'static [Field],
     pub(crate) body: &'static [Field],
     pub(crate) answer: &'static [Field],
+    /// Whether it asks for the entity tag of what it replaces, as `If-Match`.
+    pub(crate) is_conditional: bool,
     pub(crate) action: Action,
 }
 
@@ -88,6 +90,18 @@ pub(crate) const fn maybe(name: &'static str, kind: Kind, help: &'static str) ->
 }
 
 impl Operation {
+    /// With a condition: it needs `If-Match`.
+    pub(crate) const fn conditional(mut self) -> Self {
+        self.is_conditional = true;
+        self
+    }
+
+    /// With parameters of the query.
+    pub(crate) const fn asking(mut self, query: &'static [Field]) -> Self {
+        self.query = query;
+        self
+    }
+
     /// Returns the segments of a path, if it is that of the operation: names of arguments and their values.
     pub(crate) fn segments<'a>(&self, path: &'a str) -> Option<Vec<(&'static str, &'a str)>> {
         let (mut own, mut said) = (self.path.split('/'), path.split('/'));
@@ -239,6 +253,7 @@ mod tests {
         query: &[field("ids", Kind::Texts, ""), field("most", Kind::Whole, ""), field("all", Kind::Flag, "")],
         body: &[needed("network", Kind::Text, ""), field("seconds", Kind::Whole, "")],
         answer: &[],
+        is_conditional: false,
         action: Action::Order("x", &[]),
     };
 

@@ -81,6 +81,11 @@ impl Reply {
         Self::new(StatusCode::OK, JSON, format!("{value}\n"))
     }
 
+    /// Returns the value of a field.
+    pub(crate) fn field(&self, name: &HeaderName) -> Option<&str> {
+        self.fields.iter().find(|(own, _)| own == name).and_then(|(_, value)| value.to_str().ok())
+    }
+
     /// With another field. One that cannot be sent is left out.
     pub(crate) fn with(mut self, name: HeaderName, value: &str) -> Self {
         self.fields.extend(HeaderValue::from_str(value).ok().map(|value| (name, value)));
@@ -97,13 +102,15 @@ pub(crate) struct Problem {
     kind: Option<&'static str>,
     /// The line of the configuration file.
     line: Option<u64>,
+    /// The field of the body.
+    field: Option<String>,
     fields: Vec<(HeaderName, String)>,
 }
 
 impl Problem {
     /// A sentence for people.
     pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Self { status, detail: detail.into(), kind: None, line: None, fields: Vec::new() }
+        Self { status, detail: detail.into(), kind: None, line: None, field: None, fields: Vec::new() }
     }
 
     /// What is said makes no sense.
@@ -131,6 +138,11 @@ impl Problem {
         Self { line, ..self }
     }
 
+    /// In this field of the body: `settings.access`.
+    pub(crate) fn in_field(self, field: impl Into<String>) -> Self {
+        Self { field: Some(field.into()), ..self }
+    }
+
     /// With another field.
     pub(crate) fn with(mut self, name: HeaderName, value: impl Into<String>) -> Self {
         self.fields.push((name, value.into()));
@@ -152,7 +164,7 @@ impl From<AdminError> for Problem {
 
 impl From<Problem> for Reply {
     fn from(problem: Problem) -> Self {
-        let Problem { status, detail, kind, line, fields } = problem;
+        let Problem { status, detail, kind, line, field, fields } = problem;
         let mut told = json!({
             "type": kind.map_or_else(|| "about:blank".to_owned(), |kind| format!("urn:millrace:{kind}")),
             "title": status.canonical_reason().unwrap_or("Error"),
@@ -161,6 +173,9 @@ impl From<Problem> for Reply {
         });
         if let Some(line) = line {
             told["line"] = line.into();
+        }
+        if let Some(field) = field {
+            told["field"] = field.into();
         }
         let reply = Self::new(status, PROBLEM, format!("{told}\n"));
         fields.into_iter().fold(reply, |reply, (name, value)| reply.with(name, &value))

@@ -1,9 +1,15 @@
 //! The operations of the API.
 
+mod accounts;
+
 use hyper::Method;
 use millrace_admin::Role;
 
-use super::handlers::{configuring, live, orders, visits};
+use self::accounts::{
+    CHANGED_USER, CODES, GROUP, GROUPS, GROUPS_QUERY, NEW_PASSWORD, NEW_USER, SOURCE, USER, USERS,
+    USERS_QUERY,
+};
+use super::handlers::{configuring, live, orders, users, visits};
 use super::operation::Action::{Describe, Order, Own};
 use super::operation::Kind::{File, Flag, Number, Object, Record, Records, Text, Texts, Whole, Word};
 use super::operation::{Action, Field, Operation, field, maybe, needed};
@@ -147,7 +153,8 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         TEXT,
         WRITTEN,
         Own(configuring::write),
-    ),
+    )
+    .conditional(),
     get(
         "/api/v1/config/history",
         ADMINISTRATOR,
@@ -171,7 +178,54 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         &[],
         WRITTEN,
         Own(configuring::restore),
-    ),
+    )
+    .conditional(),
+    get("/api/v1/users", VIEWER, "Lists users", USERS_QUERY, USERS, Own(users::list)),
+    get("/api/v1/users/{name}", VIEWER, "Shows a user", SOURCE, USER, Own(users::show)),
+    post("/api/v1/users", ADMINISTRATOR, "Adds a user to a database", NEW_USER, USER, Own(users::create)),
+    put(
+        "/api/v1/users/{name}",
+        ADMINISTRATOR,
+        "Replaces the groups and the settings of a user",
+        CHANGED_USER,
+        USER,
+        Own(users::change),
+    )
+    .asking(SOURCE)
+    .conditional(),
+    delete("/api/v1/users/{name}", ADMINISTRATOR, "Removes a user", SOURCE, &[OK], Own(users::remove))
+        .conditional(),
+    put(
+        "/api/v1/users/{name}/password",
+        ADMINISTRATOR,
+        "Replaces the password of a user, and ends the user's logins to this API",
+        NEW_PASSWORD,
+        USER,
+        Own(users::set_password),
+    )
+    .asking(SOURCE)
+    .conditional(),
+    post(
+        "/api/v1/users/{name}/totp",
+        ADMINISTRATOR,
+        "Asks a user for one-time codes from now on, and shows their secret this once",
+        &[],
+        CODES,
+        Own(users::ask_for_codes),
+    )
+    .asking(SOURCE)
+    .conditional(),
+    delete(
+        "/api/v1/users/{name}/totp",
+        ADMINISTRATOR,
+        "Asks a user for no one-time codes",
+        SOURCE,
+        USER,
+        Own(users::ask_for_no_codes),
+    )
+    .conditional(),
+    get("/api/v1/groups", VIEWER, "Lists groups", GROUPS_QUERY, GROUPS, Own(users::groups)),
+    get("/api/v1/groups/{name}", VIEWER, "Shows a group", &[], GROUP, Own(users::group)),
 ];
 
 const fn get(
@@ -182,7 +236,17 @@ const fn get(
     answer: &'static [Field],
     action: Action,
 ) -> Operation {
-    Operation { query, method: Method::GET, path, role, summary, body: &[], answer, action }
+    Operation {
+        query,
+        method: Method::GET,
+        path,
+        role,
+        summary,
+        body: &[],
+        answer,
+        is_conditional: false,
+        action,
+    }
 }
 
 const fn delete(
@@ -193,7 +257,17 @@ const fn delete(
     answer: &'static [Field],
     action: Action,
 ) -> Operation {
-    Operation { query, method: Method::DELETE, path, role, summary, body: &[], answer, action }
+    Operation {
+        query,
+        method: Method::DELETE,
+        path,
+        role,
+        summary,
+        body: &[],
+        answer,
+        is_conditional: false,
+        action,
+    }
 }
 
 const fn post(
@@ -204,7 +278,17 @@ const fn post(
     answer: &'static [Field],
     action: Action,
 ) -> Operation {
-    Operation { body, method: Method::POST, path, role, summary, query: &[], answer, action }
+    Operation {
+        body,
+        method: Method::POST,
+        path,
+        role,
+        summary,
+        query: &[],
+        answer,
+        is_conditional: false,
+        action,
+    }
 }
 
 const fn put(
@@ -215,7 +299,17 @@ const fn put(
     answer: &'static [Field],
     action: Action,
 ) -> Operation {
-    Operation { body, method: Method::PUT, path, role, summary, query: &[], answer, action }
+    Operation {
+        body,
+        method: Method::PUT,
+        path,
+        role,
+        summary,
+        query: &[],
+        answer,
+        is_conditional: false,
+        action,
+    }
 }
 
 const LOGIN: &[Field] = &[

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use millrace_admin::client::Ctl;
+use millrace_generators::protocol::COMMAND as GENERATOR;
 use millrace_load::worker_processes::COMMAND;
 use millrace_manual::Shell;
 use millrace_server::Door;
@@ -86,6 +87,9 @@ pub(crate) enum Command {
     /// A part of a load: `bench` starts it where its users need more than one process
     #[command(name = COMMAND, hide = true)]
     BenchWorker,
+    /// A load generator: `bench --from` starts it, here or on another machine
+    #[command(name = GENERATOR, hide = true)]
+    BenchGenerator,
     /// Starts programs for a server in a sandbox, which runs this command
     #[command(name = SPAWNER, hide = true)]
     StartPrograms,

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::process;
 use std::thread;
 
-use millrace_server::auth::hash_password;
+use millrace_server::auth::{check_password, hash_password};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -27,14 +27,7 @@ pub(crate) fn ask() -> Result<Vec<u8>, Failure> {
         true => ask_twice()?,
         false => read_line()?,
     };
-    if password.is_empty() {
-        return Err(Failure::Configuration("the password is empty; type one.".to_owned()));
-    }
-    if password.iter().any(u8::is_ascii_control) {
-        return Err(Failure::Configuration(
-            "the password contains a control character, which FTP clients cannot send.".to_owned(),
-        ));
-    }
+    check_password(&password).map_err(|error| Failure::Configuration(format!("{error}.")))?;
     if String::from_utf8_lossy(&password).chars().count() < ADVISED_LENGTH {
         eprintln!("warning: the password has fewer than {ADVISED_LENGTH} characters, and may be guessed");
     }

@@ -43,6 +43,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => done(serve::run(*arguments)),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::BenchWorker => done(bench::work()),
+        Command::BenchGenerator => done(bench::generate()),
         Command::StartPrograms => done(confine::run()),
         Command::PrivilegedHelper => done(confine::run_helper()),
         Command::UserFiles => done(confine::run_user_files()),

@@ -14,11 +14,12 @@ use serde::Serialize;
 
 pub use self::slo::{Slo, SloError};
 use crate::report::{Machine, titled};
+use millrace_load::elsewhere::{GeneratorError, Generators};
 use millrace_load::figure::{CellReport, Measured};
 use millrace_load::plan::{Plan, Settings};
 use millrace_load::progress::Progress;
 use millrace_load::run::Ending;
-use millrace_load::run::{RunError, run};
+use millrace_load::run::{RunError, run_from};
 use millrace_load::units::{counted, users};
 use millrace_load::verdict::Bound;
 
@@ -219,6 +220,18 @@ pub fn search(
     criterion: Criterion,
     progress: &dyn Progress,
 ) -> Result<Capacity, RunError> {
+    search_from(plan, None, sought, most, criterion, progress)
+}
+
+/// Searches by the load of generators, where there are any.
+pub fn search_from(
+    plan: &Plan,
+    generators: Option<&dyn Generators>,
+    sought: Sought,
+    most: u32,
+    criterion: Criterion,
+    progress: &dyn Progress,
+) -> Result<Capacity, RunError> {
     let mut plan = plan.clone();
     plan.steps.truncate(1);
     let mut trials = Vec::new();
@@ -241,9 +254,13 @@ pub fn search(
             step.duration = length * times;
             step.quiet = quiet * times;
         }
-        let report = match run(&plan, progress) {
+        let report = match run_from(&plan, generators, progress) {
             Err(RunError::Interrupted) if !trials.is_empty() => {
                 ending = Ending::Interrupted;
+                break;
+            }
+            Err(error @ RunError::Generator(GeneratorError::Lost { .. })) if !trials.is_empty() => {
+                ending = Ending::Invalid(error.to_string());
                 break;
             }
             report => report?,

@@ -40,20 +40,22 @@
 //! - [`ramp_up`] is the load of users that begin one after the other and are out when they fail; [`chaos`] is the
 //!   misbehaving users.
 //! - [`threads`] is how many threads of this client do it.
+//! - [`elsewhere`] has generators put the load on: processes, here or on other machines.
 //! - [`worker_processes`] is workers in processes of their own, for more users than one process can have.
 //! - [`tally`], [`histogram`], [`timeline`], [`fault`], [`fairness`] and [`host`] hold the counts; a [`figure`] is the
 //!   result of a cell, with a [`verdict`] on its limit; [`series`] compares figures of one load.
 
+mod attendance;
 pub mod chaos;
 pub mod driver;
+pub mod elsewhere;
 pub mod fairness;
 pub mod fault;
 pub mod figure;
 pub mod fixture;
 pub mod host;
 pub mod limits;
-mod moment;
-pub mod payload;
+pub mod moment;
 pub mod plan;
 pub mod progress;
 pub mod ramp_up;
@@ -65,9 +67,8 @@ pub mod stop;
 pub mod tally;
 pub mod target;
 pub mod threads;
-pub mod timeline;
-pub mod units;
 pub mod verdict;
 pub mod worker_processes;
 
-pub use millrace_stats::histogram;
+pub use millrace_payload as payload;
+pub use millrace_stats::{histogram, timeline, units};

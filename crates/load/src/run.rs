@@ -1,21 +1,21 @@
 //! Takes the figures of a plan, one after the other.
 
-use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use thiserror::Error;
 
+use crate::attendance::{Attended, Coordinator};
 use crate::chaos::{ChaosReport, Deeds};
 use crate::driver::{self, Driver, DriverError, Gate, WorkerTask};
-use crate::figure::{CellReport, Commands, Figures, Measured};
+use crate::elsewhere::{Generated, GeneratorError, Generators, Share, StandIn};
+use crate::figure::{CellReport, Figures, GeneratorShare, Measured};
 pub use crate::fixture::FixtureStep;
-use crate::host::{Audit, GLANCE, Watch, holdings, stranger};
+use crate::host::{holdings, stranger};
 use crate::limits::{ephemeral_ports, users_a_process};
 use crate::plan::{Cache, Cell, Dataset, MOST_FILES, Op, Plan, Settings};
 use crate::progress::{FixtureProgress, Progress, Snapshot, Untold};
@@ -25,12 +25,9 @@ use crate::stop::Stop;
 use crate::tally::{Live, Tally};
 use crate::target::{Target, is_own_machine};
 use crate::threads::{self, Look, ThreadChoice};
-use crate::timeline::{self, Moment, Timeline};
+use crate::timeline::{self, Timeline};
 use crate::worker_processes::{self, Order};
 use serde::{Deserialize, Serialize};
-
-/// How often progress is told and the timeline gets a point.
-const TELL: Duration = Duration::from_millis(200);
 
 /// Why nothing could be measured.
 #[derive(Debug, Error)]
@@ -128,6 +125,9 @@ pub enum RunError {
     /// The server, or this machine, in a cell.
     #[error(transparent)]
     Driver(DriverError),
+    /// The generators that put the load on.
+    #[error(transparent)]
+    Generator(#[from] GeneratorError),
 }
 
 impl From<DriverError> for RunError {
@@ -143,7 +143,7 @@ impl RunError {
     /// Returns true if what was asked for cannot be, whatever the server does.
     pub fn is_usage(&self) -> bool {
         match self {
-            Self::Interrupted => false,
+            Self::Interrupted | Self::Generator(GeneratorError::Lost { .. }) => false,
             Self::Driver(error) => error.is_usage(),
             _ => true,
         }
@@ -161,6 +161,8 @@ pub enum Ending {
     Interrupted,
     /// The server, or this machine, could not go on.
     Failed(String),
+    /// A generator was lost: no figure counts.
+    Invalid(String),
 }
 
 /// Everything that was measured of a plan.
@@ -183,12 +185,21 @@ pub struct Measurement {
 /// An early end (a server that has gone, or the user's interrupt) stands in the report ([`Ending`]); it is an error
 /// only where nothing was measured.
 pub fn run(plan: &Plan, progress: &dyn Progress) -> Result<Measurement, RunError> {
+    run_from(plan, None, progress)
+}
+
+/// Takes every figure of a plan by the load of generators, or of this process where there are none.
+pub fn run_from(
+    plan: &Plan,
+    generators: Option<&dyn Generators>,
+    progress: &dyn Progress,
+) -> Result<Measurement, RunError> {
     let (cells, left_out) = permitted(plan.cells())?;
     let is_lost = |cell: &Cell| cell.settings.cache == Cache::Cold && cell.settings.server_root.is_none();
     if cells.iter().any(is_lost) {
         return Err(RunError::NoRoot);
     }
-    let station = Station::open(plan, progress)?;
+    let station = Station::open_from(plan, generators, progress)?;
     let began = SystemTime::now();
     let (mut measured, mut ended) = (Vec::new(), None);
     for (index, cell) in cells.iter().enumerate() {
@@ -215,6 +226,7 @@ pub fn run(plan: &Plan, progress: &dyn Progress) -> Result<Measurement, RunError
     }
     let mut ending = match ended {
         Some(RunError::Interrupted) => Ending::Interrupted,
+        Some(error @ RunError::Generator(_)) => Ending::Invalid(error.to_string()),
         Some(error) => Ending::Failed(error.to_string()),
         None if was_interrupted => Ending::Interrupted, // in the last cell
         None => Ending::Complete,
@@ -249,7 +261,8 @@ fn permitted(cells: Vec<Cell>) -> Result<(Vec<Cell>, Option<RunError>), RunError
 }
 
 /// A server that figures are taken of, in any order.
-pub struct Station {
+pub struct Station<'a> {
+    generators: Option<&'a dyn Generators>,
     address: SocketAddr,
     driver: Box<dyn Driver>,
     target: Target,
@@ -260,14 +273,24 @@ pub struct Station {
     caution: Option<String>,
 }
 
-impl Station {
+impl<'a> Station<'a> {
     /// Checks that the plan is permitted and possible, and that a server answers.
     pub fn open(plan: &Plan, progress: &dyn Progress) -> Result<Self, RunError> {
-        let address = check(plan)?;
+        Self::open_from(plan, None, progress)
+    }
+
+    /// Does the same for a load of generators.
+    pub fn open_from(
+        plan: &Plan,
+        generators: Option<&'a dyn Generators>,
+        progress: &dyn Progress,
+    ) -> Result<Self, RunError> {
+        let address = check(plan, generators)?;
         let driver = driver::open(&plan.target, address, plan.base.patience);
         driver.reach(plan.steps.first().unwrap_or(&plan.base), FixtureProgress(progress))?;
         let (target, helper) = (plan.target.clone(), plan.helper.clone());
-        Ok(Self { address, driver, target, helper, chosen: Mutex::default(), caution: caution(plan) })
+        let (chosen, caution) = (Mutex::default(), caution(plan));
+        Ok(Self { generators, address, driver, target, helper, chosen, caution })
     }
 
     /// Measures one figure: cell `at` of the plan.
@@ -288,6 +311,9 @@ impl Station {
 
     /// Chooses how many threads load the server, where the cell does not say it; equal loads have equal numbers.
     pub fn choose_threads(&self, cell: &Cell, progress: &dyn Progress) -> Result<ThreadChoice, RunError> {
+        if let Some(last) = self.shares(cell)?.last() {
+            return Ok(ThreadChoice::known(last.all as u32, "of all generators"));
+        }
         if let (workers, Some(_)) = self.workers(cell) {
             return Ok(ThreadChoice::known(
                 workers as u32,
@@ -310,6 +336,11 @@ impl Station {
         Ok(choice)
     }
 
+    /// The shares of the generators; none where this process puts the load on.
+    fn shares(&self, cell: &Cell) -> Result<Vec<Share>, RunError> {
+        Ok(self.generators.map_or(Ok(Vec::new()), |generators| generators.shares(cell))?)
+    }
+
     /// How many workers there are, and the program whose processes they are, where they are no threads.
     fn workers(&self, cell: &Cell) -> (usize, Option<&Path>) {
         let processes = worker_processes(cell, self.helper.is_some());
@@ -330,20 +361,26 @@ impl Station {
             return Err(RunError::Interrupted);
         }
         driver.prepare(cell, fixtures)?;
+        let shares = self.shares(cell)?;
         let (workers, program) = self.workers(cell);
-        let (gate, ramp_state) = (Gate::new(workers), RampState::new(workers));
+        let workers = shares.last().map_or(workers, |share| share.all);
+        let parties = if shares.is_empty() { workers } else { shares.len() };
+        let (gate, ramp_state) = (Gate::new(parties), RampState::new(workers));
         let lives: Vec<Live> = (0..workers).map(|_| Live::default()).collect();
         let results = Mutex::new(Vec::new());
         let (chaos, deeds) = (cell.settings.chaos.as_ref(), Deeds::default());
         let before = chaos.and(cell.settings.server_pid).and_then(holdings);
+        let report = |result| results.lock().expect("no worker panics with it").push(result);
         let outcome = thread::scope(|scope| {
-            for (index, live) in lives.iter().enumerate() {
-                let task =
-                    WorkerTask { cell, index, workers, gate: &gate, live, ramp_state: &ramp_state, stop };
-                let results = &results;
+            let (report, gate, lives) = (&report, &gate, &lives);
+            for (index, &share) in shares.iter().enumerate() {
+                scope.spawn(move || report(self.stand_in(cell, (index, share), gate, lives, stop)));
+            }
+            for (index, live) in lives.iter().enumerate().filter(|_| self.generators.is_none()) {
+                let task = WorkerTask { cell, index, workers, gate, live, ramp_state: &ramp_state, stop };
                 scope.spawn(move || {
                     let tally = self.work(&task, program);
-                    results.lock().expect("no worker panics with it").push(tally);
+                    report(tally.map(Generated::of).map_err(RunError::from));
                 });
             }
             let let_them_in = || {
@@ -354,16 +391,20 @@ impl Station {
             };
             let tell = |snapshot: Snapshot<'_>| progress.tell(&Snapshot { cell: place, ..snapshot });
             let timeline = Timeline::new();
-            let coordinator = Coordinator { cell, gate: &gate, lives: &lives, tell: &tell, timeline };
+            let coordinator = Coordinator { cell, gate, lives, tell: &tell, timeline };
             let outcome = coordinator.attend(stop, let_them_in);
             deeds.end();
             outcome
         });
         let Attended { mut audit, begun, login_seconds, timeline, ran, was_in_time } = outcome;
-        let mut sum = Tally::default();
-        for tally in results.into_inner().expect("no worker panics with it") {
-            sum.add(tally?);
+        let (mut sum, mut courses, mut generators) = (Tally::default(), Vec::new(), Vec::new());
+        for generated in results.into_inner().expect("no worker panics with it") {
+            let Generated { tally, timeline, share } = generated?;
+            sum.add(tally);
+            courses.push(timeline);
+            generators.extend(share);
         }
+        generators.sort_by_key(|share: &GeneratorShare| share.number);
         audit.server.iter_mut().for_each(|server| server.is_stranger = self.caution.is_some());
         let commands = ran.map(|ran| ran.told(sum.latency.count(), sum.ended));
         if let Some(ran) = ran {
@@ -377,8 +418,26 @@ impl Station {
             let (users, server) = ([cell.users, cell.bad_users()], cell.settings.server_pid);
             ChaosReport::settle(chaos, users, &deeds, server, before)
         });
-        let timeline = timeline::since(sum.opened.map_or(Duration::ZERO, |opened| opened - begun), timeline);
-        Ok(Figures { tally: sum, audit, login_seconds, timeline, chaos, commands })
+        let later = sum.opened.map_or(Duration::ZERO, |opened| opened.saturating_duration_since(begun));
+        let timeline = match generators.is_empty() {
+            true => timeline::since(later, timeline),
+            false => timeline::merged(&courses),
+        };
+        Ok(Figures { tally: sum, audit, login_seconds, timeline, chaos, commands, generators })
+    }
+
+    /// Stands in for a generator.
+    fn stand_in(
+        &self,
+        cell: &Cell,
+        (index, share): (usize, Share),
+        gate: &Gate<'_>,
+        lives: &[Live],
+        stop: &Stop,
+    ) -> Result<Generated, RunError> {
+        let stand_in = StandIn::new((&self.target, self.address), cell, share, gate, lives, stop);
+        let generated = self.generators.map(|generators| stand_in.attend(generators, index));
+        Ok(generated.unwrap_or_else(|| Ok(Generated::default()))?)
     }
 
     /// Runs a worker's share, on this thread or in a process.
@@ -426,14 +485,18 @@ pub fn address_of(plan: &Plan) -> Result<SocketAddr, RunError> {
 }
 
 /// Whether the plan may and can be run; answers where the server is.
-fn check(plan: &Plan) -> Result<SocketAddr, RunError> {
+fn check(plan: &Plan, generators: Option<&dyn Generators>) -> Result<SocketAddr, RunError> {
     let address = address_of(plan)?;
     let descriptors = millrace_net::limits::raise_descriptors();
     for cell in plan.cells() {
         driver::permits(plan.target.scheme, &cell)?;
         check_machine(&cell)?;
-        check_ports(&cell)?;
         check_files(&cell)?;
+        if let Some(generators) = generators {
+            generators.shares(&cell)?;
+            continue; // each has descriptors and ports of its own
+        }
+        check_ports(&cell)?;
         let most = users_a_process(descriptors, cell.op.has_data());
         let users = sessions(&cell);
         let is_spread = worker_processes(&cell, plan.helper.is_some()) > 0;
@@ -490,130 +553,4 @@ fn check_machine(cell: &Cell) -> Result<(), RunError> {
         TcpListener::bind((address, 0)).map_err(|error| RunError::Source { address, error })?;
     }
     Ok(())
-}
-
-/// The coordinator's observations.
-struct Attended {
-    audit: Audit,
-    begun: Instant,
-    login_seconds: f64,
-    timeline: Vec<Moment>,
-    ran: Option<Ran>,
-    /// The run was not cancelled before it began to count.
-    was_in_time: bool,
-}
-
-/// Commands of the server's, as the file tells that each of them adds a byte to.
-#[derive(Debug, Clone, Copy)]
-struct Ran {
-    count: u64,
-    /// When the last of them was seen.
-    last: Instant,
-}
-
-impl Ran {
-    /// How long a file is; nothing of none.
-    fn length(file: &str) -> u64 {
-        fs::metadata(file).map_or(0, |metadata| metadata.len())
-    }
-
-    /// For the report: of so many operations, the last of which ended then.
-    fn told(self, ops: u64, ended: Option<Instant>) -> Commands {
-        let behind = ended.map_or(Duration::ZERO, |ended| self.last.saturating_duration_since(ended));
-        Commands { ran: self.count, of: ops, behind_s: behind.as_secs_f64() }
-    }
-}
-
-/// Meets the workers between the phases, and watches meanwhile.
-struct Coordinator<'a> {
-    cell: &'a Cell,
-    gate: &'a Gate<'a>,
-    lives: &'a [Live],
-    tell: &'a dyn Fn(Snapshot<'_>),
-    timeline: Timeline,
-}
-
-impl Coordinator<'_> {
-    /// `logged_in` is called when everyone is.
-    fn attend(mut self, stop: &Stop, logged_in: impl FnOnce()) -> Attended {
-        let mut watch = Watch::new(self.cell.settings.server_pid, self.cell.settings.server_root.as_deref());
-        self.gate.meet();
-        let connecting = Instant::now();
-        self.gate.meet(); // everyone has logged in
-        let login_seconds = connecting.elapsed().as_secs_f64();
-        watch.logged_in();
-        logged_in();
-        self.gate.meet(); // the warm-up has ended
-        watch.begin(self.lives.iter().map(|live| live.thread.load(Ordering::Relaxed)).collect());
-        let was_in_time = !stop.is_asked();
-        let begun = Instant::now();
-        let before = self.counts();
-        let had_run = self.cell.settings.ran.as_deref().map_or(0, Ran::length);
-        self.gate.meet();
-        let mut told = begun;
-        while self.lives.iter().any(|live| live.finished.load(Ordering::Acquire) == 0) {
-            watch.glance();
-            if told.elapsed() + GLANCE / 2 >= TELL {
-                told = Instant::now();
-                self.note(before, begun.elapsed());
-            }
-        }
-        let ran = self.attend_commands(had_run, before[0], stop, &mut watch);
-        let end = self.moment(before, begun.elapsed());
-        let audit = watch.end();
-        self.gate.meet();
-        let timeline = self.timeline.ending(end);
-        Attended { audit, begun, login_seconds, timeline, ran, was_in_time }
-    }
-
-    /// Where the server runs a command for each operation: waits until the last command has added its byte, or until
-    /// the timeout passes without a further byte.
-    fn attend_commands(&self, had_run: u64, ops: u64, stop: &Stop, watch: &mut Watch) -> Option<Ran> {
-        let (file, patience) = (self.cell.settings.ran.as_deref()?, self.cell.settings.patience);
-        let asked = self.counts()[0] - ops;
-        let mut ran = Ran { count: 0, last: Instant::now() };
-        loop {
-            let count = Ran::length(file).saturating_sub(had_run);
-            if count > ran.count {
-                ran = Ran { count, last: Instant::now() };
-            }
-            if ran.count >= asked || ran.last.elapsed() >= patience || stop.is_asked() {
-                return Some(ran);
-            }
-            watch.glance();
-        }
-    }
-
-    fn note(&mut self, before: [u64; 5], elapsed: Duration) {
-        let [ops, bytes, faults, waited_us, sessions] = self.counts();
-        let what = self.cell;
-        (self.tell)(Snapshot { cell: (0, 1), what, elapsed, sessions, ops, bytes, faults, waited_us });
-        self.timeline.note(self.moment(before, elapsed));
-    }
-
-    /// How far it has come since it counted `before`.
-    fn moment(&self, before: [u64; 5], elapsed: Duration) -> Moment {
-        let [ops, bytes, faults, waited_us, _] = self.counts();
-        Moment {
-            seconds: elapsed.as_secs_f64(),
-            ops: ops - before[0],
-            bytes: bytes - before[1],
-            faults: faults - before[2],
-            waited_us: waited_us - before[3],
-        }
-    }
-
-    /// Operations, bytes, faults, their latencies' sum and the sessions of all workers.
-    fn counts(&self) -> [u64; 5] {
-        let sum = |field: fn(&Live) -> &AtomicU64| {
-            self.lives.iter().map(|live| field(live).load(Ordering::Relaxed)).sum()
-        };
-        [
-            sum(|live| &live.ops),
-            sum(|live| &live.bytes),
-            sum(|live| &live.faults),
-            sum(|live| &live.waited_us),
-            sum(|live| &live.sessions),
-        ]
-    }
 }

@@ -106,6 +106,14 @@ impl Tally {
         (self.opened, self.ended) = (None, None);
     }
 
+    /// Moves every moment by so many nanoseconds: those of another machine's clock.
+    pub fn shift(&mut self, by_ns: i64) {
+        let users = self.users.iter_mut().flat_map(|user| [&mut user.began, &mut user.ended]);
+        for moment in users.chain([&mut self.opened, &mut self.ended]) {
+            *moment = moment.and_then(|moment| moment::moved(moment, by_ns));
+        }
+    }
+
     /// Adds the counts of another worker.
     pub fn add(&mut self, other: Self) {
         self.latency.add(&other.latency);
@@ -163,5 +171,46 @@ impl Live {
     /// Adds without a locked instruction: only the worker itself writes.
     pub(crate) fn bump(counter: &AtomicU64, by: u64) {
         counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
+    }
+}
+
+/// The content of a worker's live counts at a moment, as it passes between processes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)] // `Live` has the words.
+pub struct Counts {
+    pub ops: u64,
+    pub bytes: u64,
+    pub faults: u64,
+    pub waited_us: u64,
+    pub sessions: u64,
+    /// 0 where it runs on another machine.
+    pub thread: u64,
+    pub finished: u64,
+}
+
+impl Counts {
+    /// Returns the counts of this moment.
+    pub(crate) fn of(live: &Live) -> Self {
+        Self {
+            finished: live.finished.load(Ordering::Acquire),
+            ops: live.ops.load(Ordering::Relaxed),
+            bytes: live.bytes.load(Ordering::Relaxed),
+            faults: live.faults.load(Ordering::Relaxed),
+            waited_us: live.waited_us.load(Ordering::Relaxed),
+            sessions: live.sessions.load(Ordering::Relaxed),
+            thread: live.thread.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Shows them in place of a worker that is elsewhere.
+    pub(crate) fn show(self, live: &Live) {
+        let Self { ops, bytes, faults, waited_us, sessions, thread, finished } = self;
+        live.ops.store(ops, Ordering::Relaxed);
+        live.bytes.store(bytes, Ordering::Relaxed);
+        live.faults.store(faults, Ordering::Relaxed);
+        live.waited_us.store(waited_us, Ordering::Relaxed);
+        live.sessions.store(sessions, Ordering::Relaxed);
+        live.thread.store(thread, Ordering::Relaxed);
+        live.finished.store(finished, Ordering::Release);
     }
 }

@@ -6,7 +6,6 @@ mod queue;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use mio::{Registry, Token, Waker};
 
@@ -34,25 +33,22 @@ impl<T> Clone for Sender<T> {
 struct Shared<T> {
     queue: Queue<T>,
     waker: Waker,
-    /// The reactor's end is gone.
-    is_closed: AtomicBool,
 }
 
 impl<T> Drop for Inbox<T> {
     fn drop(&mut self) {
-        self.shared.is_closed.store(true, Ordering::Release);
+        self.close();
     }
 }
 
 /// Makes an inbox whose arrivals show as `token` in the reactor of `registry`.
 pub fn inbox<T>(registry: &Registry, token: Token) -> io::Result<(Sender<T>, Inbox<T>)> {
-    let (waker, is_closed) = (Waker::new(registry, token)?, AtomicBool::new(false));
-    let shared = Arc::new(Shared { queue: Queue::new(), waker, is_closed });
+    let shared = Arc::new(Shared { queue: Queue::new(), waker: Waker::new(registry, token)? });
     Ok((Sender { shared: Arc::clone(&shared) }, Inbox { shared }))
 }
 
 impl<T> Sender<T> {
-    /// Puts an item in.
+    /// Puts an item in. It is dropped where the reactor has ended.
     pub fn send(&self, item: T) {
         if self.shared.queue.push(item) {
             // If the waker fails, the reactor has ended, and with it the receiver.
@@ -62,7 +58,7 @@ impl<T> Sender<T> {
 
     /// Returns whether the reactor has ended, and takes nothing out any more.
     pub fn is_closed(&self) -> bool {
-        self.shared.is_closed.load(Ordering::Acquire)
+        self.shared.queue.is_closed()
     }
 }
 
@@ -70,5 +66,29 @@ impl<T> Inbox<T> {
     /// Takes out everything that has come, by swapping it with the empty `items`.
     pub fn take(&self, items: &mut Vec<T>) {
         self.shared.queue.swap(items);
+    }
+
+    /// Ends it before the reactor does: drops what has come, and what comes from now on.
+    pub fn close(&self) {
+        self.shared.queue.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn what_is_sent_to_a_reactor_that_has_ended_is_dropped() {
+        let poll = mio::Poll::new().unwrap();
+        let (sender, inbox) = inbox(poll.registry(), Token(0)).unwrap();
+        let (held, freed) = mpsc::channel::<()>();
+        sender.send(held.clone());
+        inbox.close();
+        sender.send(held);
+        assert!(sender.is_closed());
+        assert_eq!(freed.try_recv(), Err(mpsc::TryRecvError::Disconnected));
     }
 }

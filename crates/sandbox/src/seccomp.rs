@@ -35,6 +35,7 @@ fn filter(sockets: Sockets) -> Result<BpfProgram, seccompiler::BackendError> {
         rules.insert(*call, Vec::new());
     }
     rules.insert(libc::SYS_clone, vec![threads_only()?]);
+    rules.insert(libc::SYS_setpriority, vec![of_itself()?]);
     match sockets {
         Sockets::Allowed => {
             let families = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
@@ -78,6 +79,12 @@ fn threads_only() -> Result<SeccompRule, seccompiler::BackendError> {
     let looked_at = thread | u64::from(namespaces.unsigned_abs());
     let operator = SeccompCmpOp::MaskedEq(looked_at);
     SeccompRule::new(vec![SeccompCondition::new(0, SeccompCmpArgLen::Qword, operator, thread)?])
+}
+
+/// The priority of the thread that asks. No other thread's is to be changed.
+fn of_itself() -> Result<SeccompRule, seccompiler::BackendError> {
+    let zero = |argument| SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, 0);
+    SeccompRule::new(vec![zero(0)?, zero(1)?])
 }
 
 /// Requests of `ioctl`: non-blocking sockets and pipes, copies that share blocks, what is left in a socket, whether

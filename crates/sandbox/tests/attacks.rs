@@ -174,6 +174,9 @@ fn other_processes_are_closed_to_it() {
             assert!(is_denied(File::open(format!("/proc/{parent}/{file}"))), "{file}");
         }
         assert!(File::open("/proc/self/status").is_ok());
+        let of_parent = rustix::process::setpriority_process(rustix::process::getppid(), 5);
+        assert_eq!(of_parent.unwrap_err(), rustix::io::Errno::NOSYS);
+        assert!(rustix::process::setpriority_process(None, 5).is_ok());
     });
 }
 

@@ -1,5 +1,5 @@
 //! Statistics of figures that vary: medians, ratios with their intervals, whether the machine was steady
-//! ([`Drift`]), and latencies in a [`histogram`].
+//! ([`Drift`]), latencies in a [`histogram`], a course over time ([`timeline`]), and how to write such figures ([`units`]).
 //!
 //! Rates and times are compared as **ratios**: "1.3 times" means the same for a small and a large figure. The mean of
 //! the ratios' logarithms is what an interval is for, and an interval that holds 1 means: no difference was seen.
@@ -11,6 +11,8 @@
 mod drift;
 pub mod histogram;
 mod random;
+pub mod timeline;
+pub mod units;
 
 use serde::{Deserialize, Serialize};
 

@@ -3,4 +3,5 @@
 pub(crate) mod configuring;
 pub(crate) mod live;
 pub(crate) mod orders;
+pub(crate) mod users;
 pub(crate) mod visits;

@@ -2,13 +2,14 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use millrace_admin::{Administration, Orders, Reloaded, Tokens};
 use millrace_admin_http::{AdminAccess, AdminHttp, ConfigurationFile, Setup};
+use millrace_server::auth::Authenticator;
 use millrace_server::config::LogFormat;
 use millrace_server::storage::MemoryStorage;
 use millrace_server::{Accounts, Config, Permissions, Running, Server};
@@ -49,10 +50,6 @@ impl Answer {
 
 impl Site {
     pub(crate) fn start(access: AdminAccess) -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let name = format!("millrace-api-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir(&folder).unwrap();
         let tree = Arc::new(MemoryStorage::new());
         let accounts = Accounts::new().user("ann", "secret", Permissions::READ_WRITE, tree.clone()).user(
             "bob",
@@ -60,12 +57,24 @@ impl Site {
             Permissions::READ_WRITE,
             tree,
         );
+        Self::with_accounts(access, |_| Arc::new(accounts))
+    }
+
+    /// With the accounts that are made with its folder.
+    pub(crate) fn with_accounts(
+        access: AdminAccess,
+        accounts: impl FnOnce(&Path) -> Arc<dyn Authenticator>,
+    ) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name = format!("millrace-api-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir(&folder).unwrap();
         let config = Config {
             ftp: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
             workers: 2,
             log: LogFormat::Off,
             login_delay: Duration::from_millis(1),
-            ..Config::new(Arc::new(accounts))
+            ..Config::new(accounts(&folder))
         };
         let running = Arc::new(Server::start(config).unwrap());
         let of_checks = folder.join("millrace.toml");

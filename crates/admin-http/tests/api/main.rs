@@ -5,3 +5,4 @@ mod doors;
 mod kit;
 mod logins;
 mod roles;
+mod users;

@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use clap::builder::{ArgAction, PossibleValuesParser};
 use clap::error::Error;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+use millrace_generators::fleet::Fleet;
+use millrace_generators::planning::Need;
+use millrace_generators::source::Source;
 use millrace_load::limits::users_a_process;
 use millrace_load::plan::{KEYS, Plan};
 
@@ -17,6 +20,7 @@ Examples:
   millrace bench ftp://... --search users --think 100ms --duration 2s
   millrace bench ftp://... --search rate --slo p99=10ms --ops retr --duration 2s
   millrace bench ftp://... waarp-1k --html waarp.html  a published experiment, beside its numbers
+  millrace bench ftp://... --from ssh://a --from ssh://b from two other machines
   millrace bench --list                                all of those
 
   millrace bench ftp://... --ops retr --repeat 5 --fail-if 'retr.p99 > 20ms' --baseline old.json
@@ -42,7 +46,7 @@ pub(crate) struct Bench {
     ///
     /// Test files are made in the folder, and removed afterwards. Or ftpes:// and ftps:// for FTP in TLS; http://
     /// and https://, whose path is the document that is asked for.
-    #[arg(value_name = "TARGET", required_unless_present_any = ["list", "read", "from_log"])]
+    #[arg(value_name = "TARGET", required_unless_present_any = ["list", "read", "from_log", "plan"])]
     pub(crate) target: Option<String>,
 
     /// What to measure: a preset's name, or a file of your own that ends in .toml
@@ -70,6 +74,24 @@ pub(crate) struct Bench {
           conflicts_with_all = ["target", "list", "quick", "as_published", "search", "fail_if", "baseline"])]
     pub(crate) read: Option<PathBuf>,
 
+    /// Compute from --json FILEs of loads and searches how many servers --users take, rather than run a load
+    ///
+    /// Of each load that --need names there must be figures with which the server was at its limit, three at least, or
+    /// the answer of a --search rate. The answer of a --search users is how many a server holds.
+    #[arg(long, value_name = "FILE", num_args = 1.., requires = "need",
+          conflicts_with_all = ["target", "list", "read", "from_log", "quick", "as_published", "search", "fail_if", "baseline", "from"])]
+    pub(crate) plan: Vec<PathBuf>,
+
+    /// What each user asks for in a --plan: a load and how often a second, such as 'retr 1k=0.5'
+    ///
+    /// May be given more than once.
+    #[arg(long, value_name = "LOAD=RATE", requires = "plan")]
+    pub(crate) need: Vec<Need>,
+
+    /// Which share of each server stays free in a --plan
+    #[arg(long, value_name = "PERCENT", default_value = "30%", requires = "plan")]
+    pub(crate) headroom: String,
+
     /// Compute the rates of transfers from a server's log, rather than run a load
     ///
     /// A log in JSON, or an xferlog with times (xferlog-times): transfers that overlap are one experiment.
@@ -82,6 +104,19 @@ pub(crate) struct Bench {
     /// May be given more than once.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) allow: Vec<String>,
+
+    /// Put the load on from here: ssh://[user@]host[:port], or local:N for N processes of this machine
+    ///
+    /// May be given more than once. The users and the rate are divided among the generators, which begin at one moment; what
+    /// they count is merged. On other machines OpenSSH's client starts them, without a password, and copies this program
+    /// into ~/.cache/millrace there where it is missing. A result is invalid where a generator was the limit, or was lost.
+    #[arg(long, value_name = "PLACE", help_heading = "Generators",
+          conflicts_with_all = ["baseline_server", "read", "from_log", "list"])]
+    pub(crate) from: Vec<Source>,
+
+    /// The SSH client that starts generators, with its options
+    #[arg(long, value_name = "COMMAND", default_value = "ssh", help_heading = "Generators")]
+    pub(crate) ssh: String,
 
     /// Search for the most users, or the highest rate, that the load supports
     ///
@@ -156,9 +191,12 @@ impl Bench {
     }
 
     /// Why a search stops at this number of users, where no limit was given.
-    pub(crate) fn ceiling(&self) -> Option<String> {
+    pub(crate) fn ceiling(&self, fleet: Option<&Fleet>) -> Option<String> {
         let descriptors = millrace_load::limits::descriptors();
         (!self.names_users()).then(|| {
+            if fleet.is_some() {
+                return "the generators' own descriptors are for no more, and the limit is theirs".to_owned();
+            }
             format!("this client's own {descriptors} descriptors are for no more, and the limit is its own")
         })
     }
@@ -170,10 +208,10 @@ impl Bench {
         asked.unwrap_or(BEYOND_ANY).max(1.0) as u32
     }
 
-    /// How far a search goes.
-    pub(crate) fn most_users(&self, plan: &Plan) -> u32 {
+    /// How far a search goes, by so many users that generators have room for.
+    pub(crate) fn most_users(&self, plan: &Plan, fleet: Option<&Fleet>) -> u32 {
         let asked = plan.cells().iter().map(|cell| cell.users).max().filter(|_| self.names_users());
-        asked.unwrap_or_else(|| {
+        asked.or(fleet.map(|fleet| fleet.most_users(true))).unwrap_or_else(|| {
             let descriptors = millrace_load::limits::descriptors();
             u32::try_from(users_a_process(descriptors, true)).unwrap_or(u32::MAX)
         })

@@ -6,24 +6,29 @@ mod live;
 pub(crate) mod output;
 pub(crate) mod progress;
 
+use std::fmt::Display;
 use std::io::{Write, stderr, stdin, stdout};
 use std::path::Path;
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use millrace_generators::fleet::Fleet;
+use millrace_generators::generator;
+use millrace_generators::planning::{self, Measurements};
 use millrace_lab::from_log::LogRates;
 use millrace_lab::gate::GateOutcome;
 use millrace_lab::race::RaceError;
 use millrace_lab::report::{Report, command};
-use millrace_lab::run::run as measure;
-use millrace_lab::search::{Capacity, Criterion, Slo, Sought, search};
+use millrace_lab::run::run_from as measure;
+use millrace_lab::search::{Capacity, Criterion, Slo, Sought, search_from};
+use millrace_load::elsewhere::{GeneratorError, Generators};
 use millrace_load::figure::CellReport;
 use millrace_load::host::server_at;
 use millrace_load::plan::{BUILT_IN, Form, Op, Plan, PlanError, Preset};
 use millrace_load::progress::Progress;
 use millrace_load::run::Ending;
-use millrace_load::run::{RunError, caution};
+use millrace_load::run::{RunError, address_of, caution};
 use millrace_load::stop::{Asked, Stop};
 use millrace_load::verdict::Bound;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -57,6 +62,9 @@ pub(crate) fn run(arguments: &Bench) -> Result<ExitCode, Failure> {
     if let Some(path) = &arguments.from_log {
         return show_log(path);
     }
+    if !arguments.plan.is_empty() {
+        return plan_site(arguments);
+    }
     let Some(target) = &arguments.target else { return list() };
     if let Some(baseline) = &arguments.baseline_server {
         return gate::interleaved(arguments, baseline, target);
@@ -79,10 +87,11 @@ pub(crate) fn run(arguments: &Bench) -> Result<ExitCode, Failure> {
     if let Some(caution) = caution(&plan) {
         let _ = writeln!(stderr(), "warning: {caution}.");
     }
+    let fleet = generators(&plan, arguments)?;
     match arguments.search {
         // A search is many runs, and a line is enough for each.
-        Some(_) => find(&plan, arguments, &Line::new(plan.cells().len())),
-        None => figures(&plan, arguments),
+        Some(_) => find(&plan, fleet.as_ref(), arguments, &Line::new(plan.cells().len())),
+        None => figures(&plan, fleet.as_ref(), arguments),
     }
 }
 
@@ -100,14 +109,35 @@ pub(crate) fn work() -> Result<(), Failure> {
     })
 }
 
-fn figures(plan: &Plan, arguments: &Bench) -> Result<ExitCode, Failure> {
+/// Is a generator of another process's load, by that process's orders.
+pub(crate) fn generate() -> Result<(), Failure> {
+    generator::serve(stdin(), stdout()).map_err(|error| {
+        Failure::Running(format!("this is a generator of \"millrace bench\", which starts it: {error}."))
+    })
+}
+
+/// Starts the generators that `--from` names, if it names any.
+fn generators(plan: &Plan, arguments: &Bench) -> Result<Option<Fleet>, Failure> {
+    if arguments.from.is_empty() {
+        return Ok(None);
+    }
+    let address = address_of(plan).map_err(advise_run)?;
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::Running(format!("this program cannot be found: {error}.")))?;
+    let threads = plan.base.threads;
+    let fleet = Fleet::start(&arguments.from, (&program, &arguments.ssh), threads, address);
+    fleet.map(Some).map_err(|error| Failure::Configuration(sentence(&error)))
+}
+
+fn figures(plan: &Plan, fleet: Option<&Fleet>, arguments: &Bench) -> Result<ExitCode, Failure> {
     if arguments.compat.is_some() && plan.cells().iter().all(|cell| cell.op != Op::Get) {
         return Err(no_compat());
     }
     let (gate, output) = (Gate::open(arguments, plan)?, Output::open(arguments)?);
+    let elsewhere = fleet.map(|fleet| fleet as &dyn Generators);
     let report = match Live::open(plan) {
-        Some(live) => measure(plan, &live),
-        None => measure(plan, &Line::new(plan.cells().len())),
+        Some(live) => measure(plan, elsewhere, &live),
+        None => measure(plan, elsewhere, &Line::new(plan.cells().len())),
     };
     let Some(report) = unless_interrupted(report)? else { return Ok(ExitCode::from(INCONCLUSIVE)) };
     let report = Report { command: command::of_this_process(), ..report };
@@ -146,14 +176,36 @@ fn show_log(path: &Path) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// `--plan`.
+fn plan_site(arguments: &Bench) -> Result<ExitCode, Failure> {
+    let wrong = |what: String| Failure::Configuration(format!("--plan: {what}."));
+    let mut measured = Measurements::new();
+    for path in &arguments.plan {
+        let wrong = |error: &dyn Display| wrong(format!("{}: {error}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
+        planning::read(&text, &mut measured).map_err(|error| wrong(&error))?;
+    }
+    let settings = arguments.settings();
+    let [("users", users)] = settings[..] else {
+        return Err(wrong("it takes --users, and no other setting of a load".to_owned()));
+    };
+    let users = users.parse().map_err(|_| wrong(format!("--users {users:?} is no number")))?;
+    let percent = arguments.headroom.trim_end_matches('%').parse::<f64>();
+    let headroom =
+        percent.map_err(|_| wrong(format!("--headroom {:?} is no share", arguments.headroom)))? / 100.0;
+    let plan = planning::plan(&measured, &arguments.need, users, headroom);
+    output::print(&plan.map_err(|error| wrong(error.to_string()))?.to_string())?;
+    Ok(ExitCode::SUCCESS)
+}
+
 fn no_compat() -> Failure {
     Failure::Configuration("--compat zb is for figures over HTTP.".to_owned())
 }
 
-/// `None`, and a message, if the user interrupted before the first figure.
+/// `None`, and a message, if the user interrupted, or a generator was lost, before the first figure.
 fn unless_interrupted<T>(found: Result<T, RunError>) -> Result<Option<T>, Failure> {
     match found {
-        Err(error @ RunError::Interrupted) => {
+        Err(error @ (RunError::Interrupted | RunError::Generator(GeneratorError::Lost { .. }))) => {
             eprintln!("millrace: {error}.");
             Ok(None)
         }
@@ -199,15 +251,17 @@ fn is_echo(heard: &mut Option<Instant>, now: Instant) -> bool {
     is_echo
 }
 
-/// With thresholds, their outcome decides; otherwise a limit that hides the server's. Wrong bytes, failures that no
+/// A lost generator, or one that was the limit, makes all invalid. With thresholds, their outcome decides; otherwise a limit that hides the server's. Wrong bytes, failures that no
 /// threshold allows, and a server that does nothing or has gone come before both.
 fn status(report: &Report, asked: Option<GateOutcome>, allows_failures: &dyn Fn(&CellReport) -> bool) -> u8 {
     let is_hidden = || report.cells.iter().any(|cell| cell.verdict.bound.hides_the_server());
     let is_dead = report.cells.iter().any(|cell| cell.is_barren() && cell.verdict.bound != Bound::Client);
     match asked {
+        _ if matches!(report.ending, Ending::Invalid(_)) => INCONCLUSIVE,
         _ if is_dead || report.has_wrong_data() => FAILED,
         _ if report.cells.iter().any(|cell| cell.has_failures() && !allows_failures(cell)) => FAILED,
         _ if matches!(report.ending, Ending::Failed(_)) => FAILED,
+        _ if report.cells.iter().any(CellReport::is_of_its_generators) => INCONCLUSIVE,
         Some(GateOutcome::Failed) => FAILED,
         _ if report.ending == Ending::Interrupted => INCONCLUSIVE,
         Some(GateOutcome::Inconclusive) => INCONCLUSIVE,
@@ -219,7 +273,12 @@ fn status(report: &Report, asked: Option<GateOutcome>, allows_failures: &dyn Fn(
     }
 }
 
-fn find(plan: &Plan, arguments: &Bench, progress: &dyn Progress) -> Result<ExitCode, Failure> {
+fn find(
+    plan: &Plan,
+    fleet: Option<&Fleet>,
+    arguments: &Bench,
+    progress: &dyn Progress,
+) -> Result<ExitCode, Failure> {
     if !arguments.fail_if.is_empty() || arguments.baseline.is_some() {
         return Err(Failure::Configuration(
             "a search has no figures for --fail-if and --baseline.".to_owned(),
@@ -250,11 +309,12 @@ fn find(plan: &Plan, arguments: &Bench, progress: &dyn Progress) -> Result<ExitC
     }
     let output = Output::open(arguments)?;
     let (most, ceiling) = match sought {
-        Sought::Users => (arguments.most_users(plan), arguments.ceiling()),
+        Sought::Users => (arguments.most_users(plan, fleet), arguments.ceiling(fleet)),
         Sought::Rate => (arguments.highest_rate(plan), None),
     };
     let criterion = Criterion { slo, ..Criterion::default() };
-    let found = unless_interrupted(search(plan, sought, most, criterion, progress))?;
+    let elsewhere = fleet.map(|fleet| fleet as &dyn Generators);
+    let found = unless_interrupted(search_from(plan, elsewhere, sought, most, criterion, progress))?;
     let Some(found) = found else { return Ok(ExitCode::from(INCONCLUSIVE)) };
     let command = command::of_this_process();
     let capacity = Capacity { ceiling, command, ..found };
@@ -262,7 +322,7 @@ fn find(plan: &Plan, arguments: &Bench, progress: &dyn Progress) -> Result<ExitC
     Ok(match capacity.ending {
         Ending::Complete if capacity.is_of_this_client() => ExitCode::from(INCONCLUSIVE),
         Ending::Complete => ExitCode::SUCCESS,
-        Ending::Interrupted => ExitCode::from(INCONCLUSIVE),
+        Ending::Interrupted | Ending::Invalid(_) => ExitCode::from(INCONCLUSIVE),
         Ending::Failed(_) => ExitCode::from(FAILED),
     })
 }

@@ -147,7 +147,7 @@ impl User {
             Some((password, rest)) => (password, Some(rest)),
             None => (rest, None),
         };
-        check_name(name).map_err(|error| refused(&error.to_string()))?;
+        auth::check_name(name).map_err(|error| refused(&error.to_string()))?;
         let password = read_password(password)
             .map_err(|error| places.error(&said.place, &format!("--user {name}"), &error.to_string()))?;
         let (access, beneath) = rest.map_or((None, None), access_and_folder);
@@ -171,7 +171,7 @@ impl User {
 
     /// Takes over a `[[user]]` table.
     pub(crate) fn from_table(table: UserTable, places: &Places<'_>) -> Result<Self, Failure> {
-        check_name(&table.name.value)
+        auth::check_name(&table.name.value)
             .map_err(|error| places.error(&table.name.place, "name", &error.to_string()))?;
         let password = match &table.password {
             None if table.profile.tls_client_login == Some(CertificateLogin::Alone) => Password::none(),
@@ -208,27 +208,15 @@ fn access_and_folder(text: &str) -> (Option<Access>, Option<&str>) {
     }
 }
 
-/// Why a name or a password cannot be one.
+/// Why a password of the command line cannot be one.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum LoginError {
-    #[error("the name of a user is empty")]
-    EmptyName,
-    #[error("the name {0:?} contains a control character, which no client can send")]
-    ControlInName(String),
+enum LoginError {
     #[error("the password is empty; use --anonymous to let everyone in")]
     EmptyPassword,
     #[error("the password contains a control character, which no client can send")]
     ControlInPassword,
     #[error("{0}; `millrace hash-password` makes one")]
     Hash(PasswordError),
-}
-
-pub(crate) fn check_name(name: &str) -> Result<(), LoginError> {
-    match name {
-        "" => Err(LoginError::EmptyName),
-        _ if name.contains(char::is_control) => Err(LoginError::ControlInName(name.to_owned())),
-        _ => Ok(()),
-    }
 }
 
 /// A password of the command line: the hash of one, where it is written as such, or the text itself.

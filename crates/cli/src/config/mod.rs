@@ -56,7 +56,7 @@ use setting::Table;
 
 pub(crate) use confinement::Confined;
 pub(crate) use database::default_path;
-pub(crate) use logins::{Login, LoginError, check_name};
+pub(crate) use logins::Login;
 pub(crate) use origins::{DEFAULT, Origin, Snapshot};
 pub(crate) use report::Source;
 pub(crate) use resolve::Site;

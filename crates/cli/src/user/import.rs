@@ -13,7 +13,6 @@ use millrace_server::auth::{self, Password, Profile, Stored, User};
 use serde_json::{Map, Value, json};
 
 use super::settings::{self, Setting};
-use crate::config;
 use crate::failure::Failure;
 
 /// Accounts of smaller numbers are the system's own, on every distribution of the last years.
@@ -96,7 +95,7 @@ enum Skipped {
     #[error("{0:?} has no following line with a password")]
     Password(String),
     #[error(transparent)]
-    Name(#[from] config::LoginError),
+    Name(#[from] auth::NameError),
     #[error("{name}: {error}")]
     Profile { name: String, error: serde_json::Error },
     #[error("{name}: {failure}")]
@@ -336,7 +335,7 @@ fn vsftpd_settings(text: &str, line: &mut Line) -> Result<(), Skipped> {
 /// Makes a user of a line; settings that are not imported are noted, or are the reason to skip the user.
 fn finish(line: Line, import: &Import, notes: &mut Vec<String>) -> Result<Stored, Skipped> {
     let Line { name, hash, groups, home, mut keys } = line;
-    config::check_name(&name)?;
+    auth::check_name(&name)?;
     let (hash, is_locked) = match hash.strip_prefix('!') {
         Some(hash) => (hash, true),
         None => (hash.as_str(), false),

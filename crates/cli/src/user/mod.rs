@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 use millrace_load::units::counted;
 use millrace_log::{Administrator, Event};
 use millrace_server::Attempt;
-use millrace_server::auth::{self, Database, DatabaseError, Password, Stored};
+use millrace_server::auth::{self, Database, DatabaseError, Stored};
 
 use crate::audit::Audit;
 use crate::config::{self, Written};
@@ -220,7 +220,7 @@ fn open(path: &Path, makes: bool) -> Result<Database, Failure> {
 }
 
 fn new_user(name: String, settings: &[Setting], config: Option<&Path>) -> Result<auth::User, Failure> {
-    config::check_name(&name).map_err(|message| Failure::Configuration(format!("{message}.")))?;
+    auth::check_name(&name).map_err(|error| Failure::Configuration(format!("{error}.")))?;
     let mut user = auth::User { name, ..auth::User::default() };
     settings::apply(settings, &mut user)?;
     check_groups(&user.groups, config)?;
@@ -271,10 +271,9 @@ fn unknown_groups<'a>(
 fn password(hash: Option<String>) -> Result<String, Failure> {
     match hash {
         None => Ok(auth::hash_password(&hash_password::ask()?)),
-        Some(hash) => match Password::hashed(&hash) {
-            Ok(_) => Ok(hash),
-            Err(error) => Err(Failure::Configuration(format!("--hash: {error}."))),
-        },
+        Some(hash) => {
+            auth::check_hash(hash).map_err(|error| Failure::Configuration(format!("--hash: {error}.")))
+        }
     }
 }
 
@@ -303,14 +302,7 @@ fn totp(database: &Database, name: &str) -> Result<(), Failure> {
         stored.user.profile.totp = Some(secret.clone());
         Ok(())
     })?;
-    let label: String = name
-        .bytes()
-        .map(|byte| match byte {
-            _ if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) => char::from(byte).to_string(),
-            _ => format!("%{byte:02X}"),
-        })
-        .collect();
-    println!("{secret}\notpauth://totp/Millrace:{label}?secret={secret}&issuer=Millrace");
+    println!("{secret}\n{}", secret.url(name));
     Ok(())
 }
 

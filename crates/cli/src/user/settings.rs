@@ -1,9 +1,8 @@
 //! `KEY=VALUE`: settings of a user on the command line, of the same names and forms as in a `[[user]]` table.
 
-use std::path::{Component, Path};
 use std::str::FromStr;
 
-use millrace_server::auth::{Profile, User};
+use millrace_server::auth::{self, User};
 use serde_json::{Map, Value};
 
 use crate::failure::Failure;
@@ -54,7 +53,7 @@ pub(crate) fn apply(settings: &[Setting], user: &mut User) -> Result<(), Failure
                 groups = value.iter().flat_map(|names| names.split(',')).map(str::to_owned).collect()
             }
             (key, None) => {
-                read(key, Value::Null)?;
+                auth::read_setting(key, Value::Null).map_err(refused)?;
                 keys.remove(key);
             }
             (key, Some(value)) => {
@@ -63,24 +62,13 @@ pub(crate) fn apply(settings: &[Setting], user: &mut User) -> Result<(), Failure
             }
         }
     }
-    let profile = serde_json::from_value(Value::Object(keys));
-    user.profile = profile.map_err(|error| Failure::Configuration(format!("{error}.")))?;
-    check_directory(&user.profile)?;
+    user.profile = auth::read_settings(keys).map_err(refused)?;
     user.groups = groups;
     Ok(())
 }
 
-/// Reports early what the server would report at each login.
-fn check_directory(profile: &Profile) -> Result<(), Failure> {
-    let descends = |component| matches!(component, Component::Normal(_) | Component::CurDir);
-    match &profile.directory {
-        Some(folder) if !Path::new(folder).components().all(descends) => {
-            Err(Failure::Configuration(format!(
-                "directory: {folder} has to lie within the folder that is served, without .. or a leading /."
-            )))
-        }
-        _ => Ok(()),
-    }
+fn refused(error: auth::SettingError) -> Failure {
+    Failure::Configuration(format!("{error}."))
 }
 
 /// The first of these that the key can be: what TOML would read, the text itself, the words between commas.
@@ -89,7 +77,7 @@ fn meant(key: &str, text: &str) -> Result<Value, Failure> {
     let words = Value::Array(text.split(',').map(|word| Value::String(word.trim().to_owned())).collect());
     let mut told = None;
     for form in as_toml(text).into_iter().chain([whole, words]) {
-        match read(key, form.clone()) {
+        match auth::read_setting(key, form.clone()).map_err(refused) {
             Ok(_) => return Ok(form),
             // A form that this key never has is not worth a mention.
             Err(failure) if told.is_none() || !failure.to_string().contains(": invalid type") => {
@@ -106,17 +94,6 @@ fn as_toml(text: &str) -> Option<Value> {
     let value = table.get("value").filter(|_| table.len() == 1)?;
     // A date would become something that only TOML knows.
     if value.is_datetime() { None } else { serde_json::to_value(value).ok() }
-}
-
-/// Checks that the key can have this value.
-fn read(key: &str, value: Value) -> Result<Profile, Failure> {
-    serde_json::from_value(Value::Object(Map::from_iter([(key.to_owned(), value)]))).map_err(|error| {
-        let message = error.to_string();
-        match message.starts_with("unknown field") {
-            true => Failure::Configuration(format!("{message}, `groups`.")),
-            false => Failure::Configuration(format!("{key}: {message}.")),
-        }
-    })
 }
 
 #[cfg(test)]

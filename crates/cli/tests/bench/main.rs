@@ -1,5 +1,6 @@
 //! `millrace bench` as a user meets it: what it prints, and its exit codes.
 
+mod generators;
 mod races;
 mod reports;
 mod worker_processes;

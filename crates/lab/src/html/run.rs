@@ -79,7 +79,9 @@ fn remarks(report: &Report) -> Vec<String> {
             cell.measured.dataset.map(|dataset| format!("{} test files: {dataset}", cell.measured.files));
         let uploads = cell.upload_check.as_ref().map(ToString::to_string);
         let (name, users) = (heading(cell), users(cell.measured.users));
-        dataset.into_iter().chain(uploads).map(move |remark| format!("{name}, {users}: {remark}"))
+        let generators = cell.generators.iter().map(|share| share.words(cell.ops));
+        let all: Vec<String> = dataset.into_iter().chain(uploads).chain(generators).collect();
+        all.into_iter().map(move |remark| format!("{name}, {users}: {remark}"))
     };
     report.cells.iter().flat_map(of_cell).collect()
 }

@@ -101,7 +101,7 @@ impl RaceReport {
                 "It was interrupted: {taken} of {} are here, and are whole.",
                 counted(all as u64, "figure")
             )),
-            Ending::Failed(error) => Some(format!(
+            Ending::Failed(error) | Ending::Invalid(error) => Some(format!(
                 "It did not end as it should, with {taken} of {}: {error}.",
                 counted(all as u64, "figure")
             )),

@@ -305,7 +305,7 @@ struct Course<'a> {
 /// A server that is ready to be loaded, in this block.
 struct Ready {
     started: Started,
-    station: Station,
+    station: Station<'static>,
     /// As the race's, with its process.
     cells: Vec<Cell>,
 }

@@ -27,7 +27,8 @@ pub fn render(report: &Report) -> String {
     }
     for cell in &report.cells {
         let uploads = cell.upload_check.as_ref().map(ToString::to_string);
-        for remark in uploads.iter().chain(&cell.warnings) {
+        let generators = cell.generators.iter().map(|share| share.words(cell.ops));
+        for remark in uploads.into_iter().chain(generators).chain(cell.warnings.iter().cloned()) {
             let _ = writeln!(out, "\n- {}, {}: {remark}", titled(cell), users(cell.measured.users));
         }
     }

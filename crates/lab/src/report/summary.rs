@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use super::text::ms;
 use super::{CellReport, Ending, Report, quick_sentence};
+use millrace_load::figure::GeneratorShare;
 use millrace_load::ramp_up::RampOutcome;
 use millrace_load::series::{LoadSeries, loads};
 use millrace_load::units::{counted, rate, short_size, users};
@@ -12,6 +13,8 @@ use millrace_load::verdict::Bound;
 
 /// With fewer operations a hundredth part is less than one operation.
 const FEW: u64 = 100;
+/// Generators begin within so many milliseconds of one another.
+const MOST_APART_MS: f64 = 10.0;
 /// Above this number of loads, only the tables describe them.
 const MOST_LOADS: usize = 8;
 
@@ -33,16 +36,36 @@ pub fn sentences(report: &Report) -> Vec<String> {
     sentences.retain(|sentence| said.insert(sentence.clone()));
     sentences.extend(unfaithful(&report.cells));
     sentences.push(failures(report));
+    sentences.extend(generators(&report.cells));
     sentences.extend(bounds(&report.cells));
     sentences.extend(match &report.ending {
         Ending::Complete => None,
         Ending::Interrupted => Some("It was interrupted: not everything was measured.".to_owned()),
+        Ending::Invalid(error) => Some(format!("It ended early, and {error}.")),
         // A server's text ends in a full stop of its own.
         Ending::Failed(error) => {
             Some(format!("It did not end as it should: {}.", error.trim_end_matches('.')))
         }
     });
     sentences
+}
+
+/// What the generators say of the figures: how far apart they began, and that a limit of theirs makes all invalid.
+pub(super) fn generators(cells: &[CellReport]) -> Vec<String> {
+    let divided = || cells.iter().filter(|cell| !cell.generators.is_empty());
+    let Some(most) = divided().map(|cell| cell.generators.len()).max() else { return Vec::new() };
+    let spread = divided().map(|cell| GeneratorShare::spread_ms(&cell.generators)).fold(0.0, f64::max);
+    let mut said = vec![format!(
+        "{most} generators put the load on, and began within {} ms of one another.",
+        ms(spread)
+    )];
+    if divided().any(CellReport::is_of_its_generators) {
+        said.push("The result is invalid: the generators were the limit, and not the server.".to_owned());
+    }
+    if spread > MOST_APART_MS {
+        said.push(format!("They should begin within {MOST_APART_MS} ms: short loads tell little."));
+    }
+    said
 }
 
 /// The server's result with the number of users that got most, and whether fewer would have got as much.

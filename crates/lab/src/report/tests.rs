@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use millrace_load::figure::Figures;
+use millrace_load::figure::{Figures, GeneratorShare};
 use millrace_load::host::Audit;
 use millrace_load::plan::{Cell, Plan};
 use millrace_load::ramp_up::RampOutcome;
@@ -18,6 +18,7 @@ fn figures(tally: Tally) -> Figures {
         timeline: Vec::new(),
         chaos: None,
         commands: None,
+        generators: Vec::new(),
     }
 }
 
@@ -94,4 +95,25 @@ fn an_endless_transfer_has_bytes_and_neither_a_size_nor_a_rate_of_operations() {
         summary::of_cell(&report).unwrap(),
         "1 user gets 560 MB a second up, in one transfer that was cut off."
     );
+}
+
+#[test]
+fn a_generator_that_was_the_limit_makes_the_result_invalid() {
+    let said = |limit: Option<&str>, last_ms: f64| {
+        let share = |number: usize, start_ms| GeneratorShare {
+            number,
+            start_ms,
+            limit: limit.filter(|_| number == 2).map(str::to_owned),
+            ..GeneratorShare::default()
+        };
+        let generators = vec![share(1, 0.25), share(2, last_ms)];
+        let flags = [("ops", "retr"), ("users", "2")];
+        let report = CellReport::new(&cell(&flags), Figures { generators, ..figures(Tally::default()) });
+        summary::generators(&[report]).join(" ")
+    };
+    assert_eq!(said(None, 0.5), "2 generators put the load on, and began within 0.250 ms of one another.");
+    assert!(
+        said(Some("a thread was full"), 0.5).contains("The result is invalid: the generators were the limit")
+    );
+    assert!(said(None, 12.0).ends_with("They should begin within 10 ms: short loads tell little."));
 }

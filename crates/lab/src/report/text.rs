@@ -150,6 +150,7 @@ fn notes(cell: &CellReport) -> String {
             (false, _) => format!("{suite}; {data_resumed} of {data_handshakes} data connections resumed"),
         }
     }));
+    lines.extend(cell.generators.iter().map(|share| share.words(cell.ops)));
     lines.extend(cell.upload_check.as_ref().map(ToString::to_string));
     let files = cell.measured.files;
     lines.extend(cell.measured.dataset.map(|dataset| format!("{files} test files: {dataset}")));

@@ -94,7 +94,7 @@ pub(crate) fn answer(capacity: &Capacity) -> String {
     let early = match &capacity.ending {
         Ending::Complete => String::new(),
         Ending::Interrupted => "; it was interrupted, and there may be more".to_owned(),
-        Ending::Failed(error) => format!("; it ended early: {error}"),
+        Ending::Failed(error) | Ending::Invalid(error) => format!("; it ended early: {error}"),
     };
     match capacity.users {
         0 if capacity.sought == Sought::Users => {

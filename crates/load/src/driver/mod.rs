@@ -23,7 +23,8 @@ use std::time::Duration;
 pub use self::error::DriverError;
 use self::ftp::FtpDriver;
 use self::http::HttpDriver;
-pub(crate) use self::task::{Driver, Gate, Meeting, WorkerTask};
+pub use self::task::Meeting;
+pub(crate) use self::task::{Driver, Gate, PHASES, WorkerTask, sit_out};
 use crate::plan::{Cell, Op};
 use crate::target::{Scheme, Target};
 

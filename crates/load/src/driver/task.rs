@@ -56,12 +56,7 @@ impl WorkerTask<'_> {
 
     /// The same for a worker that has already met the others so many times.
     pub(crate) fn sit_out_after(&self, met: usize) {
-        for phase in met..PHASES {
-            if phase == PHASES - 1 {
-                self.live.finished.store(1, Ordering::Release);
-            }
-            self.gate.meet();
-        }
+        sit_out(self.gate, std::slice::from_ref(self.live), met);
     }
 
     /// How many of a cell's operations this worker may begin.
@@ -83,6 +78,16 @@ impl WorkerTask<'_> {
     }
 }
 
+/// Passes through the phases in place of workers that have met the others so many times.
+pub(crate) fn sit_out(gate: &Gate<'_>, lives: &[Live], met: usize) {
+    for phase in met..PHASES {
+        if phase == PHASES - 1 {
+            lives.iter().for_each(|live| live.finished.store(1, Ordering::Release));
+        }
+        gate.meet();
+    }
+}
+
 /// How often a worker meets the others: no user has connected, all users have logged in, the warm-up has ended, the
 /// coordinator has looked at the machine, the last operation has ended.
 pub(crate) const PHASES: usize = 5;
@@ -100,10 +105,12 @@ enum Way<'a> {
     Here(Barrier),
     /// The others are in another process.
     Through(&'a dyn Meeting),
+    /// Some are threads of this process, others are in other processes.
+    Both(Barrier, &'a dyn Meeting),
 }
 
 /// A barrier shared with another process.
-pub(crate) trait Meeting: Sync {
+pub trait Meeting: Sync {
     /// Waits for all others.
     fn meet(&self);
 }
@@ -117,6 +124,11 @@ impl<'a> Gate<'a> {
     /// For the one worker of a process.
     pub(crate) fn through(meeting: &'a dyn Meeting) -> Self {
         Self { way: Way::Through(meeting), is_spoilt: AtomicBool::new(false) }
+    }
+
+    /// For so many workers and their coordinator, who together meet those of other processes.
+    pub(crate) fn joined(workers: usize, meeting: &'a dyn Meeting) -> Self {
+        Self { way: Way::Both(Barrier::new(workers + 1), meeting), is_spoilt: AtomicBool::new(false) }
     }
 
     /// Marks a worker as failed, and with it the figure.
@@ -134,6 +146,13 @@ impl<'a> Gate<'a> {
         match &self.way {
             Way::Here(barrier) => drop(barrier.wait()),
             Way::Through(meeting) => meeting.meet(),
+            Way::Both(barrier, meeting) => {
+                // All are here; one of them meets the others, and then all go on at once.
+                if barrier.wait().is_leader() {
+                    meeting.meet();
+                }
+                barrier.wait();
+            }
         }
     }
 }

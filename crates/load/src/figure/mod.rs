@@ -4,6 +4,7 @@
 
 mod doubts;
 mod fidelity;
+mod generators;
 mod http;
 mod measured;
 
@@ -13,6 +14,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use self::fidelity::Fidelity;
+pub use self::generators::GeneratorShare;
 pub use self::http::HttpFigures;
 pub use self::measured::Measured;
 use crate::chaos::{ChaosReport, Mischief};
@@ -90,6 +92,9 @@ pub struct CellReport {
     pub commands: Option<Commands>,
     /// For HTTP.
     pub http: Option<HttpFigures>,
+    /// The parts of the generators, where these put the load on.
+    #[serde(default)]
+    pub generators: Vec<GeneratorShare>,
     /// How well the users kept in step, where each has one operation.
     pub step: Option<InStep>,
     /// The failures.
@@ -197,6 +202,8 @@ pub struct Figures {
     pub chaos: Option<ChaosReport>,
     /// Where a file tells of the commands that the server ran.
     pub commands: Option<Commands>,
+    /// Where generators put the load on: their parts.
+    pub generators: Vec<GeneratorShare>,
 }
 
 impl CellReport {
@@ -281,7 +288,7 @@ fn due(cell: &Cell) -> Due {
 impl CellReport {
     /// Computes a figure from the counts of its run, and judges it.
     pub fn new(cell: &Cell, figures: Figures) -> Self {
-        let Figures { tally, audit, login_seconds, timeline, chaos, commands } = figures;
+        let Figures { tally, audit, login_seconds, timeline, chaos, commands, generators } = figures;
         let ops = tally.latency.count();
         let planned = cell.settings.duration.as_secs_f64();
         // Not from the machine's audit: a barrier or a full machine may cost time before the operations.
@@ -306,6 +313,8 @@ impl CellReport {
         let some = |latencies: &crate::histogram::Latencies| {
             (latencies.count() > 0).then(|| latencies.percentiles())
         };
+        let elsewhere =
+            generators.iter().filter(|share| !share.is_here).map(|share| share.cpu_seconds).sum::<f64>();
         let mut report = Self {
             measured: Measured::of(cell),
             settings: cell.settings.told(),
@@ -338,7 +347,7 @@ impl CellReport {
             standing: tally.standing.clone(),
             fairness: Fairness::of(&served(&tally), due(cell), seconds),
             little: little(cell, &tally, seconds),
-            client_us_per_op: per_op(audit.client.cpu_seconds),
+            client_us_per_op: per_op(audit.client.cpu_seconds + elsewhere),
             // An endless transfer costs more, the faster it is.
             server_us_per_op: audit
                 .server
@@ -350,7 +359,8 @@ impl CellReport {
                 let grown = audit.client.pss_kib_logged_in.saturating_sub(audit.client.pss_kib_before);
                 grown as f64 / f64::from(cell.users)
             }),
-            verdict: judge(&audit, load),
+            verdict: generators::judged(judge(&audit, load), &generators),
+            generators,
             audit,
             warnings: Vec::new(),
             timeline,
@@ -402,6 +412,7 @@ mod tests {
             timeline: Vec::new(),
             chaos: None,
             commands: None,
+            generators: Vec::new(),
         }
     }
 

@@ -4,11 +4,10 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::atomic::Ordering;
 
-use super::{COMMAND, Counts, Order, Report, Word, line};
+use super::{COMMAND, Order, Report, Word, line};
 use crate::driver::{DriverError, WorkerTask};
-use crate::tally::{Live, Tally};
+use crate::tally::Tally;
 
 /// Starts a process of `program` for a worker's share, and passes through the phases in its place.
 pub(crate) fn work(task: &WorkerTask<'_>, program: &Path, order: &Order) -> Result<Tally, DriverError> {
@@ -73,19 +72,6 @@ fn died(why: String) -> DriverError {
 fn tell(input: Option<&mut ChildStdin>, word: &Word) {
     if let Some(input) = input {
         let _ = input.write_all(&line(word));
-    }
-}
-
-impl Counts {
-    fn show(self, live: &Live) {
-        let Self { ops, bytes, faults, waited_us, sessions, thread, finished } = self;
-        live.ops.store(ops, Ordering::Relaxed);
-        live.bytes.store(bytes, Ordering::Relaxed);
-        live.faults.store(faults, Ordering::Relaxed);
-        live.waited_us.store(waited_us, Ordering::Relaxed);
-        live.sessions.store(sessions, Ordering::Relaxed);
-        live.thread.store(thread, Ordering::Relaxed);
-        live.finished.store(finished, Ordering::Release);
     }
 }
 

@@ -30,7 +30,7 @@ pub use self::worker::serve;
 use crate::plan::Cell;
 use crate::plan::Script;
 use crate::ramp_up::RampSnapshot;
-use crate::tally::Tally;
+use crate::tally::{Counts, Tally};
 use crate::target::Target;
 
 /// The argument that has the program be a worker.
@@ -66,20 +66,8 @@ enum Report {
     Failed(String),
 }
 
-/// As [`Live`](crate::tally::Live).
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-struct Counts {
-    ops: u64,
-    bytes: u64,
-    faults: u64,
-    waited_us: u64,
-    sessions: u64,
-    thread: u64,
-    finished: u64,
-}
-
 /// A message as a line.
-fn line(message: &impl Serialize) -> Vec<u8> {
+pub(crate) fn line(message: &impl Serialize) -> Vec<u8> {
     let mut line = serde_json::to_vec(message).expect("a message has no map with keys that are no text");
     line.push(b'\n');
     line

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::{Counts, Order, Report, Word, line};
+use super::{Order, Report, Word, line};
 use crate::driver::{self, Gate, Meeting, WorkerTask};
 use crate::ramp_up::RampState;
 use crate::stop::Stop;
-use crate::tally::Live;
+use crate::tally::{Counts, Live};
 
 /// How often the coordinator is told how far it is.
 const TELL: Duration = Duration::from_millis(100);
@@ -79,7 +79,7 @@ struct Door<'a, W> {
 
 impl<W: Write> Door<'_, W> {
     fn live(&self) -> Report {
-        Report::Live(counts(self.live), self.ramp_state.snapshot())
+        Report::Live(Counts::of(self.live), self.ramp_state.snapshot())
     }
 
     fn say(&self, report: &Report) -> io::Result<()> {
@@ -96,17 +96,5 @@ impl<W: Write + Send> Meeting for Door<'_, W> {
         if said.is_ok() {
             let _ = self.released.lock().unwrap_or_else(PoisonError::into_inner).recv();
         }
-    }
-}
-
-fn counts(live: &Live) -> Counts {
-    Counts {
-        finished: live.finished.load(Ordering::Acquire),
-        ops: live.ops.load(Ordering::Relaxed),
-        bytes: live.bytes.load(Ordering::Relaxed),
-        faults: live.faults.load(Ordering::Relaxed),
-        waited_us: live.waited_us.load(Ordering::Relaxed),
-        sessions: live.sessions.load(Ordering::Relaxed),
-        thread: live.thread.load(Ordering::Relaxed),
     }
 }

@@ -91,6 +91,17 @@ struct Shared {
     is_shared: AtomicBool,
     /// Locked for a lease, an accept or a return: a few map operations and at most one bind.
     hosts: Mutex<HashMap<IpAddr, Host>>,
+    /// Locked for a push or a pop.
+    returned: Mutex<Returned>,
+}
+
+/// Places of leases that have ended.
+#[derive(Default)]
+struct Returned {
+    /// On which address, and whether the connection may still come.
+    places: VecDeque<(IpAddr, Place, bool)>,
+    /// A thread takes them back.
+    is_served: bool,
 }
 
 /// The ports of one local address.
@@ -153,8 +164,9 @@ impl PassivePool {
         let reception = Reception { sockets, proxies, demultiplexer };
         let companions = Companions::default();
         let is_shared = AtomicBool::new(false);
-        let hosts = Mutex::default();
-        Self { shared: Arc::new(Shared { range, kept, reception, companions, next, is_shared, hosts }) }
+        let (hosts, returned) = (Mutex::default(), Mutex::default());
+        let shared = Shared { range, kept, reception, companions, next, is_shared, hosts, returned };
+        Self { shared: Arc::new(shared) }
     }
 
     /// Another process leases from the same range, or no longer does: while it does, ports without a lease here are
@@ -223,8 +235,24 @@ impl PassivePool {
         &self.shared.range
     }
 
-    /// Takes a place back, and serves the waiting sessions that it makes room for.
+    /// Takes a place back. Where another is being taken back, that call serves both: a lease that is delivered to a session
+    /// whose worker has ended comes back at once, and thousands of such may be in line.
     fn give_back(&self, local: IpAddr, place: Place, open: bool) {
+        let mut returned = self.shared.returned();
+        returned.places.push_back((local, place, open));
+        if std::mem::replace(&mut returned.is_served, true) {
+            return;
+        }
+        while let Some((local, place, open)) = returned.places.pop_front() {
+            drop(returned);
+            self.take_back(local, place, open);
+            returned = self.shared.returned();
+        }
+        returned.is_served = false;
+    }
+
+    /// Ends a lease, and serves the waiting sessions that it makes room for.
+    fn take_back(&self, local: IpAddr, place: Place, open: bool) {
         let mut hosts = self.shared.lock();
         let Some(host) = hosts.get_mut(&local) else { return };
         host.vacate(place, open);
@@ -242,6 +270,10 @@ impl PassivePool {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, Host>> {
         self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn returned(&self) -> MutexGuard<'_, Returned> {
+        self.returned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -213,6 +213,18 @@ fn a_client_with_a_lease_everywhere_waits_in_line() {
 }
 
 #[test]
+fn leases_of_sessions_that_have_ended_come_back_however_many_were_in_line() {
+    let pool = pool(range(1));
+    let first = lease(&pool, client(1));
+    for _ in 0..4000 {
+        let queued = pool.lease(LOCAL, guest(client(1)), Box::new(drop));
+        assert!(matches!(queued, Leasing::Queued));
+    }
+    drop(first);
+    assert_eq!(pool.occupancy(), (0, 0));
+}
+
+#[test]
 fn one_return_serves_everybody_in_line_who_fits_in() {
     let pool = pool(range(1));
     let (one, two) = (lease(&pool, client(1)), lease(&pool, client(2)));

@@ -456,6 +456,8 @@ impl<D: Doors> Worker<D> {
                 client.close(&mut self.doors);
             }
         }
+        // What is sent to them now, a lease perhaps, goes back.
+        self.inbox.close();
     }
 }
 

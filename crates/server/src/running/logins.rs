@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use millrace_runtime::login::{LoginAttempt, present_account};
 
 use super::Running;
-use crate::auth::{Account, Decision, Protocol};
+use crate::auth::{Account, Authenticator, Decision, Protocol};
 use crate::log::{Event, Live, Proved, Subject};
 use crate::state::ServerState;
 
@@ -57,6 +57,11 @@ impl Running {
                 Some(present) => present.ok(),
             });
         });
+    }
+
+    /// Returns the accounts as they are now.
+    pub fn accounts(&self) -> Arc<dyn Authenticator> {
+        self.state.accounts()
     }
 
     /// Returns how often the accounts were replaced or changed.

@@ -154,6 +154,10 @@ impl SimulatedClient {
         }
     }
 
+    pub(super) fn is_connected_for_data(&self) -> bool {
+        self.errand.as_ref().is_some_and(Errand::is_connected)
+    }
+
     /// Returns whether its transfer can go on.
     fn has_data_to_move(&self, now: Instant) -> bool {
         self.errand.as_ref().is_some_and(|errand| match errand.is_connected() {

@@ -51,11 +51,14 @@ pub(super) struct Errand {
     data: Data,
     /// What was sent, or received.
     pub(super) moved: Vec<u8>,
+    /// Another client of its address connected late to a port that this one may have by now: the server cannot tell whose
+    /// connection it is.
+    pub(super) may_be_taken: bool,
 }
 
 impl Errand {
     pub(super) fn new(kind: Kind) -> Self {
-        Self { kind, data: Data::None, moved: Vec::new() }
+        Self { kind, data: Data::None, moved: Vec::new(), may_be_taken: false }
     }
 
     pub(super) fn is_connected(&self) -> bool {
@@ -169,6 +172,7 @@ impl Errand {
         refusals_undo: bool,
     ) -> Result<(), Violation> {
         match (&self.kind, code) {
+            (_, 226) if self.may_be_taken && matches!(self.data, Data::None) => {}
             (Kind::Upload(path, _), 226) => {
                 if !matches!(self.data, Data::Finished(_) | Data::Ended) {
                     return Err(Violation(format!("226 before the end of an upload to {path}")));

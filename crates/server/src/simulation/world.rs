@@ -266,8 +266,16 @@ impl World {
             }
             return Ok(());
         }
-        let before = client.port;
+        let (before, was_connected) = (client.port, client.is_connected_for_data());
         let done = client.act(&around)?;
+        let (address, connects) = (client.address.ip(), !was_connected && client.is_connected_for_data());
+        if connects {
+            let others = self.clients.iter_mut().filter(|other| other.name != chosen);
+            for other in others.filter(|other| other.address.ip() == address) {
+                other.errand.iter_mut().for_each(|errand| errand.may_be_taken |= !errand.is_connected());
+            }
+        }
+        let client = &self.clients[chosen];
         if client.port != before {
             self.invariants.port_was_given(&self.clients, chosen, around.now)?;
         }

@@ -137,7 +137,7 @@ pub struct UploadCheck {
 }
 
 /// How uploads are verified where the server has no hashes.
-pub(crate) const READING_BACK: &str = "reading back";
+pub const READING_BACK: &str = "reading back";
 
 impl fmt::Display for UploadCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
