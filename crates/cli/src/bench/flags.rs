@@ -105,7 +105,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) allow: Vec<String>,
 
-    /// Put the load on from here: ssh://[user@]host[:port], or local:N for N processes of this machine
+    /// Put the load on from here: ssh://HOST, ssh://USER@HOST:PORT, or local:N for N processes of this machine
     ///
     /// May be given more than once. The users and the rate are divided among the generators, which begin at one moment; what
     /// they count is merged. On other machines OpenSSH's client starts them, without a password, and copies this program
