@@ -144,7 +144,7 @@ test('a user that is added logs in by FTP, with the new password alone once it i
   await page.getByRole('button', { name: 'Edit: dora' }).waitFor();
   assert.equal(logsIn('dora', 'first password'), true);
   await page.getByRole('button', { name: 'Edit: dora' }).click();
-  await sheet.getByLabel('Password').fill('second password');
+  await sheet.getByRole('textbox', { name: 'Password' }).fill('second password');
   await sheet.getByRole('button', { name: 'Change password' }).click();
   await page.getByText('The password of dora is changed').waitFor();
   assert.equal(logsIn('dora', 'second password'), true);
