@@ -167,14 +167,9 @@ async fn metrics(site: &Site, server: Arc<Running>, request: &Request<Incoming>)
 /// Reads the queue of the hooks. Where its disk does not answer, there is no reading.
 async fn queue(server: &Running) -> Vec<Reading> {
     let Some(backlog) = server.backlog() else { return Vec::new() };
-    let counted = tokio::task::spawn_blocking(move || backlog.counts().ok());
-    let counts = tokio::time::timeout(QUEUE_PATIENCE, counted).await;
-    let counts = counts.ok().and_then(Result::ok).flatten();
-    let readings = counts.map(|(waiting, parked)| {
-        [("waiting", waiting), ("parked", parked)]
-            .map(|(state, count)| Reading::at(Metric::DeliveryQueue, state, count as f64))
-    });
-    readings.into_iter().flatten().collect()
+    let counted = tokio::task::spawn_blocking(move || Running::queue_readings(&backlog));
+    let counted = tokio::time::timeout(QUEUE_PATIENCE, counted).await;
+    counted.ok().and_then(Result::ok).unwrap_or_default()
 }
 
 #[cfg(test)]

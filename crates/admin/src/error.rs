@@ -57,6 +57,9 @@ pub enum AdminError {
     /// The queue of events fails, or has no such event.
     #[error(transparent)]
     Queue(#[from] QueueError),
+    /// No notices are configured.
+    #[error("there is no receiver of notices: no [[notice]] table names one")]
+    NoNotices,
     /// No audit log is configured.
     #[error("there is no audit log: audit-log names its file")]
     NoAuditLog,
@@ -105,6 +108,7 @@ impl AdminError {
             | Self::NotBanned(_)
             | Self::NoQueue
             | Self::NoAuditLog
+            | Self::NoNotices
             | Self::Queue(QueueError::NoEvent(_))
             | Self::Token(TokenError::Unknown(_)) => Blame::Missing,
             Self::TooManyBans

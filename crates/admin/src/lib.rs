@@ -30,7 +30,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, 
 use millrace_server::{Actor, Administrator};
 use serde_json::{Map, Value, json};
 
-pub use administration::{Administration, Orders, Reload, Reloaded, Successor, Validate};
+pub use administration::{Administration, Orders, Reload, Reloaded, Successor, TestNotices, Validate};
 pub use error::{AdminError, Blame, ReloadFailure};
 pub use role::Role;
 pub use tokens::{TokenError, Tokens, random_number};

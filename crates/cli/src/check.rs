@@ -97,6 +97,7 @@ impl Display for Meaning<'_> {
         section("Logins", &logins(site), out)?;
         section("Groups", &site.shown.groups, out)?;
         section("Hooks", &site.shown.hooks, out)?;
+        section("Notices", &site.shown.notices, out)?;
         network(&site.config, out)?;
         kept(site, out)?;
         confined(site, out)?;

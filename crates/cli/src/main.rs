@@ -19,6 +19,7 @@ mod inetd;
 mod limits;
 mod link;
 mod log;
+mod notices;
 mod notify;
 mod poller_bench;
 mod qr_code;

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use millrace_admin::{Administration, Control, Orders, Reloaded, Tokens, sockets};
 use millrace_admin_http::{AdminHttp, ConfigurationFile, Setup};
 use millrace_load::units::counted;
+use millrace_notices::Notices;
 use millrace_server::limits::Quotas;
 use millrace_server::{Config, Door, Predecessor, Prepared, ReloadError, Running, Server, StartError};
 use millrace_storage::{LocalStorage, SweepReport};
@@ -31,6 +32,7 @@ use crate::config::{self, Confined, Loaded, Site, Snapshot, Written};
 use crate::confine::Held;
 use crate::failure::Failure;
 use crate::inetd;
+use crate::notices;
 use crate::notify;
 use crate::ready;
 
@@ -159,7 +161,8 @@ fn serve(arguments: Serve, beginning: Beginning) -> Result<(), Failure> {
         confined,
         admin: Arc::clone(&admin),
     };
-    let administration = administration(&site, &running, &again);
+    let notices = Arc::new(notices::watch(std::mem::take(&mut site.notices), &running)?);
+    let administration = administration(&site, &running, orders(&again, notices));
     let control = match folder.filter(|_| inherited.is_none()) {
         Some(folder) => open_default_control(&folder, &running, &administration),
         None => open_control(site.control.as_deref(), inherited, before.is_some(), &administration)?,
@@ -335,7 +338,7 @@ fn serve_admin(
 
 /// What performs the orders of administrators. Where the tokens of the admin API cannot be read, as the account that the server
 /// runs as may not enter the folder, none is taken, and clients are served all the same.
-fn administration(site: &Site, running: &Arc<Running>, again: &Again) -> Arc<Administration> {
+fn administration(site: &Site, running: &Arc<Running>, orders: Orders) -> Arc<Administration> {
     let state = site.admin_state.as_deref().filter(|_| !site.serves_one_connection);
     let tokens = Tokens::open(state.map(|folder| file_of_served(site, folder))).unwrap_or_else(|error| {
         if !site.admin.is_empty() {
@@ -343,7 +346,7 @@ fn administration(site: &Site, running: &Arc<Running>, again: &Again) -> Arc<Adm
         }
         Tokens::default()
     });
-    Administration::new(running, orders(again), tokens)
+    Administration::new(running, orders, tokens)
 }
 
 /// Opens the control socket: at its path, in the place of a predecessor's, or as a service manager has opened it.
@@ -392,12 +395,13 @@ fn open_default_control(
 }
 
 /// What administrators can have done.
-fn orders(again: &Again) -> Orders {
+fn orders(again: &Again, notices: Arc<Notices>) -> Orders {
     let (again, admin) = (again.clone(), Arc::clone(&again.admin));
     let validating = again.clone();
     Orders {
         reload: Box::new(move || Ok(again.reload()?)),
         validate: Box::new(move |text| Ok(validating.validate(text)?)),
+        test_notices: Box::new(move || notices.test()),
         successor: Box::new(successor_command),
         relieved: Box::new(move |pid| {
             // The successor listens there by now.

@@ -44,7 +44,7 @@ pub use pools::Pools;
 pub use queue_error::QueueError;
 pub use rules::{Action, Rule, Rules};
 pub use setting_error::SettingError;
-pub use webhook::Credentials;
+pub use webhook::{Credentials, DeliveryError, Webhook};
 
 use millrace_log::{Subject, Undecided};
 use millrace_process::Recall;

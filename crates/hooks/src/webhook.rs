@@ -36,7 +36,7 @@ const OURS: [&str; 8] = [
 
 /// Where events are posted to. Connections are kept between them.
 #[derive(Debug, Clone)]
-pub(super) struct Webhook {
+pub struct Webhook {
     url: String,
     agent: ureq::Agent,
 }
@@ -57,7 +57,7 @@ pub(super) struct Keyring(HashMap<String, Vec<Credentials>>);
 
 /// Why an event was not taken.
 #[derive(Debug, Error)]
-pub(super) enum DeliveryError {
+pub enum DeliveryError {
     /// It may be taken another time.
     #[error("{0}")]
     Retryable(String),
@@ -140,7 +140,8 @@ impl Keyring {
 }
 
 impl Webhook {
-    pub(super) fn new(url: &str, time_limit: Duration) -> Self {
+    /// Posts to this address, which may take so long for an answer.
+    pub fn new(url: &str, time_limit: Duration) -> Self {
         let config = ureq::Agent::config_builder()
             .timeout_global(Some(time_limit))
             .http_status_as_error(false)
@@ -152,8 +153,13 @@ impl Webhook {
         Self { url: url.to_owned(), agent: ureq::Agent::new_with_config(config) }
     }
 
+    /// Returns the address.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
     /// Checks that events can be posted to this address.
-    pub(super) fn check(url: &str) -> Result<(), SettingError> {
+    pub fn check(url: &str) -> Result<(), SettingError> {
         let wrong = || Err(SettingError::Url(url.to_owned()));
         let Ok(address) = url.parse::<Uri>() else { return wrong() };
         match (address.scheme_str(), address.host()) {
@@ -167,7 +173,7 @@ impl Webhook {
 
     /// Posts a body, and returns the body of a successful response. The receiver recognises a repeated post by its
     /// `id`; a post without one is sent once.
-    pub(super) fn post(
+    pub fn post(
         &self,
         credentials: &Credentials,
         id: Option<&str>,

@@ -195,6 +195,18 @@ impl Log {
         &self.metrics
     }
 
+    /// Returns how many lines each log has lost so far, as its disk was full or its reader too slow.
+    pub fn lost_lines(&self) -> [(&'static str, u64); 5] {
+        let of_file = |file: &LogFile| file.writer.lost();
+        [
+            ("events", self.events.as_ref().map_or(0, |writer| writer.lost())),
+            ("transfers", self.xferlog.iter().chain(&*self.hosts).map(of_file).sum()),
+            ("access", self.access.as_ref().map_or(0, of_file)),
+            ("audit", self.audit.as_ref().map_or(0, AuditLog::lost)),
+            ("syslog", self.syslog.as_ref().map_or(0, |syslog| syslog.lost())),
+        ]
+    }
+
     fn shard<'a>(&'a self, lines: &'a Lines) -> &'a Shard {
         lines.shard.as_ref().unwrap_or(self.metrics.shared())
     }

@@ -140,6 +140,11 @@ impl Syslog {
         Ok(Self { writer, end, events: settings.events })
     }
 
+    /// Returns how many messages it has lost so far.
+    pub(super) fn lost(&self) -> u64 {
+        self.writer.lost()
+    }
+
     /// Sends records of the audit log.
     pub(super) fn push_records(&self, lines: &[u8]) {
         self.push(About::Record, lines);

@@ -9,6 +9,7 @@
 
 use std::fmt;
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -59,6 +60,8 @@ struct Shared {
     work: Condvar,
     /// The thread has ended.
     ended: Condvar,
+    /// Lines that found no room, or could not be written.
+    lost: AtomicU64,
 }
 
 #[derive(Default)]
@@ -134,7 +137,7 @@ impl Writer {
         let mut state = self.shared.lock();
         // After a gap nothing more is taken until the gap is reported.
         if state.dropped > 0 || state.waiting.len() + lines.len() > WAITING {
-            state.dropped += lines.iter().filter(|&&byte| byte == b'\n').count() as u64;
+            state.dropped += self.shared.lose(lines);
         } else {
             state.waiting.extend_from_slice(lines);
         }
@@ -143,6 +146,11 @@ impl Writer {
             drop(state);
             self.shared.work.notify_one();
         }
+    }
+
+    /// Returns how many lines were lost so far.
+    pub(super) fn lost(&self) -> u64 {
+        self.shared.lost.load(Ordering::Relaxed)
     }
 
     /// Has what comes from now on, and what still waits, written elsewhere.
@@ -172,6 +180,13 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Counts these lines among the lost ones; returns how many they are.
+    fn lose(&self, lines: &[u8]) -> u64 {
+        let lost = lines.iter().filter(|&&byte| byte == b'\n').count() as u64;
+        self.lost.fetch_add(lost, Ordering::Relaxed);
+        lost
+    }
+
     /// The thread. A log that cannot be written must not stop the server.
     fn write_out(&self, sink: Sink, notice: &Notice, rest: Duration) {
         let (mut lines, mut rests) = (Vec::new(), None);
@@ -184,7 +199,7 @@ impl Shared {
             if dropped > 0 {
                 lines.extend_from_slice(&notice(Gap::Dropped(dropped)));
             }
-            page.write(&lines, notice);
+            page.write(&lines, self, notice);
             lines.clear();
             lines.shrink_to(KEPT);
         }
@@ -230,7 +245,7 @@ struct Page {
 }
 
 impl Page {
-    fn write(&mut self, lines: &[u8], notice: &Notice) {
+    fn write(&mut self, lines: &[u8], shared: &Shared, notice: &Notice) {
         match self.write_from_new_line(lines) {
             Ok(()) if self.lost > 0 => {
                 let told = notice(Gap::Lost(std::mem::take(&mut self.lost)));
@@ -242,7 +257,7 @@ impl Page {
                 if self.lost == 0 {
                     let _ = notice(Gap::Failing(&error));
                 }
-                self.lost += rest.iter().filter(|&&byte| byte == b'\n').count() as u64;
+                self.lost += shared.lose(rest);
             }
         }
     }
@@ -289,6 +304,7 @@ mod tests {
         for number in 0..LINES {
             writer.push(format!("line {number} of a log without a reader\n").as_bytes());
         }
+        let lost = writer.lost();
         writer.close();
         drop(writer);
         let (mut whole, mut missing) = (0, 0);
@@ -302,6 +318,7 @@ mod tests {
             }
         }
         assert!(missing > 0);
+        assert_eq!(lost, missing);
         assert_eq!(whole + missing, LINES);
     }
 
@@ -405,6 +422,7 @@ mod tests {
         let lines: Vec<&str> = rest.lines().filter(|&line| line != lost).collect();
         assert_eq!(lines.last(), Some(&"five"), "{written}");
         assert_eq!(lost, format!("{} lost", 2 + 2 - lines.len()));
+        assert_eq!(writer.lost(), 4 - lines.len() as u64);
     }
 
     #[test]

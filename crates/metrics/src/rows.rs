@@ -98,6 +98,8 @@ const METHOD: Label = Label { name: "method", values: &METHODS };
 const POOL: Label = Label { name: "pool", values: &[] };
 const STATE: Label = Label { name: "state", values: &[] };
 const WORKER: Label = Label { name: "worker", values: &[] };
+const LOG: Label = Label { name: "log", values: &[] };
+const FOLDER: Label = Label { name: "folder", values: &[] };
 const FILE: Label = Label { name: "file", values: &[] };
 const VERSION: Label = Label { name: "version", values: &[] };
 
@@ -206,6 +208,12 @@ metrics! {
         "How long a worker took to answer when it was last asked, or has not answered yet.";
     Warnings "millrace_warnings_total" Counter None Counted []
         "Warnings in the log.";
+    LogLinesLost "millrace_log_lines_lost_total" Counter None Read [LOG]
+        "Lines that a log lacks, as its disk was full or its reader too slow.";
+    DiskFree "millrace_disk_free_bytes" Gauge Bytes Read [FOLDER]
+        "Free bytes of the file system of a folder: one that is served, of logs, or of what is kept.";
+    DiskSize "millrace_disk_size_bytes" Gauge Bytes Read [FOLDER]
+        "Bytes of that file system, without those that only root may use.";
     Ready "millrace_ready" Gauge None Read []
         "1 where the server accepts clients, 0 where it drains or has handed over.";
     Build "millrace_build_info" Gauge None Read [VERSION]

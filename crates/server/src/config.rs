@@ -70,6 +70,8 @@ pub struct Config {
     pub proxy_routes: Vec<ProxyRoute>,
     /// Uploads by HTTP that go on where they were cut (tus).
     pub resumable: Resumable,
+    /// Folders whose free space is read, for metrics and notices.
+    pub disks: Vec<PathBuf>,
     /// The file in which bans are kept, so that they outlive the server.
     pub ban_file: Option<PathBuf>,
     /// The file in which locks and properties of WebDAV are kept, so that they outlive the server.
@@ -207,6 +209,7 @@ impl Config {
             proxy_routes: Vec::new(),
             resumable: Resumable::default(),
             ban_file: None,
+            disks: Vec::new(),
             dav: None,
             accounts,
             passive_ports: Self::DEFAULT_PASSIVE_PORTS,

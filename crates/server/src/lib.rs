@@ -21,6 +21,7 @@
 
 mod certificates;
 pub mod config;
+mod disks;
 mod housekeeping;
 mod kept_bans;
 mod running;

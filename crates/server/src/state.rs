@@ -12,6 +12,7 @@ use millrace_runtime::services::Services;
 use millrace_runtime::worker::Client as _;
 
 use crate::config::Config;
+use crate::disks::Disks;
 use crate::kept_bans::BanFile;
 use crate::worker::{Client, Core, Errand, Sender, SharedByWorkers, Worker, WorkerMessage};
 
@@ -28,6 +29,8 @@ pub(crate) struct ServerState {
     /// The renewal of the server's own certificate (ACME).
     pub(crate) acme: Arc<Renewal>,
     pub(crate) ban_file: BanFile,
+    /// The free space of the folders that are watched.
+    pub(crate) disks: Disks,
     /// The log has its start and not yet its end.
     pub(crate) is_on_record: AtomicBool,
     /// Why the server ends, for the log: what was said first. Guarded for a look.

@@ -79,6 +79,7 @@ impl Site {
         let running = Arc::new(Server::start(config).unwrap());
         let of_checks = folder.join("millrace.toml");
         let orders = Orders {
+            test_notices: Box::new(Vec::new),
             reload: Box::new(|| Ok(Reloaded::default())),
             validate: Box::new(move |text| match text.contains("wrong") {
                 true => Err(format!("{}:2:1: it is wrong", of_checks.display()).into()),

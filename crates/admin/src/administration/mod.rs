@@ -33,12 +33,17 @@ pub struct Reloaded {
 /// Makes the command that starts the successor: the program as it is now installed, with this process's arguments.
 pub type Successor = Box<dyn Fn() -> Command + Send + Sync>;
 
+/// Sends a trial to each receiver of notices. Returns what each is called, and why it did not take it.
+pub type TestNotices = Box<dyn Fn() -> Vec<(String, Option<String>)> + Send + Sync>;
+
 /// The actions that the program around the server performs.
 pub struct Orders {
     /// Reads the configuration anew.
     pub reload: Reload,
     /// Looks at another text of it.
     pub validate: Validate,
+    /// Sends a trial to each receiver of notices.
+    pub test_notices: TestNotices,
     /// Starts another server.
     pub successor: Successor,
     /// That one, the process of this number, has taken over.

@@ -78,6 +78,8 @@ pub(super) enum Request {
     Stop {},
     /// Tells which record of the audit log was written last.
     Audit {},
+    /// Sends a trial to each receiver of notices.
+    TestNotices {},
     /// Lists the tokens of the admin API.
     Tokens {},
     /// Makes a token, for so many seconds or for good.
@@ -174,6 +176,7 @@ impl Request {
             Self::Drain {} => Ok(end(running, "drained", Running::drain)),
             Self::Stop {} => Ok(end(running, "ctl stop", Running::request_shutdown)),
             Self::Audit {} => audit(running),
+            Self::TestNotices {} => test_notices(served),
             Self::Tokens {} => Ok(served.tokens().list()),
             Self::AddToken { name, role, seconds } => Ok(served.tokens().add(&name, role, seconds)?),
             Self::RemoveToken { name } => Ok(served.tokens().remove(&name).map(|()| Value::Null)?),
@@ -219,6 +222,17 @@ fn audit(running: &Running) -> Result<Value, AdminError> {
     let position = running.audit_position().ok_or(AdminError::NoAuditLog)?;
     let (file, last) = position.map_err(AdminError::AuditLog)?;
     Ok(json!({ "file": file.to_string_lossy(), "seq": last.seq, "sha256": last.sha256.to_string() }))
+}
+
+/// Sends a trial to each receiver of notices, and waits.
+fn test_notices(served: &Administration) -> Result<Value, AdminError> {
+    let tried = (served.orders.test_notices)();
+    if tried.is_empty() {
+        return Err(AdminError::NoNotices);
+    }
+    let shown =
+        |(receiver, failure): &(String, Option<String>)| json!({ "receiver": receiver, "error": failure });
+    Ok(json!({ "receivers": tried.iter().map(shown).collect::<Vec<_>>() }))
 }
 
 fn kick(running: &Running, session: Option<u64>, user: Option<String>, address: Option<IpAddr>) -> Value {

@@ -32,6 +32,9 @@ pub enum ClientError {
     /// A kick that met nothing.
     #[error("no session matches; \"millrace ctl sessions\" lists them.")]
     NoSession,
+    /// A receiver of notices did not take a trial.
+    #[error("a receiver did not take the trial.")]
+    NoticeNotTaken,
     /// The terminal of `top`.
     #[error("the terminal cannot be used: {0}.")]
     Terminal(#[source] io::Error),

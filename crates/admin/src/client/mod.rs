@@ -133,6 +133,11 @@ enum Action {
     Upgrade,
     /// Show the last record of the audit log, to be noted where it cannot be changed together with the log
     Audit,
+    /// Try the receivers of notices
+    Notice {
+        #[command(subcommand)]
+        action: NoticeAction,
+    },
     /// List the tokens of the admin API (--admin), make one, or remove one
     Token {
         #[command(subcommand)]
@@ -142,6 +147,13 @@ enum Action {
     Drain,
     /// Stop accepting clients, wait for running transfers for the configured grace time at most, then end
     Stop,
+}
+
+/// The actions on notices.
+#[derive(Debug, Subcommand)]
+enum NoticeAction {
+    /// Send a trial to each receiver now, and show which took it
+    Test,
 }
 
 /// The actions on tokens.
@@ -213,7 +225,7 @@ struct NotATime(String);
 pub fn run(arguments: Ctl) -> Result<(), ClientError> {
     let patience = match arguments.action {
         Action::Recount { .. } => COUNTING,
-        Action::Upgrade => STARTING,
+        Action::Upgrade | Action::Notice { .. } => STARTING,
         _ => PATIENCE,
     };
     let socket = arguments.control.map_or_else(find, Ok)?;
@@ -228,7 +240,12 @@ pub fn run(arguments: Ctl) -> Result<(), ClientError> {
         false if is_none_kicked => {}
         false => print(&told::told(&arguments.action, &parsed))?,
     }
-    if is_none_kicked { Err(ClientError::NoSession) } else { Ok(()) }
+    let tried = parsed["receivers"].as_array().map_or(&[][..], Vec::as_slice);
+    match tried.iter().all(|one| one["error"].is_null()) {
+        false => Err(ClientError::NoticeNotTaken),
+        true if is_none_kicked => Err(ClientError::NoSession),
+        true => Ok(()),
+    }
 }
 
 /// Writes to standard output. A reader that has gone is no error.
@@ -272,6 +289,7 @@ fn request(action: &Action) -> Value {
         Action::Token { action: TokenAction::Remove { name } } => {
             json!({ "do": "remove-token", "name": name })
         }
+        Action::Notice { action: NoticeAction::Test } => json!({ "do": "test-notices" }),
         Action::Drain => json!({ "do": "drain" }),
         Action::Stop => json!({ "do": "stop" }),
     }

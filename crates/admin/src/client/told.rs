@@ -57,6 +57,7 @@ pub(super) fn told(action: &Action, answer: &Value) -> String {
             let (file, sha256) = (word(&answer["file"]), word(&answer["sha256"]));
             format!("{file}: the last record is {}, SHA-256 {sha256}.\n", answer["seq"])
         }
+        Action::Notice { .. } => rows("receivers").iter().map(tried).collect(),
         Action::Token { action: TokenAction::List } => match rows("tokens") {
             [] => "No tokens.\n".to_owned(),
             tokens => table(&["name", "role", "expired"], tokens.iter().map(token)),
@@ -231,6 +232,15 @@ fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
         format!("{}\n", cells.join("  ").trim_end())
     };
     rows.iter().map(line).collect()
+}
+
+/// `https://example.com/notices: delivered`
+fn tried(receiver: &Value) -> String {
+    let name = word(&receiver["receiver"]);
+    match receiver["error"].as_str() {
+        None => format!("{name}: delivered\n"),
+        Some(error) => format!("{name}: {}\n", shown(error)),
+    }
 }
 
 /// `1 session`, `3 sessions`

@@ -15,6 +15,7 @@ use millrace_server::config::ProgramLimits;
 use millrace_server::hooks::Template;
 use rustix::process::geteuid;
 
+use super::notices::{self, NoticeTable};
 use super::places::Places;
 use super::said::{Place, Said};
 use super::slot::is_on;
@@ -50,6 +51,8 @@ pub(crate) struct Confined {
     pub(crate) sandbox: Sandbox,
     /// The user to run as, as written.
     pub(crate) run_as: Option<Said<String>>,
+    /// Folders whose free space is read.
+    pub(crate) disks: Vec<PathBuf>,
     /// Files that it may use.
     pub(crate) grants: Vec<Grant>,
     /// Those of `sandbox-paths`.
@@ -136,6 +139,7 @@ impl Loaded {
         Ok(Confined {
             sandbox,
             run_as: written.run_as.clone(),
+            disks: notices::watched(written, self.trees(), state.clone(), &places),
             grants: self.grants(state.as_deref()),
             more: self.more().into_iter().map(|path| Grant::new(path, Access::Write)).collect(),
             policy: self.policy()?,
@@ -192,6 +196,7 @@ impl Loaded {
         });
         let of_sources = written.source.iter().flat_map(|source| source.files());
         let of_hooks = written.hook.iter().filter_map(|hook| hook.secret_file.as_ref());
+        let of_notices = written.notice.iter().flat_map(NoticeTable::files);
         let texts =
             [&written.greeting_file, &written.welcome_file, &written.limit_file].into_iter().flatten();
         let of_classes = written.class.iter().filter_map(|class| class.limit_file.as_ref());
@@ -202,8 +207,13 @@ impl Loaded {
             .flatten();
         let pages = written.error_page.iter().map(|page| &page.file);
         let pages = pages.chain(texts).chain(of_classes).chain(of_hosts);
-        let files =
-            files.chain(certificates).chain(of_folders).chain(of_sources).chain(of_hooks).chain(pages);
+        let files = files
+            .chain(certificates)
+            .chain(of_folders)
+            .chain(of_sources)
+            .chain(of_hooks)
+            .chain(of_notices)
+            .chain(pages);
         grants.extend(files.flat_map(|said| Grant::file(&absolute(said), Access::Read)));
         grants.extend(places.file().into_iter().flat_map(|file| Grant::file(file, Access::Read)));
         let is_replaced = is_on(written.admin_writes_config.clone(), false);

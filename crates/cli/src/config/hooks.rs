@@ -211,16 +211,21 @@ fn template(said: &Said<String>, places: &Places<'_>) -> Result<Template, Failur
 }
 
 /// The credentials for the receiver at `url`. An error in a header is reported without its value, which is secret.
-fn credentials(table: &HookTable, url: &Said<String>, places: &Places<'_>) -> Result<Credentials, Failure> {
+pub(super) fn credentials(
+    headers: &Map<String>,
+    (secret, secret_file): (&One<String>, &One<PathBuf>),
+    url: &Said<String>,
+    places: &Places<'_>,
+) -> Result<Credentials, Failure> {
     let mut credentials = Credentials::default();
-    for (name, value) in &table.headers {
+    for (name, value) in headers {
         let with = credentials.header(name, &value.value);
         credentials = with.map_err(|message| places.error(&url.place, "headers", &message))?;
     }
-    match (&table.secret, &table.secret_file) {
+    match (secret, secret_file) {
         (None, None) => Ok(credentials),
         (Some(_), Some(file)) => {
-            Err(places.error(&file.place, "secret-file", "a hook has either `secret` or `secret-file`"))
+            Err(places.error(&file.place, "secret-file", "there is either `secret` or `secret-file`"))
         }
         (Some(said), None) => {
             credentials.secret(&said.value).map_err(|message| places.error(&said.place, "secret", &message))
@@ -274,7 +279,8 @@ fn action(table: &HookTable, places: &Places<'_>) -> Result<Option<Action>, Fail
     if let Some(said) = &table.webhook {
         Action::check_url(&said.value).map_err(|message| places.error(&said.place, "webhook", &message))?;
         let batch = table.batch.as_ref().map_or(1, |said| said.value.0.clamp(1, 1000));
-        let (url, credentials) = (said.value.clone(), credentials(table, said, places)?);
+        let secrets = (&table.secret, &table.secret_file);
+        let (url, credentials) = (said.value.clone(), credentials(&table.headers, secrets, said, places)?);
         actions.push((said.place.clone(), Action::Webhook { url, batch, credentials }));
     } else if let Some((key, place)) = table.shown_to_receivers().next() {
         let message = format!("`{key}` means nothing to a hook without `webhook`");

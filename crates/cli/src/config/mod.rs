@@ -19,6 +19,7 @@ mod hooks;
 mod hosts;
 mod limits;
 mod logins;
+mod notices;
 mod obstacles;
 mod origins;
 mod own;

@@ -63,6 +63,10 @@ pub(super) fn files(written: &Written, places: &Places<'_>) -> Vec<Own> {
     for hook in &written.hook {
         add("secret-file", hook.secret_file.as_ref());
     }
+    for notice in &written.notice {
+        add("secret-file", notice.secret_file.as_ref());
+        add("smtp-password-file", notice.smtp_password_file.as_ref());
+    }
     for hook in &written.hook {
         files.extend(program(hook.run.first(), places).map(|path| Own { what: "run", path }));
     }
@@ -138,7 +142,7 @@ pub(super) fn warnings(files: &[Own], served: &[PathBuf]) -> Vec<String> {
 }
 
 /// Files that hold a key or a password; `tls-cert` is one where the key is in it.
-const SECRETS: [&str; 8] = [
+const SECRETS: [&str; 9] = [
     "tls-key",
     "tls-cert",
     "syslog-key",
@@ -146,6 +150,7 @@ const SECRETS: [&str; 8] = [
     "key-file",
     "password-file",
     "credentials-file",
+    "smtp-password-file",
     "secret-file",
 ];
 

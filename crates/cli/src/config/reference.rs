@@ -7,6 +7,7 @@ use super::hooks::HookTable;
 use super::hosts::HostTable;
 use super::limits::{ClassTable, ListenerTable};
 use super::logins::{GroupTable, UserTable};
+use super::notices::NoticeTable;
 use super::profiles;
 use super::proxy_routes::ProxyTable;
 #[cfg(test)]
@@ -17,7 +18,7 @@ use super::web::{CorsTable, ErrorPageTable, HeaderTable};
 use super::written::Written;
 
 /// An example of each kind of `[[table]]`.
-const TABLES: [fn(&mut String); 12] = [
+const TABLES: [fn(&mut String); 13] = [
     example_of::<UserTable>,
     example_of::<GroupTable>,
     example_of::<SourceTable>,
@@ -30,6 +31,7 @@ const TABLES: [fn(&mut String); 12] = [
     example_of::<ClassTable>,
     example_of::<ListenerTable>,
     example_of::<HookTable>,
+    example_of::<NoticeTable>,
 ];
 
 /// The table of a section of the top level, in Markdown.

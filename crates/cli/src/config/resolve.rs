@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use millrace_admin_http::AdminAccess;
+use millrace_notices::Rule;
 use millrace_server::auth::{Chain, Database, DatabaseError, Homes, HostAddress, Mounts, Password};
 use millrace_server::limits::Quotas;
 use millrace_server::{Authenticator, Config, config};
@@ -71,6 +72,8 @@ pub(crate) struct Site {
     pub(crate) http_by_default: bool,
     /// Whether it serves a single connection, which another process has accepted.
     pub(crate) serves_one_connection: bool,
+    /// What administrators are told.
+    pub(crate) notices: Vec<Rule>,
     /// How the server is confined.
     pub(crate) confined: Confined,
     /// What was written, and where.
@@ -120,6 +123,7 @@ impl Site {
         *workers = 1;
         self.control = None;
         self.admin.clear();
+        self.notices.clear();
         self.serves_one_connection = true;
     }
 
@@ -202,6 +206,7 @@ pub(crate) fn resolve(
     let passive_ports = doors::passive_ports(written.passive_ports, &doors, &places)?;
     let mut config = Config {
         program_limits: confined.policy.limits,
+        disks: confined.disks.clone(),
         ftp,
         ftps,
         tls,
@@ -269,6 +274,7 @@ pub(crate) fn resolve(
         self_signed,
         config,
         http_by_default,
+        notices: super::notices::notices(&said.notice, &places)?,
         serves_one_connection: false,
     })
 }

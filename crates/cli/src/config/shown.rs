@@ -7,6 +7,7 @@ use millrace_server::auth::{self, Effective, Group, Origin};
 
 use super::hooks::HookTable;
 use super::logins::GroupTable;
+use super::notices::NoticeTable;
 use super::places::Places;
 use super::proxy_routes::ProxyTable;
 use super::said::Said;
@@ -18,6 +19,8 @@ use super::{tls, web};
 pub(crate) struct Shown {
     /// The hooks.
     pub(crate) hooks: Vec<String>,
+    /// What administrators are told.
+    pub(crate) notices: Vec<String>,
     /// What holds for members of groups.
     pub(crate) groups: Vec<String>,
     /// Names under which other folders are served.
@@ -44,6 +47,7 @@ impl Shown {
         });
         Self {
             hooks: written.hook.iter().map(HookTable::shown).collect(),
+            notices: written.notice.iter().map(NoticeTable::shown).collect(),
             groups: written.group.iter().map(group).collect(),
             hosts: written
                 .host

@@ -9,6 +9,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use millrace_notices::MailEncryption;
 use millrace_server::Permissions;
 use millrace_server::config::{Challenge, ForwardingField, Resumption};
 use millrace_server::limits::period;
@@ -325,6 +326,13 @@ impl Value for Challenge {
 
     const CHOICES: &'static [(&'static str, Self)] =
         &[("http-01", Self::Http), ("tls-alpn-01", Self::TlsAlpn)];
+}
+
+impl Value for MailEncryption {
+    const EXPECTED: &'static str = "\"starttls\", \"tls\" or \"off\"";
+
+    const CHOICES: &'static [(&'static str, Self)] =
+        &[("starttls", Self::StartTls), ("tls", Self::Tls), ("off", Self::Off)];
 }
 
 /// How events are written to standard error.

@@ -12,6 +12,7 @@ use super::hooks::HookTable;
 use super::hosts::HostTable;
 use super::limits::{ClassTable, ListenerTable};
 use super::logins::{GroupTable, UserList};
+use super::notices::NoticeTable;
 use super::proxy_routes::ProxyTable;
 use super::setting::{default, settings, unset};
 use super::slot::{Many, Map, One};
@@ -450,6 +451,10 @@ settings! {
         "Hooks" {
             /// What is done before and after what sessions do, each a `[[hook]]` table as below, in their order
             hook: Vec<HookTable> = unset("none");
+        }
+        "Notices" {
+            /// What administrators are told by webhook and mail, each a `[[notice]]` table as below
+            notice: Vec<NoticeTable> = unset("none").restart();
         }
         "Times" {
             /// From connecting to being logged in

@@ -5,6 +5,7 @@
 mod client;
 mod counting;
 mod health;
+mod notices;
 mod prometheus;
 mod site;
 mod waits;

@@ -106,6 +106,11 @@ impl AuditLog {
         Ok(Self { path, writer, files: settings.files })
     }
 
+    /// Returns how many records it has lost so far.
+    pub(super) fn lost(&self) -> u64 {
+        self.writer.lost()
+    }
+
     /// Returns whether it records an event.
     pub(super) fn wants(&self, event: &Event<'_>) -> bool {
         match class(event) {

@@ -20,6 +20,7 @@ use millrace_runtime::sessions::{Descriptors, Sessions};
 use super::StartError;
 use crate::blocking::BlockingPool;
 use crate::config::{Config, Tls};
+use crate::disks::Disks;
 use crate::hooks::Pools;
 use crate::kept_bans::BanFile;
 use crate::limits::Bans;
@@ -155,6 +156,7 @@ pub(crate) fn state(
         shared: SharedByWorkers { services, ftp: Arc::new(ftp), http: Arc::new(http), side },
         acme,
         ban_file,
+        disks: Disks::new(&config.disks),
         workers: OnceLock::new(),
         is_on_record: AtomicBool::new(false),
         end: Mutex::default(),

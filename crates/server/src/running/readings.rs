@@ -7,6 +7,7 @@ use millrace_blocking::PoolLoad;
 use millrace_metrics::{Metric, Reading, Registry, process_readings};
 
 use super::Running;
+use crate::hooks::Backlog;
 use crate::worker::{Worker, WorkerMessage};
 
 /// Whether a server takes more clients.
@@ -54,6 +55,16 @@ impl Running {
         }
     }
 
+    /// Reads the queue of the hooks, where there is one. It waits for a disk.
+    pub fn queue_readings(backlog: &Backlog) -> Vec<Reading> {
+        let counts = backlog.counts().ok();
+        let of_state = |(waiting, parked): (u64, u64)| {
+            [("waiting", waiting), ("parked", parked)]
+                .map(|(state, count)| Reading::at(Metric::DeliveryQueue, state, count as f64))
+        };
+        counts.map(of_state).into_iter().flatten().collect()
+    }
+
     /// Reads the metrics that are not counted. It waits for nothing but locks that are held for a moment.
     pub fn readings(&self) -> Vec<Reading> {
         let state = &self.state;
@@ -81,6 +92,9 @@ impl Running {
             readings.push(Reading::at(Metric::CertificateExpiry, file, until.as_secs() as f64));
         }
         readings.push(Reading::at(Metric::Build, env!("CARGO_PKG_VERSION"), 1.0));
+        readings.extend(state.disks.readings(&state.pool));
+        let lost = state.log.lost_lines().into_iter();
+        readings.extend(lost.map(|(log, lines)| Reading::at(Metric::LogLinesLost, log, lines as f64)));
         let most = state.sessions.descriptors().most;
         readings.push(Reading::of(Metric::MostDescriptors, most as f64));
         readings.extend(process_readings());
