@@ -120,6 +120,39 @@ fn the_server_moves_its_log_files_away_and_loses_no_line() {
     assert_eq!(lines.filter(|line| line.contains(" o r u ftp ") && line.ends_with(" c")).count(), 100);
 }
 
+/// GoAccess, a program that others wrote, reads every line, whatever clients have sent.
+#[test]
+fn a_program_for_logs_reads_the_extended_format() {
+    let arguments =
+        "serve files --ftp off --http 127.0.0.1:0 --user u:secret --config a.toml --access-log access";
+    let files = [("a.toml", "access-log-format = \"w3c\"\n")];
+    let mut site = Site::start_by("w3c", &arguments.split(' ').collect::<Vec<_>>(), &files);
+    let requests = ["GET /f", "GET /f?a=b%20c&d+e", "GET /no%0asuch%20file", "HEAD /f\"g"];
+    for request in requests {
+        let mut stream = TcpStream::connect(site.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let head = "Host: files.example\r\nUser-Agent: a b \"c\"\r\nAuthorization: Basic dTpzZWNyZXQ=\r\nConnection: close\r\n";
+        write!(stream, "{request} HTTP/1.1\r\n{head}\r\n").unwrap();
+        stream.read_to_end(&mut Vec::new()).unwrap();
+    }
+    site.signal("-TERM");
+    assert!(site.child.wait().unwrap().success());
+    let text = fs::read_to_string(site.folder.join("access")).unwrap();
+    assert!(text.starts_with("#Version: 1.0\n#Software: Millrace\n#Fields: date time c-ip "), "{text}");
+    assert!(text.contains(" 127.0.0.1 u GET /f a=b%20c&d%2Be 200 7 "), "{text}");
+    let read = Command::new("goaccess")
+        .arg(site.folder.join("access"))
+        .args(["--log-format=%d %t %h %e %m %U %q %s %b %T %H %v %u %R", "--date-format=%Y-%m-%d"])
+        .args(["--time-format=%H:%M:%S", "-o", "json", "--no-global-config", "--no-progress"])
+        .output();
+    let required = std::env::var_os("MILLRACE_REQUIRE_CLIENTS").is_some();
+    let Ok(read) = read else { return assert!(!required, "goaccess is missing") };
+    let told: Value = serde_json::from_slice(&read.stdout).unwrap();
+    assert_eq!(told["general"]["valid_requests"], requests.len(), "{told}");
+    assert_eq!(told["general"]["failed_requests"], 0, "{told}");
+    assert!(read.stdout.windows(13).any(|part| part == b"files.example"));
+}
+
 struct Client(BufReader<TcpStream>);
 
 impl Client {

@@ -1,7 +1,11 @@
-//! The access log: one line a request, in the Combined format of NCSA and Apache, or as JSON.
+//! The access log: one line a request, in the Combined format of NCSA and Apache, in the Extended format of the W3C, or as
+//! JSON.
 //!
 //! `127.0.0.1 - alice [10/Oct/2000:13:55:36 +0000] "GET /a HTTP/1.1" 200 2326 "-" "curl/8.0"`. Text from clients is
 //! escaped like Apache does, so that it can contain neither a line end nor a quote.
+//!
+//! `2000-10-10 13:55:36 127.0.0.1 alice GET /a - 200 2326 0.001 HTTP/1.1 files.example.com curl/8.0 -`. [`W3C_HEAD`] names the
+//! fields. As by IIS, a blank in a field is `+`; what else could be mistaken is `%XX`.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -33,6 +37,30 @@ pub struct Request<'a> {
     pub agent: Option<&'a [u8]>,
     /// From the head of the request to the end of the answer.
     pub elapsed: Duration,
+}
+
+/// How lines of the access log are written, where they are not JSON.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum AccessFormat {
+    /// That of NCSA and Apache.
+    #[default]
+    Combined,
+    /// The Extended Log File Format.
+    W3c,
+}
+
+/// What stands at the top of a file in the Extended format.
+pub(super) const W3C_HEAD: &str = "#Version: 1.0\n#Software: Millrace\n#Fields: date time c-ip cs-username cs-method \
+     cs-uri-stem cs-uri-query sc-status sc-bytes time-taken cs-version cs-host cs(User-Agent) cs(Referer)\n";
+
+impl AccessFormat {
+    /// Returns what stands at the top of a file.
+    pub(super) fn head(self) -> &'static str {
+        match self {
+            Self::Combined => "",
+            Self::W3c => W3C_HEAD,
+        }
+    }
 }
 
 const MONTHS: [&str; 12] =
@@ -103,6 +131,44 @@ pub(super) fn write_combined(
     out.push(b'\n');
 }
 
+/// Appends the line of a request in the Extended format.
+pub(super) fn write_w3c(now: Timestamp, subject: &Subject<'_>, request: &Request<'_>, out: &mut Vec<u8>) {
+    let civil = Civil::from_seconds(now.seconds);
+    let _ = write!(out, "{:04}-{:02}-{:02} ", civil.year, civil.month, civil.day);
+    let _ = write!(out, "{:02}:{:02}:{:02} ", civil.hour, civil.minute, civil.second);
+    write_address(subject.peer.ip(), out);
+    let (stem, query) = match request.target.iter().position(|byte| *byte == b'?') {
+        Some(at) => (&request.target[..at], Some(&request.target[at + 1..])),
+        None => (request.target, None),
+    };
+    let method = Some(request.method.as_bytes());
+    [subject.user, method, Some(stem), query].into_iter().for_each(|field| write_field(field, out));
+    let _ = write!(out, " {} {} {:.3}", request.status, request.bytes, request.elapsed.as_secs_f64());
+    let version = Some(request.protocol.as_bytes());
+    let rest = [version, request.host, request.agent, request.referer];
+    rest.into_iter().for_each(|field| write_field(field, out));
+    out.push(b'\n');
+}
+
+/// Appends a blank and a field of the Extended format; `-` where there is none.
+fn write_field(field: Option<&[u8]>, out: &mut Vec<u8>) {
+    out.push(b' ');
+    let field = field.unwrap_or_default();
+    match field {
+        b"" => out.push(b'-'),
+        // Alone it would be no field.
+        b"-" => out.extend_from_slice(b"%2D"),
+        _ => {}
+    }
+    for &byte in field.iter().filter(|_| field != b"-") {
+        match byte {
+            b' ' => out.push(b'+'),
+            b'+' | b'"' | 0x7f.. | 0..0x20 => _ = write!(out, "%{byte:02X}"),
+            byte => out.push(byte),
+        }
+    }
+}
+
 fn write_address(address: IpAddr, out: &mut Vec<u8>) {
     let IpAddr::V4(address) = address else {
         let _ = write!(out, "{address}");
@@ -151,6 +217,31 @@ mod tests {
             let text = String::from_utf8(out).unwrap();
             assert!(text.contains(&format!("{written} 400 0")), "{text}");
         }
+    }
+
+    #[test]
+    fn a_line_of_the_extended_format_has_as_many_fields_as_its_head_names() {
+        let subject = Subject { session: 1, peer: "[::1]:9".parse().unwrap(), user: Some(b"al ice") };
+        let request = Request {
+            method: "GET",
+            target: b"/a\nb?c=d+e",
+            protocol: "HTTP/2",
+            host: Some(b"example.com"),
+            status: 206,
+            bytes: 2326,
+            referer: None,
+            agent: Some(b"-"),
+            elapsed: Duration::from_micros(1500),
+        };
+        let (mut out, now) = (Vec::new(), Timestamp { seconds: 971_186_136, nanoseconds: 0 });
+        write_w3c(now, &subject, &request, &mut out);
+        let line = String::from_utf8(out).unwrap();
+        assert_eq!(
+            line,
+            "2000-10-10 13:55:36 ::1 al+ice GET /a%0Ab c=d%2Be 206 2326 0.002 HTTP/2 example.com %2D -\n"
+        );
+        let fields = W3C_HEAD.lines().last().unwrap().strip_prefix("#Fields: ").unwrap();
+        assert_eq!(line.split(' ').count(), fields.split(' ').count());
     }
 
     #[test]

@@ -30,7 +30,7 @@ use std::time::SystemTime;
 use millrace_metrics::{Protocol, Registry, Shard};
 use millrace_vfs::Timestamp;
 
-pub use self::access::Request;
+pub use self::access::{AccessFormat, Request};
 pub use self::actor::{Actor, Administrator};
 use self::audit::{AuditLog, AuditSettings};
 use self::event::NO_SESSION;
@@ -97,6 +97,8 @@ pub struct LogSettings<'a> {
     pub transfers_have_times: bool,
     /// The file of requests.
     pub access: Option<&'a Path>,
+    /// How its lines are written, where they are not JSON.
+    pub access_format: AccessFormat,
     /// Files of transfers of virtual hosts, which go there alone.
     pub hosts: &'a [Arc<Path>],
     /// When all of these files are moved away.
@@ -106,6 +108,9 @@ pub struct LogSettings<'a> {
     /// Where records of the audit log are sent, and events where it says so.
     pub syslog: Option<&'a SyslogSettings>,
 }
+
+/// What messages call the file of requests.
+const ACCESS: &str = "the access log";
 
 /// Where events go: one for the server, shared.
 #[derive(Debug, Clone)]
@@ -120,6 +125,7 @@ pub struct Log {
     transfers_have_times: bool,
     /// Where requests of HTTP go; with the events where there is no such file.
     access: Option<LogFile>,
+    access_format: AccessFormat,
     audit: Option<AuditLog>,
     syslog: Option<Arc<Syslog>>,
     metrics: Arc<Registry>,
@@ -148,9 +154,13 @@ impl Log {
             _ => Some(events(format, settings.journal).map_err(|(path, error)| (path.to_owned(), error))?),
         };
         let told = events.as_ref().map(|writer| Events::of(writer, format));
+        let is_json = matches!(format, LogFormat::Json | LogFormat::JsonWarnings);
+        let access_head = if is_json { "" } else { settings.access_format.head() };
         let open = |path: Option<&Path>, of: &'static str| {
+            let head = if of == ACCESS { access_head } else { "" };
             let opened = path.map(|path| {
-                log_file(path, of, settings.rotation, told.clone()).map_err(|error| (path.to_owned(), error))
+                log_file((path, head), of, settings.rotation, told.clone())
+                    .map_err(|error| (path.to_owned(), error))
             });
             opened.transpose()
         };
@@ -163,7 +173,7 @@ impl Log {
             .filter_map(|path| open(Some(path), "the transfer log of a host").transpose())
             .collect();
         let hosts = hosts?.into();
-        let access = open(settings.access, "the access log")?;
+        let access = open(settings.access, ACCESS)?;
         let syslog = settings.syslog.map(|syslog| Syslog::start(syslog, told.clone()).map(Arc::new));
         let syslog = syslog.transpose().map_err(|error| (PathBuf::from("syslog"), error))?;
         let audit = settings.audit.map(|audit| {
@@ -178,6 +188,7 @@ impl Log {
             hosts,
             transfers_have_times,
             access,
+            access_format: settings.access_format,
             audit,
             syslog,
             metrics,
@@ -262,7 +273,7 @@ impl Log {
         matches!(self.format, LogFormat::Json | LogFormat::JsonWarnings)
     }
 
-    /// Adds a request to the lines of this turn: Combined, or JSON where that is the format of the log.
+    /// Adds a request to the lines of this turn: as JSON where that is the format of the log, else in that of the file.
     pub fn request(&self, lines: &mut Lines, now: Timestamp, subject: &Subject<'_>, request: &Request<'_>) {
         counting::count_request(self.shard(lines), request);
         self.show(lines, now, subject, &Event::Requested(request));
@@ -272,6 +283,9 @@ impl Log {
                 let mut line = String::new();
                 write_json(&mut line, now, subject, &Event::Requested(request));
                 lines.requests.extend_from_slice(line.as_bytes());
+            }
+            (_, Some(_)) if self.access_format == AccessFormat::W3c => {
+                access::write_w3c(now, subject, request, &mut lines.requests);
             }
             _ => access::write_combined(&mut lines.clock, now, subject, request, &mut lines.requests),
         }
@@ -423,6 +437,7 @@ mod tests {
             hosts: Arc::new([]),
             transfers_have_times: false,
             access: None,
+            access_format: AccessFormat::default(),
             audit: None,
             syslog: None,
             metrics: Arc::default(),

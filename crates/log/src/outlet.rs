@@ -22,6 +22,8 @@ const STDERR: &str = "/dev/stderr";
 #[derive(Debug, Clone)]
 pub(super) struct LogFile {
     pub(super) path: Arc<Path>,
+    /// What stands at the top of each.
+    head: &'static str,
     pub(super) writer: Arc<Writer>,
     rotation: Rotation,
     events: Option<Events>,
@@ -30,7 +32,7 @@ pub(super) struct LogFile {
 impl LogFile {
     /// Goes on in the file that has the name now.
     pub(super) fn reopen(&self) -> io::Result<()> {
-        let opened = RotatedFile::open(&self.path, self.rotation, warn(self.events.clone()))?;
+        let opened = RotatedFile::open(&self.path, self.head, self.rotation, warn(self.events.clone()))?;
         self.writer.redirect(opened);
         Ok(())
     }
@@ -89,13 +91,13 @@ fn missing(lines: u64) -> String {
 
 /// The thread that writes a log of another format, which has no line for missing entries.
 pub(super) fn log_file(
-    path: &Path,
+    (path, head): (&Path, &'static str),
     of: &'static str,
     rotation: Rotation,
     events: Option<Events>,
 ) -> io::Result<LogFile> {
     let path: Arc<Path> = path.into();
-    let file = RotatedFile::open(&path, rotation, warn(events.clone()))?;
+    let file = RotatedFile::open(&path, head, rotation, warn(events.clone()))?;
     let told = events.clone();
     let notice = move |gap: Gap<'_>| {
         let text = match gap {
@@ -111,7 +113,7 @@ pub(super) fn log_file(
         Vec::new()
     };
     let writer = Arc::new(Writer::start(file, Box::new(notice))?);
-    Ok(LogFile { path, writer, rotation, events })
+    Ok(LogFile { path, head, writer, rotation, events })
 }
 
 /// How a file tells what is wrong with it.

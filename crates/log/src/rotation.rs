@@ -41,6 +41,8 @@ const AGAIN: Duration = Duration::from_secs(60);
 /// A file that lines are appended to.
 pub(super) struct RotatedFile {
     path: Arc<Path>,
+    /// What stands at its top.
+    head: &'static str,
     rotation: Rotation,
     warn: Warn,
     file: File,
@@ -56,7 +58,12 @@ pub(super) struct RotatedFile {
 
 impl RotatedFile {
     /// Opens a file, or goes on with what is there. A pipe is never moved.
-    pub(super) fn open(path: &Arc<Path>, rotation: Rotation, warn: Warn) -> io::Result<Self> {
+    pub(super) fn open(
+        path: &Arc<Path>,
+        head: &'static str,
+        rotation: Rotation,
+        warn: Warn,
+    ) -> io::Result<Self> {
         let file = append(path)?;
         let found = file.metadata()?;
         let rotation = match found.is_file() {
@@ -65,6 +72,7 @@ impl RotatedFile {
         };
         Ok(Self {
             path: Arc::clone(path),
+            head,
             rotation,
             warn,
             size: found.len(),
@@ -105,6 +113,10 @@ impl Write for RotatedFile {
         {
             self.not_before = now + AGAIN;
             (self.warn)(&format!("{} cannot be moved away: {error}", self.path.display()));
+        }
+        if self.size == 0 && !self.head.is_empty() {
+            self.file.write_all(self.head.as_bytes())?;
+            self.size = self.head.len() as u64;
         }
         let count = self.file.write(lines)?;
         self.size += count as u64;
@@ -168,8 +180,11 @@ mod tests {
         }
 
         fn open(&self, size: u64, age: Duration, keep: u64) -> RotatedFile {
-            RotatedFile::open(&self.0.join("log").into(), Rotation { size, age, keep }, Box::new(|_| ()))
-                .unwrap()
+            self.open_with_head("", Rotation { size, age, keep })
+        }
+
+        fn open_with_head(&self, head: &'static str, rotation: Rotation) -> RotatedFile {
+            RotatedFile::open(&self.0.join("log").into(), head, rotation, Box::new(|_| ())).unwrap()
         }
 
         fn files(&self) -> Vec<(String, String)> {
@@ -193,6 +208,20 @@ mod tests {
 
     fn named(files: &[(&str, &str)]) -> Vec<(String, String)> {
         files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
+    }
+
+    #[test]
+    fn each_file_begins_with_its_head_once() {
+        let folder = Folder::new("head");
+        let rotation = Rotation { size: 12, age: Duration::ZERO, keep: 1 };
+        let mut log = folder.open_with_head("#head\n", rotation);
+        log.write_all(b"one\n").unwrap();
+        drop(log);
+        let mut log = folder.open_with_head("#head\n", rotation);
+        log.write_all(b"2\n").unwrap();
+        log.write_all(b"three\n").unwrap();
+        let kept = [("log", "#head\nthree\n"), ("log.1", "#head\none\n2\n")];
+        assert_eq!(folder.files(), named(&kept));
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub use crate::auth::{CertificateLogin, CertificateLoginError, Resumption, Resum
 use crate::hooks::Hooks;
 use crate::limits::{BanRules, Class, Limit, LoginRates, Network, NetworkBits, Quotas, ServerLimits};
 pub use crate::log::audit::AuditSettings;
-pub use crate::log::{LogFormat, Rotation, SyslogError, SyslogSettings};
+pub use crate::log::{AccessFormat, LogFormat, Rotation, SyslogError, SyslogSettings};
 pub use crate::tls::{CloseNotify, Tls};
 use crate::web::Web;
 use crate::worker::Door;
@@ -166,9 +166,10 @@ pub struct Config {
     pub xferlog_times: bool,
     /// When the files of transfers and requests are moved away.
     pub log_rotation: Rotation,
-    /// A log of HTTP's requests, in the Combined format, or JSON where events are; with the events where it is
-    /// `None`.
+    /// A log of HTTP's requests, as JSON where events are, else in the format below; with the events where it is `None`.
     pub access_log: Option<PathBuf>,
+    /// How its lines are written.
+    pub access_log_format: AccessFormat,
     /// A log of who changed what, each record of which carries the SHA-256 of the one before it.
     pub audit: Option<AuditSettings>,
     /// Where the records of that log are sent, and events where it says so (syslog over TLS).
@@ -255,6 +256,7 @@ impl Config {
             xferlog_times: false,
             log_rotation: Rotation { size: 0, age: Duration::ZERO, keep: 7 },
             access_log: None,
+            access_log_format: AccessFormat::default(),
             audit: None,
             syslog: None,
             log: LogFormat::Text,

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use millrace_notices::MailEncryption;
 use millrace_server::Permissions;
-use millrace_server::config::{Challenge, ForwardingField, Resumption};
+use millrace_server::config::{AccessFormat, Challenge, ForwardingField, Resumption};
 use millrace_server::limits::period;
 use millrace_server::web::HttpsRedirect;
 use millrace_vfs::hash::Algorithm;
@@ -333,6 +333,12 @@ impl Value for MailEncryption {
 
     const CHOICES: &'static [(&'static str, Self)] =
         &[("starttls", Self::StartTls), ("tls", Self::Tls), ("off", Self::Off)];
+}
+
+impl Value for AccessFormat {
+    const EXPECTED: &'static str = "\"combined\" or \"w3c\"";
+
+    const CHOICES: &'static [(&'static str, Self)] = &[("combined", Self::Combined), ("w3c", Self::W3c)];
 }
 
 /// How events are written to standard error.

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use millrace_server::Network;
-use millrace_server::config::{Challenge, ForwardingField, Resumption};
+use millrace_server::config::{AccessFormat, Challenge, ForwardingField, Resumption};
 use millrace_server::limits::{Limit, RateLimit};
 
 use super::folders::FolderTable;
@@ -494,6 +494,8 @@ settings! {
             /// JSON with `log-format = "json"`. The folder has to exist. Without it these lines are among the
             /// events.
             access_log: One<PathBuf> = unset("none").flag("FILE").restart();
+            /// How lines of `access-log` are written, where they are not JSON: `"w3c"` is the Extended Log File Format
+            access_log_format: One<AccessFormat> = default("combined").restart() => access_log_format;
             /// Write a line for each transfer to this file, in the format of wu-ftpd
             ///
             /// The folder has to exist.

@@ -70,6 +70,7 @@ pub(crate) fn state(
         rotation: config.log_rotation,
         journal: config.log_to_journal,
         access: config.access_log.as_deref(),
+        access_format: config.access_log_format,
         audit: config.audit.as_ref(),
         syslog: config.syslog.as_ref(),
     })
