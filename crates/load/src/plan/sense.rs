@@ -87,6 +87,10 @@ pub(super) fn check(plan: &Plan, has_preset: bool, flags: &[(&str, &str)]) -> Re
     if plan.steps.iter().any(|step| step.verify && is_of_own_file(step)) {
         return wrong("verify", "what is in a --file of your own is not known, so it cannot be verified");
     }
+    let has_no_slash = |step: &Settings| step.file.as_ref().is_some_and(|file| !file.starts_with('/'));
+    if is_over_http && plan.steps.iter().any(has_no_slash) {
+        return wrong("file", "over http:// a path begins with a slash: /f.bin");
+    }
     let is_secure = plan.target.scheme.is_secure();
     for Needs { flags, is_used, wrong: why } in &NEEDS {
         let is_used_by = |step: &Settings| is_used(step) || (is_secure && flags.contains(&"prot"));
@@ -141,6 +145,13 @@ mod tests {
         let [download] = of(Op::Retr).collect::<Vec<&Cell>>()[..] else { panic!("{cells:?}") };
         assert_eq!((download.size, download.settings.label.as_deref()), (None, Some("/real.bin")));
         assert_eq!(of(Op::Stor).filter_map(|cell| cell.size).sum::<u64>(), 1024 + (1 << 20));
+    }
+
+    #[test]
+    fn a_path_of_http_begins_with_a_slash() {
+        assert!(wrong("http://127.0.0.1/", None, &[("file", "f.bin")]).contains("begins with a slash"));
+        assert_eq!(wrong("http://127.0.0.1/", None, &[("file", "/f.bin")]), "");
+        assert_eq!(wrong(URL, None, &[("file", "f.bin")]), "");
     }
 
     #[test]
