@@ -102,6 +102,14 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         &[OK, needed("dropped", Whole, "How many")],
         Order("drop-events", &[]),
     ),
+    post(
+        "/api/v1/notices/test",
+        OPERATOR,
+        "Sends a trial to each receiver of notices, and waits",
+        &[],
+        NOTICES_TRIED,
+        Order("test-notices", &[]),
+    ),
     post("/api/v1/reload", OPERATOR, "Reads the configuration anew", &[], RELOADED, Order("reload", &[])),
     post(
         "/api/v1/drain",
@@ -519,6 +527,14 @@ const TOKEN: &[Field] = &[
     needed("role", Word(ROLES), "What it permits"),
     needed("token", Text, "The token, to be kept"),
     maybe("expires", Whole, "Seconds since 1970; null: never"),
+];
+
+const NOTICES_TRIED: &[Field] =
+    &[OK, needed("receivers", Records(NOTICE_TRIED), "In the order of the configuration")];
+
+const NOTICE_TRIED: &[Field] = &[
+    needed("receiver", Text, "The webhook, or the mail address"),
+    maybe("error", Text, "Why it did not take the trial; null: it did"),
 ];
 
 const CONFIG: &[Field] = &[

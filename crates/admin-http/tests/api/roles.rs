@@ -33,6 +33,7 @@ const TABLE: &[(&str, &str, &str)] = &[
     ("POST", "/api/v1/quotas/recount", "operator"),
     ("POST", "/api/v1/events/retry", "operator"),
     ("DELETE", "/api/v1/events", "operator"),
+    ("POST", "/api/v1/notices/test", "operator"),
     ("POST", "/api/v1/reload", "operator"),
     ("GET", "/api/v1/tokens", "administrator"),
     ("POST", "/api/v1/tokens", "administrator"),
