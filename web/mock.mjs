@@ -117,9 +117,10 @@ const OPERATIONS = {
   'GET status': ({ state }) => ({ version: '0.1.0', pid: 4711, seconds: 356000, ending: false, ftp: ['0.0.0.0:21'], ftps: [], http: [], https: ['0.0.0.0:443'],
     sessions: state.sessions.length, transfers: state.sessions.filter((one) => one.transfer).length }),
   'GET rates': ({ state }) => ({ step: 5, points: state.rates }),
-  'GET sessions': ({ state, query: { sort = '', limit = 1000, offset = 0, user = '', address = '' } }) => {
+  'GET sessions': ({ state, query: { sort = '', limit = 1000, offset = 0, user = '', address = '', text = '' } }) => {
     const grown = (Date.now() - state.begun) / 1000;
-    const found = sorted(state.sessions.filter((one) => (!user || one.user === user) && (!address || one.peer.split(':')[0] === address)), sort);
+    const found = sorted(state.sessions.filter((one) => (!user || one.user === user) && (!address || one.peer.split(':')[0] === address)
+      && [one.user, one.peer, one.path, one.transfer?.path].some((word) => word?.toLowerCase().includes(text.toLowerCase()))), sort);
     const page = found.slice(Number(offset), Number(offset) + Number(limit));
     const moved = ({ transfer }) => transfer && { ...transfer, bytes: Math.floor((transfer.bytes + transfer.rate * grown) % transfer.total) };
     return { sessions: page.map((one) => ({ ...one, transfer: moved(one) })), total: found.length };

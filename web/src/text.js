@@ -40,7 +40,7 @@ const en = {
   sessions: {
     user: 'User', address: 'Address', protocol: 'Protocol', doing: 'Doing', progress: 'Progress', rate: 'Rate', waits: 'Waits for',
     idle: 'Idle', age: 'Connected', local: 'To', session: 'Session', bytes: 'Bytes', notYet: 'not logged in', count: (n) => (n === 1
-      ? '1 session' : `${n} sessions`), filterHint: 'Whole user name or address', empty: 'No client is connected.', noMatch: 'No session matches.',
+      ? '1 session' : `${n} sessions`), filterHint: 'Part of a name, address or path', empty: 'No client is connected.', noMatch: 'No session matches.',
     kinds: { download: 'download', upload: 'upload', listing: 'listing' }, details: (id) => `Session ${id}`, sort: 'Sort by',
     gone: 'This session has ended.', kick: 'End session', kickUser: (user) => `End all sessions of ${user}`, kicked: (n) => (n === 1
       ? '1 session ended' : `${n} sessions ended`), ban: (address) => `Ban ${address}`, banned: (network) => `${network} is banned`,

@@ -110,7 +110,7 @@ test('sessions are reached by keys, filtered, ended, and sorted', async () => {
   await page.keyboard.press('Enter');
   await page.getByRole('dialog').getByRole('button', { name: 'End session' }).click();
   await page.getByText('1 session ended').waitFor();
-  await page.getByLabel('Filter').fill('camera-7');
+  await page.getByLabel('Filter').fill('CAMERA-7');
   await page.waitForFunction(() => [...document.querySelectorAll('.rows .user')].every((cell) => cell.textContent === 'camera-7'));
   await page.getByRole('button', { name: 'Idle' }).click();
   await page.locator('[role=columnheader][aria-sort=descending]').getByText('Idle').waitFor();

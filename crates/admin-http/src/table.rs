@@ -350,6 +350,7 @@ const STATUS: &[Field] = &[
 const SESSIONS_QUERY: &[Field] = &[
     field("user", Text, "Only of this user"),
     field("address", Text, "Only from this address"),
+    field("text", Text, "Part of the user's name, the address or a path, whatever its case"),
     field(
         "sort",
         Word(&[

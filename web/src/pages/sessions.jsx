@@ -97,9 +97,6 @@ function Details({ opened, onClose, onDone }) {
   );
 }
 
-/** Returns the part of the query that a filter stands for: an address has digits and dots or colons, a name has not. */
-const filterOf = (filter) => (/^[0-9a-f.:/]*[.:][0-9a-f.:/]*$/i.test(filter) ? { address: filter } : { user: filter });
-
 export function Sessions({ values }) {
   const [filter, setFilter] = useState(values.user ?? values.address ?? '');
   const [sort, setSort] = useState('-rate');
@@ -107,7 +104,7 @@ export function Sessions({ values }) {
   const [sight, setSight] = useState({ from: 0, limit: 60 });
   const isNarrow = useNarrow();
   const drawn = useRef();
-  const load = () => call('GET', query('sessions', { sort, limit: sight.limit, offset: sight.from, ...filterOf(filter.trim()) }))
+  const load = () => call('GET', query('sessions', { sort, limit: sight.limit, offset: sight.from, text: filter.trim() }))
     .then((answer) => ({ ...answer, from: sight.from, rows: answer.sessions.map(sessionOf) }));
   const { data, error, refresh } = usePoll(load, 1000, [sort, filter, sight]);
   drawn.current = data ?? drawn.current;

@@ -43,12 +43,15 @@ pub(crate) fn sessions(call: Call) -> Answering {
 struct Listing<'a> {
     user: Option<&'a str>,
     address: Option<&'a str>,
+    /// Part of the user's name, the address or a path, in small letters.
+    text: Option<String>,
     sort: Option<&'a str>,
 }
 
 impl<'a> Listing<'a> {
     fn of(call: &'a Call) -> Self {
-        Self { user: call.text("user"), address: call.text("address"), sort: call.text("sort") }
+        let text = call.text("text").map(str::to_lowercase);
+        Self { user: call.text("user"), address: call.text("address"), text, sort: call.text("sort") }
     }
 
     fn choose(&self, sessions: Vec<Value>) -> Vec<Value> {
@@ -57,6 +60,11 @@ impl<'a> Listing<'a> {
                 && self.address.is_none_or(|address| {
                     let peer = session["peer"].as_str().and_then(|peer| peer.rsplit_once(':'));
                     peer.is_some_and(|(peer, _)| peer.trim_matches(['[', ']']) == address)
+                })
+                && self.text.as_ref().is_none_or(|text| {
+                    let words = ["user", "peer", "path"].map(|key| &session[key]);
+                    let mut words = words.into_iter().chain([&session["transfer"]["path"]]);
+                    words.any(|word| word.as_str().is_some_and(|word| word.to_lowercase().contains(text)))
                 })
         };
         let mut chosen: Vec<Value> = sessions.into_iter().filter(is_meant).collect();
@@ -97,7 +105,7 @@ mod tests {
 
     #[test]
     fn sessions_are_filtered_and_sorted() {
-        let session = |number: u64, user: &str, peer: &str, rate: u64| json!({ "session": number, "user": user, "peer": peer, "transfer": { "rate": rate } });
+        let session = |number: u64, user: &str, peer: &str, rate: u64| json!({ "session": number, "user": user, "peer": peer, "transfer": { "rate": rate, "path": format!("/X/f{rate}") } });
         let all = || {
             vec![
                 session(1, "bob", "192.0.2.1:4", 5),
@@ -106,9 +114,14 @@ mod tests {
             ]
         };
         let numbers = |user, address, sort| -> Vec<u64> {
-            let chosen = Listing { user, address, sort }.choose(all());
+            let chosen = Listing { user, address, text: None, sort }.choose(all());
             chosen.iter().map(|session| session["session"].as_u64().unwrap()).collect()
         };
+        let with = |text: &str| {
+            let listing = Listing { user: None, address: None, text: Some(text.to_owned()), sort: None };
+            listing.choose(all()).len()
+        };
+        assert_eq!([with("an"), with("192.0"), with("b"), with("/x/f9"), with("y")], [1, 2, 2, 1, 0]);
         assert_eq!(numbers(None, None, None), [1, 2, 3]);
         assert_eq!(numbers(Some("ann"), None, None), [2]);
         assert_eq!(numbers(None, Some("192.0.2.1"), None), [1, 3]);
