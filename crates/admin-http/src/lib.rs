@@ -8,6 +8,7 @@
 //! The invariant: whatever clients do, at most [`connections::MOST`] connections are open, and the next one is taken.
 
 mod access;
+mod agent;
 mod api;
 mod call;
 mod configuration;
@@ -32,11 +33,12 @@ use std::time::{Duration, Instant, SystemTime};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use millrace_net::listener::bind_admin;
 use millrace_server::Running;
+use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use self::call::Api;
-use self::connections::Connections;
+use self::connections::{Busy, Connections};
 use self::rates::{STEP, Totals};
 use self::routes::{Site, service};
 
@@ -223,13 +225,28 @@ async fn accept(listener: tokio::net::TcpListener, site: Arc<Site>, connections:
         let Ok(local) = stream.local_addr() else { continue };
         let site = Arc::clone(&site);
         connections.add(|busy| {
-            let connection = hyper::server::conn::http1::Builder::new()
-                .max_buf_size(HEAD)
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEAD_TIME)
-                .serve_connection(TokioIo::new(stream), service(site, [peer, local], busy));
+            let connection = talk(stream, [peer, local], site, busy);
             // A client that hangs up, or is too slow, is not an error.
             tokio::spawn(async { drop(tokio::time::timeout(CONNECTION_TIME, connection).await) })
         });
+    }
+}
+
+/// Answers the requests of a connection between these addresses, or the question of a load balancer.
+async fn talk(stream: TcpStream, ends: [SocketAddr; 2], site: Arc<Site>, busy: Busy) {
+    match tokio::time::timeout(HEAD_TIME, agent::is_asked(&stream)).await {
+        Ok(Ok(true)) => {
+            let server = site.running();
+            let _ = tokio::time::timeout(HEAD_TIME, agent::answer(stream, server.as_deref())).await;
+        }
+        Ok(Ok(false)) => {
+            let _ = hyper::server::conn::http1::Builder::new()
+                .max_buf_size(HEAD)
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD_TIME)
+                .serve_connection(TokioIo::new(stream), service(site, ends, busy))
+                .await;
+        }
+        _ => {}
     }
 }

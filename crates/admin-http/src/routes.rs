@@ -44,6 +44,11 @@ impl Site {
     pub(crate) fn new(server: Weak<Running>, workers: usize, api: Option<Arc<Api>>) -> Self {
         Self { server, pulse: Arc::new(Pulse::new(workers)), api }
     }
+
+    /// Returns the server, while it runs.
+    pub(crate) fn running(&self) -> Option<Arc<Running>> {
+        self.server.upgrade()
+    }
 }
 
 /// The answer of a page: a status and a line of text.

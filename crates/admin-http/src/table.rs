@@ -115,7 +115,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         "/api/v1/drain",
         OPERATOR,
         "Ends the server when its transfers have ended",
-        &[],
+        DRAIN,
         ENDING,
         Order("drain", &[]),
     ),
@@ -497,6 +497,12 @@ const RELOADED: &[Field] = &[
     needed("changed", Texts, "Keys that are in force now"),
     needed("next-start", Texts, "Keys that need a restart"),
 ];
+
+const DRAIN: &[Field] = &[field(
+    "after",
+    Whole,
+    "Seconds in which clients are accepted yet, while it is called not ready; 0: none",
+)];
 
 const ENDING: &[Field] = &[OK, needed("transfers", Whole, "How many it waits for")];
 

@@ -72,6 +72,9 @@ pub enum AdminError {
     /// The server ends.
     #[error("this server is shutting down and accepts no more clients")]
     Ending,
+    /// What is to be done later cannot wait for its time.
+    #[error("no thread can be started: {0}")]
+    NoThread(io::Error),
     /// An upgrade is under way.
     #[error("another server is being started already")]
     Upgrading,
@@ -126,7 +129,9 @@ impl AdminError {
             | Self::WhichEvents
             | Self::Reload(_)
             | Self::Token(TokenError::Name) => Blame::Request,
-            Self::Ledger(_) | Self::Queue(_) | Self::AuditLog(_) | Self::Token(_) => Blame::System,
+            Self::Ledger(_) | Self::Queue(_) | Self::AuditLog(_) | Self::NoThread(_) | Self::Token(_) => {
+                Blame::System
+            }
         }
     }
 }

@@ -33,6 +33,8 @@ pub(crate) struct ServerState {
     pub(crate) disks: Disks,
     /// The log has its start and not yet its end.
     pub(crate) is_on_record: AtomicBool,
+    /// It accepts clients, and is about to drain.
+    pub(crate) is_leaving: AtomicBool,
     /// Why the server ends, for the log: what was said first. Guarded for a look.
     pub(crate) end: Mutex<Option<String>>,
 }

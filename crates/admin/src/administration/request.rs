@@ -72,8 +72,9 @@ pub(super) enum Request {
     Reload {},
     /// Have another server take the place of this one: the program as it is now, with the same arguments.
     Upgrade {},
-    /// Stops accepting, waits for transfers, and ends the server.
-    Drain {},
+    /// Stops accepting, at once or after so many seconds in which it is not ready, waits for transfers, and ends the
+    /// server.
+    Drain { after: Option<u64> },
     /// The same, with the configured grace.
     Stop {},
     /// Tells which record of the audit log was written last.
@@ -111,7 +112,7 @@ impl Request {
 
     /// Returns true if the server, and its logs, may end before the answer.
     pub(super) fn ends(&self) -> bool {
-        matches!(self, Self::Stop {} | Self::Drain {})
+        matches!(self, Self::Stop {} | Self::Drain { .. })
     }
 
     /// Performs it.
@@ -173,7 +174,8 @@ impl Request {
                 .map(|keys| json!({ "changed": keys.changed, "next-start": keys.next_start }))
                 .map_err(AdminError::Reload),
             Self::Upgrade {} => upgrade(running, served),
-            Self::Drain {} => Ok(end(running, "drained", Running::drain)),
+            Self::Drain { after: None | Some(0) } => Ok(end(running, "drained", Running::drain)),
+            Self::Drain { after: Some(seconds) } => drain_after(running, seconds),
             Self::Stop {} => Ok(end(running, "ctl stop", Running::request_shutdown)),
             Self::Audit {} => audit(running),
             Self::TestNotices {} => test_notices(served),
@@ -258,6 +260,13 @@ fn end(running: &Running, why: &'static str, how: impl FnOnce(&Running)) -> Valu
     running.note_why_it_ends(why);
     how(running);
     left
+}
+
+/// Ends the server when its transfers have ended, which it begins to wait for after this time.
+fn drain_after(running: &Running, seconds: u64) -> Result<Value, AdminError> {
+    running.drain_after(Duration::from_secs(seconds)).map_err(AdminError::NoThread)?;
+    running.note_why_it_ends("drained");
+    Ok(transfers(running))
 }
 
 /// How many are under way.

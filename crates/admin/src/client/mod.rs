@@ -8,7 +8,8 @@ mod top;
 
 use std::io::{self, Write};
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -24,6 +25,9 @@ pub use self::error::{ClientError, FoundServer};
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often it is looked whether a server has ended.
+const LOOKS_AGAIN: Duration = Duration::from_millis(100);
 
 /// How long a new server may take to be ready; the old one waits no longer than that.
 const STARTING: Duration = Duration::from_secs(180);
@@ -144,7 +148,15 @@ enum Action {
         action: TokenAction,
     },
     /// Stop accepting clients, wait for running transfers however long they take, then end
-    Drain,
+    Drain {
+        /// How long clients are accepted yet, while health checks say that the server is not ready and balancers send
+        /// new clients elsewhere, such as 30s [default: no longer]
+        #[arg(long, value_name = "TIME", value_parser = length_of_time)]
+        after: Option<Duration>,
+        /// Come back when the server has ended
+        #[arg(long)]
+        wait: bool,
+    },
     /// Stop accepting clients, wait for running transfers for the configured grace time at most, then end
     Stop,
 }
@@ -232,6 +244,10 @@ pub fn run(arguments: Ctl) -> Result<(), ClientError> {
     if let Action::Top(top) = &arguments.action {
         return top::run(&socket, top, arguments.json);
     }
+    let awaited = match arguments.action {
+        Action::Drain { wait: true, .. } => Some(process(&socket)?),
+        _ => None,
+    };
     let answer = ServerLink::new(&socket, patience).ask_for_line(&request(&arguments.action))?;
     let parsed = parsed(&answer)?;
     let is_none_kicked = parsed["kicked"] == 0;
@@ -240,12 +256,20 @@ pub fn run(arguments: Ctl) -> Result<(), ClientError> {
         false if is_none_kicked => {}
         false => print(&told::told(&arguments.action, &parsed))?,
     }
+    while awaited.is_some() && process(&socket).ok() == awaited {
+        thread::sleep(LOOKS_AGAIN);
+    }
     let tried = parsed["receivers"].as_array().map_or(&[][..], Vec::as_slice);
     match tried.iter().all(|one| one["error"].is_null()) {
         false => Err(ClientError::NoticeNotTaken),
         true if is_none_kicked => Err(ClientError::NoSession),
         true => Ok(()),
     }
+}
+
+/// Returns the number of the process that serves this socket.
+fn process(socket: &Path) -> Result<Value, ClientError> {
+    Ok(ServerLink::new(socket, PATIENCE).ask(&json!({ "do": "status" }))?["pid"].take())
 }
 
 /// Writes to standard output. A reader that has gone is no error.
@@ -290,7 +314,7 @@ fn request(action: &Action) -> Value {
             json!({ "do": "remove-token", "name": name })
         }
         Action::Notice { action: NoticeAction::Test } => json!({ "do": "test-notices" }),
-        Action::Drain => json!({ "do": "drain" }),
+        Action::Drain { after, .. } => json!({ "do": "drain", "after": after.map(whole_seconds) }),
         Action::Stop => json!({ "do": "stop" }),
     }
 }

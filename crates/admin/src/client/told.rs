@@ -64,7 +64,12 @@ pub(super) fn told(action: &Action, answer: &Value) -> String {
         },
         Action::Token { action: TokenAction::Add { .. } } => format!("{}\n", word(&answer["token"])),
         Action::Token { action: TokenAction::Remove { name } } => format!("{} is removed.\n", shown(name)),
-        Action::Drain => {
+        Action::Drain { after: Some(after), .. } => format!(
+            "Clients are accepted for {} yet; then the server ends when its transfers have ended.{}\n",
+            rounded(*after),
+            left(answer)
+        ),
+        Action::Drain { after: None, .. } => {
             format!(
                 "No more clients are accepted; the server ends when its transfers have ended.{}\n",
                 left(answer)

@@ -57,6 +57,35 @@ fn a_server_that_drains_is_healthy_and_not_ready() {
     drop(data);
 }
 
+/// HAProxy's `agent-check` with `agent-send "agent\n"`.
+fn ask_agent(site: &Site) -> String {
+    let mut stream = TcpStream::connect(&site.admin).unwrap();
+    stream.write_all(b"agent\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_server_that_is_about_to_drain_says_so_and_still_takes_clients() {
+    let mut site = Site::start("notice", "");
+    assert_eq!(ask_agent(&site), "ready up\n");
+    let refused = site.ctl(&["drain", "--after", "soon"]);
+    assert_eq!(refused.status.code(), Some(2));
+    let told = site.ctl(&["drain", "--after", "1h"]);
+    assert!(
+        String::from_utf8_lossy(&told.stdout).starts_with("Clients are accepted for 1 h yet"),
+        "{told:?}"
+    );
+    assert_eq!(ask_agent(&site), "drain\n");
+    assert_eq!(site.page("/readyz"), (503, "draining\n".to_owned()));
+    let mut client = site.log_in();
+    client.say("PWD", "257");
+    assert!(site.ctl(&["drain", "--after", "1s", "--wait"]).status.success());
+    client.expect("421");
+    eventually("it has ended", || site.child.try_wait().unwrap().is_some());
+}
+
 #[test]
 fn the_successor_of_an_upgrade_answers_at_the_same_address() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

@@ -2,7 +2,9 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use millrace_runtime::report::SessionReport;
@@ -138,6 +140,25 @@ impl Running {
     /// Stops accepting, and waits for running transfers however long they take; idle sessions are told 421.
     pub fn drain(&self) {
         self.state.begin_shutdown(AS_LONG_AS_IT_TAKES);
+    }
+
+    /// Calls itself no longer ready, and drains after this time: until then those before it, which ask for that, can
+    /// lead new clients elsewhere, and sessions can end by themselves.
+    ///
+    /// # Errors
+    ///
+    /// No thread that waits can be had; then nothing has changed.
+    pub fn drain_after(&self, notice: Duration) -> io::Result<()> {
+        let state = Arc::downgrade(&self.state);
+        let drain = move || {
+            thread::sleep(notice);
+            if let Some(state) = state.upgrade() {
+                state.begin_shutdown(AS_LONG_AS_IT_TAKES);
+            }
+        };
+        thread::Builder::new().name("millrace-drain".to_owned()).spawn(drain)?;
+        self.state.is_leaving.store(true, Ordering::Release);
+        Ok(())
     }
 
     /// Returns true if it no longer accepts clients, and ends after the running operations.

@@ -160,6 +160,7 @@ pub(crate) fn state(
         disks: Disks::new(&config.disks),
         workers: OnceLock::new(),
         is_on_record: AtomicBool::new(false),
+        is_leaving: AtomicBool::new(false),
         end: Mutex::default(),
         config,
     })

@@ -15,7 +15,7 @@ use crate::worker::{Worker, WorkerMessage};
 pub enum Readiness {
     /// It does.
     Ready,
-    /// It waits for the last transfers, and then ends.
+    /// It waits for the last transfers and then ends, or is about to.
     Draining,
     /// Another process accepts instead.
     HandedOver,
@@ -29,7 +29,8 @@ impl Running {
 
     /// Returns whether it takes more clients.
     pub fn readiness(&self) -> Readiness {
-        if !self.state.is_ending.load(Ordering::Acquire) {
+        let is_leaving = self.state.is_leaving.load(Ordering::Acquire);
+        if !is_leaving && !self.is_ending() {
             Readiness::Ready
         } else if self.is_handed_over() {
             Readiness::HandedOver
