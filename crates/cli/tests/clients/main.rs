@@ -5,6 +5,7 @@
 //! says so; with `MILLRACE_REQUIRE_CLIENTS=1`, which `./test` sets, it fails the test.
 
 mod acme;
+mod balanced;
 mod basic_ftp;
 mod browser;
 #[path = "../../../server/tests/sources/daemon.rs"]
