@@ -8,10 +8,13 @@ use millrace_server::Accounts;
 /// What precedes the name of a group.
 const GROUP: &str = "group ";
 
+/// What precedes a name in a client's certificate.
+const CERTIFICATE: &str = "certificate ";
+
 /// Who may log in to the API, and by which names it is reached.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AdminAccess {
-    /// Names of users, and of groups behind `group `.
+    /// Names of users, of groups behind `group `, and of clients' certificates behind `certificate `.
     pub viewers: Vec<String>,
     /// The same.
     pub operators: Vec<String>,
@@ -34,9 +37,19 @@ impl AdminAccess {
         }
         let is_held = |holder: &String| match holder.strip_prefix(GROUP) {
             Some(group) => groups.iter().any(|of_user| of_user == group),
-            None => holder == user,
+            None => holder == user && !holder.starts_with(CERTIFICATE),
         };
         Role::ALL.into_iter().rev().find(|role| self.holders(*role).iter().any(is_held))
+    }
+
+    /// Returns the highest role of a client's certificate, and by which of its names.
+    pub(crate) fn role_of_certificate(&self, names: &[String]) -> Option<(Role, String)> {
+        let held = |holder: &String| {
+            let name = holder.strip_prefix(CERTIFICATE)?;
+            names.iter().find(|of_client| *of_client == name).cloned()
+        };
+        let of_role = |role: Role| self.holders(role).iter().find_map(held).map(|name| (role, name));
+        Role::ALL.into_iter().rev().find_map(of_role)
     }
 
     /// Returns whether a `Host` field names this server: else a page of another site may have had its name lead here.
@@ -94,6 +107,26 @@ mod tests {
         assert_eq!(access.role_of("staff", &[]), None);
         assert_eq!(access.role_of("anonymous", &groups(&["root"])), None);
         assert_eq!(access.role_of("group root", &[]), None);
+    }
+
+    #[test]
+    fn a_certificate_has_the_role_of_its_name_and_a_user_of_that_name_has_not() {
+        let access = AdminAccess {
+            viewers: vec!["certificate grafana.example.net".to_owned(), "group staff".to_owned()],
+            operators: vec!["certificate ann@example.net".to_owned()],
+            ..AdminAccess::default()
+        };
+        let role = |names: &[&str]| {
+            let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+            access.role_of_certificate(&names)
+        };
+        assert_eq!(role(&["grafana.example.net"]), Some((Role::Viewer, "grafana.example.net".to_owned())));
+        let both = ["grafana.example.net", "ann@example.net"];
+        assert_eq!(role(&both), Some((Role::Operator, "ann@example.net".to_owned())));
+        assert_eq!(role(&["staff"]), None);
+        assert_eq!(role(&["certificate ann@example.net"]), None);
+        assert_eq!(access.role_of("ann@example.net", &[]), None);
+        assert_eq!(access.role_of("certificate ann@example.net", &[]), None);
     }
 
     #[test]

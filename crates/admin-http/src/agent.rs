@@ -12,10 +12,9 @@ use tokio::net::TcpStream;
 /// What asks.
 const QUESTION: &[u8] = b"agent\n";
 
-/// Returns true if what comes is no request of HTTP. It waits for the first byte, and takes none.
-pub(crate) async fn is_asked(stream: &TcpStream) -> io::Result<bool> {
-    let mut first = [0];
-    Ok(stream.peek(&mut first).await? == 1 && first[0] == QUESTION[0])
+/// Returns true if what begins with this byte is no request of HTTP.
+pub(crate) fn is_asked(first: u8) -> bool {
+    first == QUESTION[0]
 }
 
 /// Reads the question, answers it, and hangs up. Another line gets no answer.

@@ -42,6 +42,8 @@ pub(crate) struct Arrival {
     pub(crate) request: Request<Incoming>,
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
+    /// The names in the client's certificate, which may be none; `None` where there is no TLS.
+    pub(crate) certificate: Option<Arc<[String]>>,
     pub(crate) busy: Busy,
 }
 
@@ -52,11 +54,12 @@ pub(crate) async fn answer(api: &Arc<Api>, running: Arc<Running>, arrival: Arriv
 }
 
 async fn perform(api: &Arc<Api>, running: Arc<Running>, arrival: Arrival) -> Result<Reply, Problem> {
-    let Arrival { request, peer, local, busy } = arrival;
+    let Arrival { request, peer, local, certificate, busy } = arrival;
     let (head, body) = request.into_parts();
     check_host(api, &head.headers, local)?;
     let operation = find(&head.method, head.uri.path())?;
-    let who = who_calls(api, &running, &head.headers).await;
+    let is_encrypted = certificate.is_some();
+    let who = who_calls(api, &running, &head.headers, certificate).await;
     check_origin(&head.method, &head.headers, &who)?;
     if let Some(least) = operation.role {
         match &who {
@@ -71,7 +74,8 @@ async fn perform(api: &Arc<Api>, running: Arc<Running>, arrival: Arrival) -> Res
     let mut arguments = operation.arguments(head.uri.path(), head.uri.query().unwrap_or_default())?;
     operation.read_body(&read(body).await?, &mut arguments)?;
     let _answering = busy.begin();
-    let call = Call { api: Arc::clone(api), running, who, peer, fields: head.headers, arguments };
+    let call =
+        Call { api: Arc::clone(api), running, who, peer, is_encrypted, fields: head.headers, arguments };
     let done = match operation.action {
         Action::Order(name, switches) => orders::order(name, switches, call),
         Action::Own(function) => function(call),
@@ -136,8 +140,14 @@ fn check_origin(method: &Method, fields: &HeaderMap, who: &Option<Who>) -> Resul
     }
 }
 
-/// Finds out who calls. A token goes before a cookie, and one that is wrong is no one's.
-async fn who_calls(api: &Arc<Api>, running: &Running, fields: &HeaderMap) -> Option<Who> {
+/// Finds out who calls. A token goes before a cookie, and one that is wrong is no one's; a certificate is asked for its name
+/// where neither is there.
+async fn who_calls(
+    api: &Arc<Api>,
+    running: &Running,
+    fields: &HeaderMap,
+    certificate: Option<Arc<[String]>>,
+) -> Option<Who> {
     if let Some(authorization) = text(fields, AUTHORIZATION) {
         let (scheme, token) = authorization.split_once(' ')?;
         let token = token.trim();
@@ -151,8 +161,14 @@ async fn who_calls(api: &Arc<Api>, running: &Running, fields: &HeaderMap) -> Opt
     let cookies = fields.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs =
         cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    let (_, cookie) = pairs.find(|(name, _)| *name == logins::COOKIE)?;
-    visits::who_has(cookie, api, running).await
+    match pairs.find(|(name, _)| *name == logins::COOKIE) {
+        Some((_, cookie)) => visits::who_has(cookie, api, running).await,
+        None => {
+            let names = certificate?;
+            let (role, name) = api.access(|access| access.role_of_certificate(&names))?;
+            Some(Who { name, role, by: Means::Certificate(names) })
+        }
+    }
 }
 
 /// Says how to get in.

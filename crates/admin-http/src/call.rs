@@ -98,6 +98,8 @@ pub(crate) struct Who {
 pub(crate) enum Means {
     Token(String),
     Cookie(String),
+    /// A certificate, whose names these are.
+    Certificate(Arc<[String]>),
 }
 
 impl Who {
@@ -106,6 +108,7 @@ impl Who {
         match &self.by {
             Means::Token(token) => api.administration.tokens().find(token).is_some(),
             Means::Cookie(cookie) => api.logins.is_open(cookie, Instant::now()),
+            Means::Certificate(names) => api.access(|access| access.role_of_certificate(names)).is_some(),
         }
     }
 }
@@ -118,6 +121,8 @@ pub(crate) struct Call {
     /// `None` where everyone may.
     pub(crate) who: Option<Who>,
     pub(crate) peer: SocketAddr,
+    /// It came by TLS.
+    pub(crate) is_encrypted: bool,
     pub(crate) fields: HeaderMap,
     pub(crate) arguments: Map<String, Value>,
 }
@@ -142,6 +147,7 @@ impl Call {
     pub(crate) fn name(&self) -> String {
         match &self.who {
             Some(Who { name, by: Means::Token(_), .. }) => format!("token {name}"),
+            Some(Who { name, by: Means::Certificate(_), .. }) => format!("certificate {name}"),
             Some(Who { name, .. }) => name.clone(),
             None => String::new(),
         }

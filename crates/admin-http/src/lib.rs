@@ -14,6 +14,7 @@ mod call;
 mod configuration;
 mod connections;
 mod dashboard;
+mod encrypted;
 mod handlers;
 mod logins;
 mod openapi;
@@ -24,15 +25,20 @@ mod reply;
 mod routes;
 mod table;
 
+use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
+use hyper::body::Incoming;
+use hyper::service::Service;
+use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use millrace_net::listener::bind_admin;
 use millrace_server::Running;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -108,8 +114,8 @@ impl AdminHttp {
         Ok(Self { addresses: real, state: Mutex::new(State::Bound(listeners)) })
     }
 
-    /// Answers for this server, with the API where that is set up.
-    pub fn serve(&self, server: &Arc<Running>, setup: Option<Setup>) -> io::Result<()> {
+    /// Answers for this server, with the API where that is set up, and by TLS with the server's certificates if `has_tls`.
+    pub fn serve(&self, server: &Arc<Running>, setup: Option<Setup>, has_tls: bool) -> io::Result<()> {
         let mut state = self.state();
         let State::Bound(listeners) = std::mem::replace(&mut *state, State::Closed) else { return Ok(()) };
         if listeners.is_empty() {
@@ -122,7 +128,7 @@ impl AdminHttp {
             .build()?;
         let (stop, stopped) = oneshot::channel();
         let api = setup.map(|setup| Arc::new(Api::new(setup)));
-        let site = Arc::new(Site::new(Arc::downgrade(server), server.worker_count(), api.clone()));
+        let site = Arc::new(Site::new(server, api.clone(), has_tls));
         let of_thread = api.clone();
         let serve = move || {
             let _ = runtime.block_on(serve(listeners, site, of_thread, stopped));
@@ -226,7 +232,6 @@ async fn accept(listener: tokio::net::TcpListener, site: Arc<Site>, connections:
         let site = Arc::clone(&site);
         connections.add(|busy| {
             let connection = talk(stream, [peer, local], site, busy);
-            // A client that hangs up, or is too slow, is not an error.
             tokio::spawn(async { drop(tokio::time::timeout(CONNECTION_TIME, connection).await) })
         });
     }
@@ -234,19 +239,38 @@ async fn accept(listener: tokio::net::TcpListener, site: Arc<Site>, connections:
 
 /// Answers the requests of a connection between these addresses, or the question of a load balancer.
 async fn talk(stream: TcpStream, ends: [SocketAddr; 2], site: Arc<Site>, busy: Busy) {
-    match tokio::time::timeout(HEAD_TIME, agent::is_asked(&stream)).await {
-        Ok(Ok(true)) => {
-            let server = site.running();
-            let _ = tokio::time::timeout(HEAD_TIME, agent::answer(stream, server.as_deref())).await;
-        }
-        Ok(Ok(false)) => {
-            let _ = hyper::server::conn::http1::Builder::new()
-                .max_buf_size(HEAD)
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEAD_TIME)
-                .serve_connection(TokioIo::new(stream), service(site, ends, busy))
-                .await;
-        }
-        _ => {}
+    let mut first = [0];
+    let begun = tokio::time::timeout(HEAD_TIME, stream.peek(&mut first)).await;
+    if !matches!(begun, Ok(Ok(1))) {
+        return;
     }
+    if agent::is_asked(first[0]) {
+        let server = site.running();
+        let _ = tokio::time::timeout(HEAD_TIME, agent::answer(stream, server.as_deref())).await;
+    } else if !site.has_tls {
+        exchange(stream, service(site, ends, None, busy)).await;
+    } else if encrypted::is_tls(first[0]) {
+        let config = site.running().and_then(|server| server.tls_config());
+        let Some(config) = config else { return };
+        let accepted = tokio::time::timeout(HEAD_TIME, encrypted::accept(stream, config)).await;
+        let Ok(Ok((stream, names))) = accepted else { return };
+        exchange(stream, service(site, ends, Some(names), busy)).await;
+    } else {
+        let _ = tokio::time::timeout(HEAD_TIME, encrypted::refuse(stream)).await;
+    }
+}
+
+/// Answers the requests of a connection.
+async fn exchange<S, B>(stream: impl AsyncRead + AsyncWrite + Unpin, service: S)
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
+    B: hyper::body::Body<Error: Into<Box<dyn std::error::Error + Send + Sync>>> + 'static,
+{
+    // A client that hangs up, or is too slow, is not an error.
+    let _ = hyper::server::conn::http1::Builder::new()
+        .max_buf_size(HEAD)
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
 }

@@ -38,11 +38,14 @@ pub(crate) struct Site {
     server: Weak<Running>,
     pulse: Arc<Pulse>,
     api: Option<Arc<Api>>,
+    /// Requests come by TLS.
+    pub(crate) has_tls: bool,
 }
 
 impl Site {
-    pub(crate) fn new(server: Weak<Running>, workers: usize, api: Option<Arc<Api>>) -> Self {
-        Self { server, pulse: Arc::new(Pulse::new(workers)), api }
+    pub(crate) fn new(server: &Arc<Running>, api: Option<Arc<Api>>, has_tls: bool) -> Self {
+        let pulse = Arc::new(Pulse::new(server.worker_count()));
+        Self { server: Arc::downgrade(server), pulse, api, has_tls }
     }
 
     /// Returns the server, while it runs.
@@ -75,6 +78,7 @@ const ROUTES: [Route; 3] = [
 pub(crate) fn service(
     site: Arc<Site>,
     [peer, local]: [SocketAddr; 2],
+    certificate: Option<Arc<[String]>>,
     busy: Busy,
 ) -> impl hyper::service::Service<
     Request<Incoming>,
@@ -83,8 +87,8 @@ pub(crate) fn service(
     Future: Send + 'static,
 > {
     service_fn(move |request| {
-        let (site, busy) = (Arc::clone(&site), busy.clone());
-        async move { Ok(response(answer(&site, Arrival { request, peer, local, busy }).await)) }
+        let (site, certificate, busy) = (Arc::clone(&site), certificate.clone(), busy.clone());
+        async move { Ok(response(answer(&site, Arrival { request, peer, local, certificate, busy }).await)) }
     })
 }
 

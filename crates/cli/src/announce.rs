@@ -26,9 +26,15 @@ pub(crate) struct Bound<'a> {
     pub(crate) https: &'a [SocketAddr],
     /// Where health checks and metrics are served.
     pub(crate) admin: &'a [SocketAddr],
+    pub(crate) admin_has_tls: bool,
 }
 
 impl<'a> Bound<'a> {
+    /// The scheme of URLs of the admin address.
+    pub(crate) fn admin_scheme(self) -> &'static str {
+        if self.admin_has_tls { "https" } else { "http" }
+    }
+
     fn at(self, door: Door) -> &'a [SocketAddr] {
         match door {
             Door::Ftp => self.ftp,
@@ -74,7 +80,8 @@ pub(crate) fn announcement(
         let _ = writeln!(text, "  {name} is not served: {why}");
     }
     for address in bound.admin {
-        let _ = writeln!(text, "  Health and metrics are at http://{address}/metrics");
+        let scheme = bound.admin_scheme();
+        let _ = writeln!(text, "  Health and metrics are at {scheme}://{address}/metrics");
     }
     for fingerprint in fingerprints {
         let _ = writeln!(text, "  The certificate's SHA-256 fingerprint:\n    {fingerprint}");
@@ -451,7 +458,8 @@ mod tests {
         let bound = |ftp: &[&str], http: &[&str]| {
             let parse = |list: &[&str]| list.iter().map(|text| text.parse().unwrap()).collect::<Vec<_>>();
             let (ftp, http) = (parse(ftp), parse(http));
-            Bound { ftp: &ftp, http: &http, ftps: &[], https: &[], admin: &[] }.serves_ipv4(any)
+            Bound { ftp: &ftp, http: &http, ftps: &[], https: &[], admin: &[], admin_has_tls: false }
+                .serves_ipv4(any)
         };
         assert!(bound(&["[::]:21"], &["0.0.0.0:80"]));
         assert!(!bound(&["[::]:21", "0.0.0.0:21"], &[]));

@@ -31,7 +31,10 @@ pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
     );
     let Config { ftp, ftps, http, https, .. } = &site.config;
     let doubts = site.config.tls.iter().flat_map(|tls| tls.plan.outlook().doubts(SystemTime::now()));
-    let warnings = announce::warnings(&site, Bound { ftp, ftps, http, https, admin: &site.admin });
+    let warnings = announce::warnings(
+        &site,
+        Bound { ftp, ftps, http, https, admin: &site.admin, admin_has_tls: site.admin_has_tls },
+    );
     for warning in warnings.into_iter().chain(absent(&site.config.proxy_routes)).chain(doubts) {
         text += &format!("\nwarning: {warning}\n");
     }

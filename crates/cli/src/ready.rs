@@ -55,7 +55,7 @@ pub(crate) fn line(bound: Bound<'_>) -> String {
         ftps: all("ftps", bound.ftps),
         http: all("http", bound.http),
         https: all("https", bound.https),
-        admin: all("http", bound.admin),
+        admin: all(bound.admin_scheme(), bound.admin),
     };
     // Numbers and strings alone: serialising them cannot fail.
     serde_json::to_string(&ready).unwrap_or_default() + "\n"

@@ -332,7 +332,7 @@ fn serve_admin(
     };
     let setup = Setup { administration, access: site.admin_access.clone(), configuration: file_of.map(file) };
     admin
-        .serve(running, Some(setup))
+        .serve(running, Some(setup), site.admin_has_tls)
         .map_err(|error| Failure::Running(format!("cannot serve health and metrics (--admin): {error}.")))
 }
 
@@ -477,6 +477,7 @@ fn announce(
         http: running.http_addresses(),
         https: running.https_addresses(),
         admin,
+        admin_has_tls: site.admin_has_tls,
     };
     announce::warnings(site, bound).iter().for_each(|warning| warn(running, warning));
     let text = match in_json {

@@ -223,6 +223,11 @@ impl Running {
         &self.https
     }
 
+    /// The present certificates, and which clients' are taken, where there is a certificate.
+    pub fn tls_config(&self) -> Option<Arc<millrace_net::tls::ServerConfig>> {
+        self.state.tls.as_ref().map(|tls| tls.acceptor.config())
+    }
+
     /// The SHA-256 fingerprints of the certificates.
     pub fn fingerprints(&self) -> Vec<String> {
         self.state.tls.as_ref().map_or(Vec::new(), |tls| tls.acceptor.fingerprints())

@@ -18,7 +18,11 @@ use crate::reply::{Problem, Reply};
 pub(crate) fn me(call: Call) -> Answering {
     Box::pin(async move {
         let Some(who) = &call.who else { return Err(Problem::failed("no one calls")) };
-        let by = if matches!(who.by, Means::Token(_)) { "token" } else { "login" };
+        let by = match who.by {
+            Means::Token(_) => "token",
+            Means::Cookie(_) => "login",
+            Means::Certificate(_) => "certificate",
+        };
         Ok(Reply::json(&json!({ "ok": true, "name": who.name, "role": who.role, "by": by })))
     })
 }
@@ -29,9 +33,9 @@ pub(crate) fn log_in(call: Call) -> Answering {
         let Ok(_permit) = call.api.guesses.try_acquire() else {
             return Err(too_many("Others log in just now; try again.", 1));
         };
-        if !call.peer.ip().to_canonical().is_loopback() {
-            let refused = "passwords are not sent in clear over a network: log in from this computer, or by a proxy with \
-                           TLS on it, or use a token";
+        if !call.is_encrypted && !call.peer.ip().to_canonical().is_loopback() {
+            let refused = "passwords are not sent in clear over a network: admin-tls encrypts this address; or log in from \
+                           this computer, or by a proxy with TLS on it, or use a token";
             return Err(Problem::new(StatusCode::FORBIDDEN, refused));
         }
         let attempt = attempt(&call);
@@ -72,9 +76,9 @@ fn attempt(call: &Call) -> LoginAttempt {
     }
 }
 
-/// Returns whether the browser came by TLS, to a proxy on this computer.
+/// Returns whether the browser came by TLS, to this address or to a proxy on this computer.
 fn is_encrypted(call: &Call) -> bool {
-    call.field(ORIGIN.as_str()).is_some_and(|origin| origin.starts_with("https://"))
+    call.is_encrypted || call.field(ORIGIN.as_str()).is_some_and(|origin| origin.starts_with("https://"))
 }
 
 fn admit(call: &Call, login: Login) -> Result<Reply, Problem> {

@@ -96,7 +96,7 @@ impl Site {
         let history = Some(folder.join("history"));
         let configuration = Some(ConfigurationFile { path, is_writable: true, history });
         let setup = Setup { administration: Arc::clone(&administration), access, configuration };
-        admin.serve(&running, Some(setup)).unwrap();
+        admin.serve(&running, Some(setup), false).unwrap();
         Self { running, admin, administration, folder }
     }
 

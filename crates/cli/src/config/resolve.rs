@@ -56,6 +56,8 @@ pub(crate) struct Site {
     pub(crate) control: Option<PathBuf>,
     /// Where health checks and metrics are served.
     pub(crate) admin: Vec<SocketAddr>,
+    /// Whether it speaks TLS.
+    pub(crate) admin_has_tls: bool,
     /// Who may use the admin API there.
     pub(crate) admin_access: AdminAccess,
     /// Whether it may replace the configuration file.
@@ -245,6 +247,7 @@ pub(crate) fn resolve(
     let snapshot = Snapshot::of(&said, &config);
     let (admin_access, admin_state) = (admin_access(&said), kept(&said, "admin", &places));
     let admin = doors::listens(written.admin, "--admin", Vec::new(), &places)?;
+    let admin_has_tls = tls::encrypts(written.admin_tls, "admin-tls", config.tls.is_some(), &places)?;
     let control = written.control.filter(Said::is_file).map(|said| places.path(&said));
     let served = own::served(&directory, &logins, !sources.is_empty(), other_folders);
     Ok(Site {
@@ -268,6 +271,7 @@ pub(crate) fn resolve(
         database,
         control,
         admin,
+        admin_has_tls,
         admin_access,
         admin_writes_config: is_on(said.admin_writes_config.clone(), false),
         admin_state,

@@ -13,7 +13,8 @@ use millrace_server::config::{
 use super::acme::Wanted;
 use super::places::Places;
 use super::said::{Place, Said};
-use super::value::{Listen, TlsRequired};
+use super::slot::is_on;
+use super::value::{Listen, Switch, TlsRequired};
 use super::written::Written;
 use crate::failure::Failure;
 
@@ -274,6 +275,23 @@ fn listens(
         }
     }
     Ok(addresses)
+}
+
+/// Returns whether a switch wants TLS, which needs a certificate.
+pub(super) fn encrypts(
+    said: Option<Said<Switch>>,
+    name: &str,
+    has_tls: bool,
+    places: &Places<'_>,
+) -> Result<bool, Failure> {
+    match said {
+        Some(said) if is_on(Some(said.clone()), false) && !has_tls => {
+            let message = "there is no certificate: name one with tls-cert and tls-key, or have one made for a first try \
+                           with tls-self-signed";
+            Err(places.error(&said.place, name, message))
+        }
+        said => Ok(is_on(said, false)),
+    }
 }
 
 /// The state folder.

@@ -188,7 +188,14 @@ settings! {
             /// other computers reach is warned of. There may be more than one. See [metrics.md](metrics.md). The
             /// [admin API](admin-api.md) is there, too, for those who have a token or a role.
             admin: Many<Listen> = default("off").flag("ADDR:PORT").restart();
+            /// Whether that is HTTPS, with the certificate of `tls-cert`
+            ///
+            /// Passwords are then taken from other computers, too, and a certificate of `tls-client-ca` may show who
+            /// calls. The line `agent` of load balancers stays in clear.
+            admin_tls: One<Switch> = default("false").restart();
             /// Users that may see sessions, limits, bans and the log by the admin API: `["ann", "group staff"]`
+            ///
+            /// With `admin-tls` also clients whose certificate has a name: `"certificate grafana.example.net"`.
             admin_viewers: Many<String> = unset("none");
             /// Users that may also end sessions, set limits, ban, reload and drain
             admin_operators: Many<String> = unset("none");

@@ -1,5 +1,6 @@
 //! Every example of `docs/tls.md`; files of certificates that cannot be used; and curl, which logs in by its certificate.
 
+mod admin;
 mod faults;
 mod files;
 

@@ -161,6 +161,11 @@ impl Acceptor {
         })
     }
 
+    /// The present certificates, and which clients' are taken, for connections that another TLS stack than [`Tls`] carries.
+    pub fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.current().plain)
+    }
+
     /// Answers tls-alpn-01 challenges (RFC 8737) for a name with this SHA-256 of the key authorization, on connections
     /// that use SNI. Such a connection ends after its handshake.
     pub fn show_challenge(&self, name: &str, digest: &[u8]) -> Result<(), LoadError> {

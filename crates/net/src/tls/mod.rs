@@ -50,6 +50,7 @@ pub use key_pair::KeyPair;
 pub use load_error::LoadError;
 pub use names::client_names;
 pub use roots::{RootsError, client_config};
+pub use rustls::ServerConfig;
 pub use self_signed::{placeholder, self_signed};
 pub use tickets::TicketId;
 pub use wire::{Unwritten, Wire};
