@@ -354,7 +354,11 @@ impl SimulatedClient {
         match (line, code) {
             (Some(Line::Pass | Line::User), 230) => self.is_logged_in = true,
             (Some(Line::Rein | Line::User), _) => self.is_logged_in = false,
-            (Some(Line::Pasv), 227) => self.port = parse_passive(text).map(|address| address.port()),
+            (Some(Line::Pasv), 227) => {
+                self.port = parse_passive(text).map(|address| address.port());
+                // Lines behind the request may have given it back, of which only those behind the last one are known.
+                self.port_is_untouched &= !self.conversation.owes(Line::Pasv);
+            }
             (Some(Line::Transfer), _) => self.end_errand(code, around)?,
             _ => {}
         }

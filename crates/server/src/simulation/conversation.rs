@@ -91,6 +91,11 @@ impl Conversation {
         self.owed.len()
     }
 
+    /// Returns whether such a line has no final reply.
+    pub(super) fn owes(&self, line: Line) -> bool {
+        self.owed.contains(&line)
+    }
+
     /// Takes a reply. Returns the line that it ends, if it ends one.
     pub(super) fn heard(&mut self, code: u16) -> Result<Option<Line>, Unexplained> {
         if self.is_over {

@@ -219,7 +219,8 @@ impl Errand {
         refusals_undo: bool,
     ) -> Result<(), Violation> {
         match (&self.kind, code) {
-            (_, 226) if self.may_be_taken && matches!(self.data, Data::None) => {}
+            (Kind::Upload(..), 226) if self.may_be_taken => {}
+            (_, 226) if self.may_be_taken && self.moved.is_empty() => {}
             (Kind::Upload(path, _), 226) => {
                 if !matches!(self.data, Data::Finished(_) | Data::Ended) {
                     return Err(Violation(format!("226 before the end of an upload to {path}")));
