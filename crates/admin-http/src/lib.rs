@@ -61,8 +61,8 @@ const CONNECTION_TIME: Duration = Duration::from_secs(3600);
 /// How long the end waits for answers that are being made, such as that to the order to end.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
-/// The longest head of a request.
-const HEAD: usize = 16 * 1024;
+/// The longest head of a request: with the longest arguments that an operation takes, and each of their letters encoded.
+const HEAD: usize = 128 * 1024;
 
 /// How soon accepting is tried again when descriptors ran out.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
