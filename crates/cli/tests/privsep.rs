@@ -571,6 +571,57 @@ fn without_the_library_check_and_the_start_say_so() {
     assert!(told.contains("opens files with the rights of users"), "{told}");
 }
 
+/// A program of a module, with the rights that the helper has.
+const HOSTILE: &str = r#"#!/bin/sh
+tries() { "$@" >/dev/null 2>&1 && echo "did $*" >>hostile.did; }
+cd "$(dirname "$0")" || exit 1
+server=$(sed -n 's/^PPid:\t//p' "/proc/$PPID/status")
+tries touch /etc/millrace-hostile && rm -f /etc/millrace-hostile
+tries cat "/proc/$server/environ"
+tries kill -0 "$server"
+tries mount -t tmpfs none /mnt
+tries unshare --mount true
+tries mknod disk b 1 1
+tries chroot / true
+grep -E '^(Uid|CapEff|CapBnd|NoNewPrivs|Seccomp):' /proc/self/status >hostile.status
+cat /etc/shadow >hostile.shadow
+exit 0
+"#;
+
+#[test]
+fn what_a_module_starts_is_confined_and_passwords_are_still_checked() {
+    let Some(site) = Site::new("hostile") else { return };
+    let (program, folder) = (site.0.join("hostile"), site.0.clone());
+    fs::write(&program, HOSTILE).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let module = format!("auth required pam_exec.so quiet {}\n", program.display());
+    fs::write(site.0.join("etc/pam.d/millrace"), module + SERVICE).unwrap();
+    let serving = site.serve(ACCOUNTS);
+    serving.log_in("mrone").say("MKD d", "257");
+    assert_eq!(serving.owner("one/d"), (ONE, ONE));
+    serving.log_in_with("mrone", "wrong", "530");
+    let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default();
+    assert_eq!(read("hostile.did"), "");
+    // What modules need is theirs: root, and every file to read.
+    assert!(read("hostile.shadow").contains("mrone:"));
+    // CAP_CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, SETGID, SETUID and AUDIT_WRITE.
+    let kept = "00000000200000cf";
+    let expected =
+        format!("Uid:\t0\t0\t0\t0\nCapEff:\t{kept}\nCapBnd:\t{kept}\nNoNewPrivs:\t1\nSeccomp:\t2\n");
+    assert_eq!(read("hostile.status"), expected);
+    let helper = serving.process("privileged-helper").as_raw_nonzero().get().unsigned_abs();
+    for status in threads(helper) {
+        assert!(status.contains("NoNewPrivs:\t1") && status.contains("Seccomp:\t2"), "{status}");
+        assert!(status.contains(&format!("CapPrm:\t{kept}")), "{status}");
+    }
+    let limits = fs::read_to_string(format!("/proc/{helper}/limits")).unwrap();
+    let of = |name: &str| {
+        let line = limits.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.split_whitespace().next().unwrap().to_owned()
+    };
+    assert_eq!((of("Max core file size"), of("Max open files")), ("0".to_owned(), "1024".to_owned()));
+}
+
 #[test]
 fn a_hot_upgrade_hands_the_helper_over() {
     let Some(site) = Site::new("upgrade") else { return };

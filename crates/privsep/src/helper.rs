@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 
 use nix::unistd::{self, Uid};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 use thiserror::Error;
 
 use crate::files::{CONNECTIONS, start};
@@ -24,6 +25,11 @@ const MOST_USERS: usize = 1024;
 /// Users who are remembered as known. With so many, no other can have files opened until the server is restarted.
 const MOST_KNOWN: usize = 100_000;
 
+/// What a module may use up: no core files, which have passwords; descriptors, which old modules can wait for up to this
+/// number; bytes of memory.
+const LIMITS: [(Resource, u64); 3] =
+    [(Resource::Core, 0), (Resource::Nofile, 1024), (Resource::Data, 4 << 30)];
+
 /// What a thread needs that waits for a process.
 const STACK: usize = 64 * 1024;
 
@@ -32,8 +38,10 @@ const STACK: usize = 64 * 1024;
 pub fn run_helper(socket: OwnedFd, user_files: fn() -> Command) -> io::Result<()> {
     let mut buffer = vec![0; LONGEST];
     let Some((message, connections)) = receive(&socket, &mut buffer)? else { return Ok(()) };
+    let policy = Policy::read(message)?;
+    confine(&policy)?;
     let service = Arc::new(Service {
-        policy: Policy::read(message)?,
+        policy,
         pam: Library::load(),
         known: Mutex::default(),
         users: Arc::default(),
@@ -46,6 +54,22 @@ pub fn run_helper(socket: OwnedFd, user_files: fn() -> Command) -> io::Result<()
     // The process ends with this, also where modules hang.
     service.servers.wait();
     served
+}
+
+/// Limits this process, which has one thread yet, and confines it as far as modules of PAM bear. What is not root has no
+/// rights to give up, and needs those that programs of modules get (`unix_chkpwd`).
+fn confine(policy: &Policy) -> io::Result<()> {
+    for (resource, most) in LIMITS {
+        let current = getrlimit(resource);
+        let at_most = |limit: Option<u64>| Some(limit.map_or(most, |limit| limit.min(most)));
+        setrlimit(resource, Rlimit { current: at_most(current.current), maximum: at_most(current.maximum) })?;
+    }
+    // Passwords are in its memory: no other process of its user reads it.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    if let Some(trees) = policy.sandbox.as_ref().filter(|_| unistd::geteuid().is_root()) {
+        millrace_sandbox::enter_as_helper(trees).map_err(io::Error::other)?;
+    }
+    Ok(())
 }
 
 struct Service {

@@ -15,7 +15,8 @@
 //! server. (A PAM module may: one that asks a directory has to.) It parses nothing but these messages, and does two
 //! things: it says whether a password is right, and it starts a process with the rights of a user whose password it has
 //! found right before. So a server that is taken over can use the files of those who logged in, which passed through it
-//! anyway, and of no other user; never root's.
+//! anyway, and of no other user; never root's. As root it enters a sandbox first, as far as modules bear one
+//! ([`millrace_sandbox::enter_as_helper`]).
 //!
 //! # Messages
 //!

@@ -1,8 +1,10 @@
 //! Files, by Landlock.
 
+use std::path::{Path, PathBuf};
+
 use landlock::{
-    ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath, PathFd,
-    Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus, make_bitflags,
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath,
+    PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope, make_bitflags,
 };
 
 use crate::grants::{Access, Grant, of_the_system};
@@ -16,6 +18,27 @@ const OLDEST: ABI = ABI::V2;
 
 /// Restricts the calling thread to these files and those of the system; answers the version that holds.
 pub(crate) fn restrict(grants: &[Grant]) -> Result<Result<u32, Missing>, EnterError> {
+    let is_root = rustix::process::geteuid().is_root();
+    let granted = of_the_system(is_root).into_iter().chain(grants.iter().cloned());
+    let granted = granted.map(|Grant { path, access }| (path, rights(access)));
+    enforce(granted, |rules| rules.handle_access(AccessFs::from_all(NEWEST)))
+}
+
+/// Restricts changes of files to these folders, for the calling thread, which reads and runs any. It signals no process
+/// but those that it starts, and binds no TCP port, where the kernel is new enough.
+pub(crate) fn restrict_changes(folders: &[&Path]) -> Result<Result<u32, Missing>, EnterError> {
+    let changes = AccessFs::from_write(NEWEST);
+    let granted = folders.iter().map(|folder| (folder.to_path_buf(), changes));
+    enforce(granted, |rules| {
+        rules.handle_access(changes)?.handle_access(AccessNet::BindTcp)?.scope(Scope::Signal)
+    })
+}
+
+/// Restricts the calling thread: `handle` names what is refused, but for what is granted.
+fn enforce(
+    granted: impl Iterator<Item = (PathBuf, BitFlags<AccessFs>)>,
+    handle: impl FnOnce(Ruleset) -> Result<Ruleset, RulesetError>,
+) -> Result<Result<u32, Missing>, EnterError> {
     let has_oldest = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(AccessFs::from_all(OLDEST))
@@ -25,20 +48,14 @@ pub(crate) fn restrict(grants: &[Grant]) -> Result<Result<u32, Missing>, EnterEr
         return Ok(Err(Missing(why.to_owned())));
     }
     let wrong = |error: &dyn std::fmt::Display| EnterError::Rules(error.to_string());
-    let mut rules = Ruleset::default()
-        .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(AccessFs::from_all(NEWEST))
-        .map_err(|error| wrong(&error))?
-        .create()
-        .map_err(|error| wrong(&error))?;
-    let is_root = rustix::process::geteuid().is_root();
-    for Grant { path, access } in of_the_system(is_root).iter().chain(grants) {
+    let rules = Ruleset::default().set_compatibility(CompatLevel::BestEffort);
+    let mut rules = handle(rules).and_then(Ruleset::create).map_err(|error| wrong(&error))?;
+    for (path, mut rights) in granted {
         let Ok(metadata) = path.metadata() else { continue };
-        let opened = PathFd::new(path).map_err(|error| EnterError::Path {
+        let opened = PathFd::new(&path).map_err(|error| EnterError::Path {
             path: path.display().to_string(),
             source: std::io::Error::other(error.to_string()),
         })?;
-        let mut rights = rights(*access);
         if !metadata.is_dir() {
             rights &= AccessFs::from_file(NEWEST);
         }

@@ -2,6 +2,8 @@
 //!
 //! - [`enter`] leaves it the files that a server needs (Landlock) and the system calls that it makes (seccomp). It
 //!   starts no program any more.
+//! - [`enter_as_helper`] leaves a process that runs modules of PAM as root what these need: it starts programs, reads any
+//!   file, and writes where modules keep theirs.
 //! - [`Identity`] changes the user: [`Identity::assume`] while files are opened and ports are bound,
 //!   [`Identity::drop_privileges`] for good.
 //!
@@ -11,6 +13,7 @@
 //! Landlock decides which files are opened, made, renamed and removed. It does not hide names and metadata (`stat`), nor
 //! does it restrict changes of modes, owners and times, or connections to sockets.
 
+mod denied;
 mod grants;
 mod landlock;
 mod privileges;
@@ -18,6 +21,7 @@ mod seccomp;
 
 use std::fmt;
 use std::io;
+use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
@@ -73,6 +77,38 @@ fn enter_with(grants: &[Grant], sockets: Sockets) -> Result<Confinement, EnterEr
     privileges::lock().map_err(|error| EnterError::Rules(error.to_string()))?;
     let landlock = landlock::restrict(grants)?;
     let seccomp = seccomp::restrict(sockets);
+    Ok(Confinement { landlock, seccomp, other_threads })
+}
+
+/// Where modules of PAM keep what they write: failed attempts, codes that were used, caches, logs, files of users. No
+/// devices but those that every program uses: root could write to disks.
+const WRITTEN_BY_MODULES: [&str; 15] = [
+    "/run",
+    "/var/lib",
+    "/var/log",
+    "/var/cache",
+    "/var/db",
+    "/var/tmp",
+    "/tmp",
+    "/home",
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/tty",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/shm",
+];
+
+/// Confines the calling thread, which is root's and runs modules of PAM, and all that it starts: it keeps the capabilities
+/// that these and a change to any user take, writes only in these trees and where modules keep their files, and makes none
+/// of the system calls that reach the kernel or other processes.
+pub fn enter_as_helper(trees: &[PathBuf]) -> Result<Confinement, EnterError> {
+    let other_threads = threads().saturating_sub(1);
+    privileges::lock_helper().map_err(|error| EnterError::Rules(error.to_string()))?;
+    let folders = WRITTEN_BY_MODULES.iter().map(Path::new).chain(trees.iter().map(PathBuf::as_path));
+    let landlock = landlock::restrict_changes(&folders.collect::<Vec<_>>())?;
+    let seccomp = denied::refuse();
     Ok(Confinement { landlock, seccomp, other_threads })
 }
 

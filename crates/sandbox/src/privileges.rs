@@ -189,15 +189,45 @@ const OF_ROOT: CapabilitySet = NEEDED_AT_START
     .union(CapabilitySet::SYS_RESOURCE)
     .union(CapabilitySet::LEASE);
 
+/// What modules of PAM and a change to any user take: files of all users, users and groups, records of the kernel's audit.
+const OF_HELPER: CapabilitySet = CapabilitySet::SETUID
+    .union(CapabilitySet::SETGID)
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::DAC_READ_SEARCH)
+    .union(CapabilitySet::CHOWN)
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::AUDIT_WRITE);
+
+/// Leaves root the capabilities that a privileged helper needs, and no program that this thread starts more
+/// (`no_new_privs`).
+pub(crate) fn lock_helper() -> io::Result<()> {
+    let sets = rustix::thread::capabilities(None)?;
+    if sets.permitted.contains(CapabilitySet::SETPCAP) {
+        bound_by(OF_HELPER);
+    }
+    let permitted = sets.permitted & OF_HELPER;
+    rustix::thread::clear_ambient_capability_set()?;
+    set_capabilities(
+        None,
+        CapabilitySets { effective: permitted, permitted, inheritable: CapabilitySet::empty() },
+    )?;
+    Ok(set_no_new_privs(true)?)
+}
+
+/// Has no program that this thread starts get another capability than these. That takes a capability itself.
+fn bound_by(kept: CapabilitySet) {
+    // A number that this kernel does not know is an error, behind which there are none.
+    for capability in CapabilitySet::all().difference(kept).iter() {
+        let _ = remove_capability_from_bounding_set(capability);
+    }
+}
+
 /// Has no program that this thread starts get more rights than it has (`no_new_privs`), and gives up the capabilities that
 /// no server needs, where it has any.
 pub fn lock() -> io::Result<()> {
     let sets = rustix::thread::capabilities(None)?;
     if sets.permitted.contains(CapabilitySet::SETPCAP) {
-        // A number that this kernel does not know is an error, behind which there are none.
-        for capability in CapabilitySet::all().iter() {
-            let _ = remove_capability_from_bounding_set(capability);
-        }
+        bound_by(CapabilitySet::empty());
     }
     let kept = match Uid::effective().is_root() {
         true => sets.permitted & OF_ROOT,

@@ -38,9 +38,8 @@ fn filter(sockets: Sockets) -> Result<BpfProgram, seccompiler::BackendError> {
     rules.insert(libc::SYS_setpriority, vec![of_itself()?]);
     match sockets {
         Sockets::Allowed => {
-            let families = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
-            let families = families.map(|family| equal(0, family.unsigned_abs().into()));
-            rules.insert(libc::SYS_socket, families.into_iter().collect::<Result<_, _>>()?);
+            let families = FAMILIES.iter().map(|family| equal(0, family.unsigned_abs().into()));
+            rules.insert(libc::SYS_socket, families.collect::<Result<_, _>>()?);
             rules.insert(libc::SYS_socketpair, vec![equal(0, libc::AF_UNIX.unsigned_abs().into())?]);
         }
         Sockets::Refused => BY_ADDRESS.iter().for_each(|call| drop(rules.remove(call))),
@@ -65,16 +64,24 @@ fn equal(argument: u8, value: u64) -> Result<SeccompRule, seccompiler::BackendEr
 const BY_ADDRESS: &[c_long] =
     &[libc::SYS_bind, libc::SYS_listen, libc::SYS_accept, libc::SYS_accept4, libc::SYS_connect];
 
+/// Families of sockets that a server makes.
+pub(crate) const FAMILIES: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+
+/// The flags of `clone` that make a namespace.
+pub(crate) const NAMESPACES: [i32; 7] = [
+    libc::CLONE_NEWNS,
+    libc::CLONE_NEWCGROUP,
+    libc::CLONE_NEWUTS,
+    libc::CLONE_NEWIPC,
+    libc::CLONE_NEWUSER,
+    libc::CLONE_NEWPID,
+    libc::CLONE_NEWNET,
+];
+
 /// Threads of this process, and no new namespaces. (`clone3`, whose flags a filter cannot see, is not in the list: the C
 /// library uses `clone` then.)
 fn threads_only() -> Result<SeccompRule, seccompiler::BackendError> {
-    let namespaces = libc::CLONE_NEWNS
-        | libc::CLONE_NEWCGROUP
-        | libc::CLONE_NEWUTS
-        | libc::CLONE_NEWIPC
-        | libc::CLONE_NEWUSER
-        | libc::CLONE_NEWPID
-        | libc::CLONE_NEWNET;
+    let namespaces = NAMESPACES.iter().fold(0, |all, flag| all | flag);
     let thread = u64::from(libc::CLONE_THREAD.unsigned_abs());
     let looked_at = thread | u64::from(namespaces.unsigned_abs());
     let operator = SeccompCmpOp::MaskedEq(looked_at);

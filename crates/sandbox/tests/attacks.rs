@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 use std::thread;
 
-use millrace_sandbox::{Access, Grant, Identity, enter, enter_without_network, probe};
+use millrace_sandbox::{Access, Grant, Identity, enter, enter_as_helper, enter_without_network, probe};
 use nix::sched::{CloneFlags, unshare};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, openat, renameat};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
@@ -50,7 +50,31 @@ fn attack(name: &str, attack: impl FnOnce(&Ground)) {
     if !probe().is_complete() {
         return eprintln!("{name} is not tried: this kernel confines by {}", probe());
     }
-    let folder = env::temp_dir().join(format!("millrace-attack-{}-{name}", std::process::id()));
+    in_process(name, &env::temp_dir());
+}
+
+/// As [`attack`], in a process that is confined as one that runs modules of PAM as root.
+fn attack_as_helper(name: &str, attack: impl FnOnce(&Ground)) {
+    // Not where modules may write, as they may to temporary files.
+    let beneath = Path::new("/opt");
+    let is_possible = geteuid().is_root() && probe().is_complete() && beneath.is_dir();
+    if env::var(ATTACK).is_ok_and(|wanted| wanted == name) {
+        let ground = Ground(env::var_os(FOLDER).unwrap().into());
+        let confinement = enter_as_helper(&[ground.inside()]).unwrap();
+        confinement.landlock.expect("Landlock");
+        confinement.seccomp.expect("seccomp");
+        attack(&ground);
+        exit(0);
+    }
+    match is_possible {
+        true => in_process(name, beneath),
+        false => eprintln!("{name} is not tried: it takes root, /opt, and a kernel that confines"),
+    }
+}
+
+/// Runs a test of this name once more, in a process of its own with a folder of its own.
+fn in_process(name: &str, beneath: &Path) {
+    let folder = beneath.join(format!("millrace-attack-{}-{name}", std::process::id()));
     for part in ["inside/deep", "outside"] {
         fs::create_dir_all(folder.join(part)).unwrap();
     }
@@ -302,6 +326,109 @@ fn root_is_given_up_by_all_threads() {
         assert!(is_denied(fs::read(ground.0.join("key"))));
         assert!(rustix::thread::set_thread_uid(rustix::process::Uid::ROOT).is_err());
         assert_eq!(getegid().as_raw(), 54_322);
+    });
+}
+
+/// What a process of root's has that runs modules of PAM: CAP_CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, SETGID, SETUID
+/// and AUDIT_WRITE.
+const OF_HELPER: &str = "00000000200000cf";
+
+#[test]
+fn a_helper_changes_no_file_but_where_modules_keep_theirs() {
+    attack_as_helper("a_helper_changes_no_file_but_where_modules_keep_theirs", |ground| {
+        let (inside, outside) = (ground.inside(), ground.outside());
+        let secret = outside.join("secret");
+        assert!(is_denied(OpenOptions::new().append(true).open(&secret)));
+        assert!(is_denied(OpenOptions::new().write(true).truncate(true).open(&secret)));
+        assert!(is_denied(File::create(outside.join("new"))));
+        assert!(is_denied(fs::create_dir(outside.join("folder"))));
+        assert!(is_denied(fs::remove_file(&secret)));
+        assert!(is_denied(fs::rename(&secret, inside.join("moved"))));
+        assert!(is_denied(fs::hard_link(&secret, inside.join("linked"))));
+        assert!(is_denied(OpenOptions::new().append(true).open("/etc/passwd")));
+        let program = Command::new("sh").args(["-c", "echo x >>\"$0\""]).arg(&secret).output().unwrap();
+        assert!(!program.status.success(), "a program that it starts");
+        // What modules do: they read any file, write their own, give it to a user, and start programs.
+        assert_eq!(fs::read_to_string(&secret).unwrap(), "secret");
+        for own in [inside.join("own"), env::temp_dir().join(format!("millrace-{}", std::process::id()))] {
+            fs::write(&own, "of a module").unwrap();
+            std::os::unix::fs::chown(&own, Some(54_321), Some(54_321)).unwrap();
+            OpenOptions::new().append(true).open(&own).unwrap();
+            fs::remove_file(&own).unwrap();
+        }
+        assert!(Command::new("/bin/true").status().unwrap().success());
+        assert!("localhost:80".to_socket_addrs().unwrap().next().is_some());
+    });
+}
+
+#[test]
+fn a_helper_keeps_no_capability_that_it_does_not_need_and_gets_none_back() {
+    attack_as_helper("a_helper_keeps_no_capability_that_it_does_not_need_and_gets_none_back", |ground| {
+        let program = Command::new("cat").arg("/proc/self/status").output().unwrap();
+        let of_program = String::from_utf8(program.stdout).unwrap().replace('\t', " ");
+        for status in [status("/proc/thread-self/status"), of_program] {
+            for set in ["CapPrm", "CapEff", "CapBnd"] {
+                assert!(status.contains(&format!("{set}: {OF_HELPER}")), "{status}");
+            }
+            assert!(status.contains("NoNewPrivs: 1") && status.contains("Seccomp: 2"), "{status}");
+        }
+        let all = rustix::thread::CapabilitySet::all();
+        let sets = rustix::thread::CapabilitySets { effective: all, permitted: all, inheritable: all };
+        assert!(rustix::thread::set_capabilities(None, sets).is_err());
+        let disk = ground.inside().join("disk");
+        let device = rustix::fs::makedev(1, 1);
+        let kind = rustix::fs::FileType::BlockDevice;
+        assert!(rustix::fs::mknodat(CWD, &disk, kind, Mode::RUSR, device).is_err(), "a device");
+        let raw = socket_with(AddressFamily::INET, SocketType::RAW, SocketFlags::empty(), None);
+        assert!(raw.is_err(), "a raw socket");
+        assert!((1..1024).all(|port| TcpListener::bind(("127.0.0.1", port)).is_err()), "a low port");
+        // It becomes users, who have nothing of it.
+        let script = "import os; os.setgroups([]); os.setresgid(54321,54321,54321); os.setresuid(54321,54321,54321); \
+                      print(open('/proc/self/status').read())";
+        match Command::new("python3").args(["-c", script]).output() {
+            Err(_) => eprintln!("no user is tried: there is no python3"),
+            Ok(output) => {
+                let status = String::from_utf8(output.stdout).unwrap();
+                assert!(status.contains("Uid:\t54321\t54321\t54321\t54321"), "{status}");
+                assert!(status.contains("CapEff:\t0000000000000000"), "{status}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_helper_reaches_no_other_process_namespace_or_device() {
+    attack_as_helper("a_helper_reaches_no_other_process_namespace_or_device", |_| {
+        let parent = rustix::process::getppid().unwrap();
+        for file in ["mem", "environ", "maps", "fd/0"] {
+            let path = format!("/proc/{}/{file}", parent.as_raw_nonzero());
+            assert!(is_denied(File::open(&path)), "{path}");
+        }
+        // Signals have a scope since Linux 6.12.
+        if probe().landlock.expect("Landlock") >= 6 {
+            assert!(rustix::process::test_kill_process(parent).is_err(), "a signal");
+        }
+        for flags in [CloneFlags::CLONE_NEWUSER, CloneFlags::CLONE_NEWNS, CloneFlags::CLONE_NEWNET] {
+            assert_eq!(unshare(flags).unwrap_err(), nix::Error::ENOSYS);
+        }
+        assert_eq!(rustix::process::chroot("/").unwrap_err(), rustix::io::Errno::NOSYS);
+        for family in [AddressFamily::PACKET, AddressFamily::from_raw(38), AddressFamily::VSOCK] {
+            let made = socket_with(family, SocketType::DGRAM, SocketFlags::empty(), None);
+            assert_eq!(made.unwrap_err(), rustix::io::Errno::NOSYS);
+        }
+        for (program, words) in [
+            ("mount", &["-t", "tmpfs", "none", "/mnt"][..]),
+            ("unshare", &["--user", "true"]),
+            ("nsenter", &["--target", "1", "--mount", "true"]),
+            ("chroot", &["/", "true"]),
+        ] {
+            let output = Command::new(program).args(words).output().unwrap();
+            assert!(!output.status.success(), "{program}");
+        }
+        // Programs that it starts may still be ended.
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
     });
 }
 
