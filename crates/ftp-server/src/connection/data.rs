@@ -49,7 +49,7 @@ impl Data {
         let link = match transfer.via {
             Via::Passive => self.port.link(scene, transfer.protection),
             Via::Control(_) => Ok(Link::Control),
-            Via::Active(address) => match stream::begin_connect(scene.me.local(), address) {
+            Via::Active(address) => match scene.data_sockets().connect(scene.me.local(), address) {
                 Ok(socket) => Ok(Link::Connecting(Socket::new(socket))),
                 Err(error) => Err(TransferError::NoConnection(format!("{address}: {}", error.kind()))),
             },
@@ -186,7 +186,7 @@ impl Data {
                     }
                 },
                 Link::Connecting(socket) => {
-                    if !stream::is_connected(&socket.fd) {
+                    if !scene.data_sockets().is_connected(&socket.fd) {
                         // Both at once, for good: the socket is registered a single time.
                         return self.watch(scene, Interest::READABLE | Interest::WRITABLE);
                     }

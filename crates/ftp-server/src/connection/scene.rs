@@ -7,6 +7,7 @@ use millrace_accounts::Account;
 use millrace_ftp::Session;
 use millrace_limits::LimitHandle;
 use millrace_log::{self as log, Subject};
+use millrace_runtime::passive::DataSockets;
 use millrace_runtime::slab::Key;
 use millrace_runtime::worker::{Core, Way};
 
@@ -51,6 +52,11 @@ impl Scene<'_> {
     /// Sends what there is to say, as far as the client takes it.
     pub(super) fn send(&mut self) {
         self.wire.send(self.core, self.hooks.holds_replies());
+    }
+
+    /// The sockets of data connections.
+    pub(super) fn data_sockets(&self) -> &dyn DataSockets {
+        self.me.door.ftp.passive.sockets()
     }
 
     pub(super) fn log(&mut self, event: log::Event<'_>) {

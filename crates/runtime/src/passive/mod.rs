@@ -198,6 +198,11 @@ impl PassivePool {
         }
     }
 
+    /// The sockets of data connections, also of those that the server begins.
+    pub fn sockets(&self) -> &dyn DataSockets {
+        &*self.shared.reception.sockets
+    }
+
     /// The sessions that may come to share a port by their tickets.
     pub fn companions(&self) -> &Companions {
         &self.shared.companions

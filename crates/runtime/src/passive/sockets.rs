@@ -6,15 +6,21 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use millrace_net::listener;
+use millrace_net::{listener, stream};
 
-/// What the pool asks of the system.
+/// What data connections ask of the system.
 pub trait DataSockets: Send + Sync {
     /// Binds a listener.
     fn bind(&self, address: SocketAddr) -> io::Result<OwnedFd>;
 
     /// Takes a waiting connection without blocking, with the address of its peer.
     fn accept(&self, listener: &OwnedFd) -> io::Result<(OwnedFd, SocketAddr)>;
+
+    /// Begins a connection to a client, from an address of this machine.
+    fn connect(&self, from: SocketAddr, to: SocketAddr) -> io::Result<OwnedFd>;
+
+    /// Returns whether a connection that was begun is there. Why it will not be is the error of its socket.
+    fn is_connected(&self, socket: &OwnedFd) -> bool;
 
     /// Returns a number that no client can foresee.
     fn random(&self) -> u64;
@@ -34,6 +40,14 @@ impl DataSockets for KernelSockets {
 
     fn accept(&self, listener: &OwnedFd) -> io::Result<(OwnedFd, SocketAddr)> {
         listener::accept(listener)
+    }
+
+    fn connect(&self, from: SocketAddr, to: SocketAddr) -> io::Result<OwnedFd> {
+        stream::begin_connect(from, to)
+    }
+
+    fn is_connected(&self, socket: &OwnedFd) -> bool {
+        stream::is_connected(socket)
     }
 
     fn random(&self) -> u64 {

@@ -15,7 +15,7 @@ use super::conversation::{Conversation, Line};
 use super::draw::Draw;
 use super::errand::{Errand, Kind};
 use super::files::SimulatedFiles;
-use super::sockets::{SimulatedPorts, control_connection};
+use super::sockets::{ActivePort, STRANGER, SimulatedPorts, control_connection};
 use super::violation::Violation;
 
 /// How long a data connection may be begun after `PASV` was said: so long the port is surely its client's.
@@ -162,6 +162,7 @@ impl SimulatedClient {
     fn has_data_to_move(&self, now: Instant) -> bool {
         self.errand.as_ref().is_some_and(|errand| match errand.is_connected() {
             true => errand.socket().is_some(),
+            false if errand.is_listening() => true,
             false => self.port.is_some() && now < self.asked_for_port + LEASE,
         })
     }
@@ -223,6 +224,7 @@ impl SimulatedClient {
                 self.line(Line::RenameFrom, &format!("RNFR {path}"));
                 self.line(Line::RenameTo, &format!("RNTO {path}.old"))
             }
+            6 if draw.chance(50) => self.bounce(draw),
             // A port that is not used.
             7 => {
                 self.asked_for_port = now;
@@ -239,6 +241,21 @@ impl SimulatedClient {
         said
     }
 
+    /// Names a port that the server must not connect to.
+    fn bounce(&mut self, draw: &Draw) -> String {
+        let (ip, port) = if draw.chance(50) { (STRANGER, 20_000) } else { (self.address.ip(), 25) };
+        self.port = None;
+        self.line(Line::Bounce, &port_line(SocketAddr::new(ip, port), draw))
+    }
+
+    /// Asks the server to connect to a port that it opens.
+    fn open_port(&mut self, around: &Surroundings) -> Arc<ActivePort> {
+        let port = around.ports.listen(self.address.ip());
+        self.port = None;
+        self.line(Line::Port, &port_line(port.address, &around.draw));
+        port
+    }
+
     fn begin_errand(&mut self, around: &Surroundings) -> String {
         let draw = &around.draw;
         let kind = match draw.below(5) {
@@ -253,10 +270,15 @@ impl SimulatedClient {
             }
             _ => Kind::Listing,
         };
-        self.asked_for_port = around.now;
-        self.ask_for_port();
         let line = kind.line();
-        self.errand = Some(Errand::new(kind));
+        self.errand = Some(match draw.chance(30) {
+            true => Errand::active(kind, self.open_port(around)),
+            false => {
+                self.asked_for_port = around.now;
+                self.ask_for_port();
+                Errand::new(kind)
+            }
+        });
         self.line(Line::Transfer, &line)
     }
 
@@ -372,5 +394,14 @@ impl SimulatedClient {
             },
             _ => errand.go_on(around, self.manners.dawdles).map_err(|why| why.of(self.name)),
         }
+    }
+}
+
+/// The line that names a port of the client's.
+fn port_line(address: SocketAddr, draw: &Draw) -> String {
+    let (ip, port) = (address.ip(), address.port());
+    match draw.chance(50) {
+        true => format!("EPRT |1|{ip}|{port}|"),
+        false => format!("PORT {},{},{}", ip.to_string().replace('.', ","), port >> 8, port & 0xff),
     }
 }

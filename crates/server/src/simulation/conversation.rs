@@ -14,6 +14,10 @@ pub(super) enum Line {
     Pwd,
     Stat,
     Pasv,
+    /// The client's own port.
+    Port,
+    /// An address that is not the client's, or a port that is not for data.
+    Bounce,
     Transfer,
     Size,
     Delete,
@@ -38,6 +42,8 @@ impl Line {
             Self::Pwd => matches!(code, 257 | 530 | 550 | 451 | 426),
             Self::Stat => matches!(code, 211 | 530),
             Self::Pasv => matches!(code, 227 | 425 | 530 | 451),
+            Self::Port => matches!(code, 200 | 530),
+            Self::Bounce => matches!(code, 500..=504 | 530),
             Self::Transfer => matches!(code, 226 | 425 | 426 | 450..=452 | 503 | 530 | 550..=553),
             Self::Size => matches!(code, 213 | 450..=451 | 530 | 550 | 426),
             Self::Delete => matches!(code, 250 | 450..=451 | 530 | 550 | 426),

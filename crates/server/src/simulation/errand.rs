@@ -2,13 +2,15 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use millrace_net::stream;
+use rustix::io::ioctl_fionread;
 
 use super::client::Surroundings;
 use super::files::SimulatedFiles;
-use super::sockets::SimulatedPorts;
+use super::sockets::{ActivePort, SimulatedPorts};
 use super::violation::Violation;
 
 /// What is transferred.
@@ -35,6 +37,8 @@ impl Kind {
 enum Data {
     /// There is none yet.
     None,
+    /// The client waits for the server at a port of its own.
+    Listening(Arc<ActivePort>),
     Open(OwnedFd),
     /// An upload's end was sent; what the server does with its own end does not matter.
     Finished(OwnedFd),
@@ -61,8 +65,26 @@ impl Errand {
         Self { kind, data: Data::None, moved: Vec::new(), may_be_taken: false }
     }
 
+    /// A transfer for which the server connects to the client.
+    pub(super) fn active(kind: Kind, port: Arc<ActivePort>) -> Self {
+        Self { data: Data::Listening(port), ..Self::new(kind) }
+    }
+
     pub(super) fn is_connected(&self) -> bool {
-        !matches!(self.data, Data::None)
+        !matches!(self.data, Data::None | Data::Listening(_))
+    }
+
+    /// Returns whether the client waits for the server.
+    pub(super) fn is_listening(&self) -> bool {
+        matches!(self.data, Data::Listening(_))
+    }
+
+    /// Returns how many bytes have come and were not read.
+    pub(super) fn unread(&self) -> u64 {
+        match &self.data {
+            Data::Listening(port) => port.unread(),
+            _ => self.socket().map_or(0, |socket| ioctl_fionread(socket.as_fd()).unwrap_or(0)),
+        }
     }
 
     pub(super) fn is_download(&self) -> bool {
@@ -73,14 +95,31 @@ impl Errand {
     pub(super) fn socket(&self) -> Option<&OwnedFd> {
         match &self.data {
             Data::Open(socket) | Data::Finished(socket) => Some(socket),
-            Data::None | Data::Ended | Data::Broken => None,
+            Data::None | Data::Listening(_) | Data::Ended | Data::Broken => None,
         }
     }
 
     pub(super) fn into_socket(self) -> Option<OwnedFd> {
         match self.data {
             Data::Open(socket) | Data::Finished(socket) => Some(socket),
-            Data::None | Data::Ended | Data::Broken => None,
+            Data::None | Data::Listening(_) | Data::Ended | Data::Broken => None,
+        }
+    }
+
+    /// Takes the connection of the server, or closes the port that it was to come to.
+    fn accept(&mut self, port: &ActivePort, refuses: bool) -> String {
+        if refuses {
+            // Of a connection that was there, the server sees an end without a byte before it.
+            let is_whole = port.is_established() && matches!(self.kind, Kind::Upload(..));
+            self.data = if is_whole { Data::Ended } else { Data::Broken };
+            return format!("closes its port {}", port.address.port());
+        }
+        match port.accept() {
+            Some(socket) => {
+                self.data = Data::Open(socket);
+                format!("accepts at its port {}", port.address.port())
+            }
+            None => format!("waits at its port {}", port.address.port()),
         }
     }
 
@@ -101,6 +140,10 @@ impl Errand {
     pub(super) fn go_on(&mut self, around: &Surroundings, dawdles: usize) -> Result<String, Violation> {
         let draw = &around.draw;
         let most = if draw.chance(dawdles) { 50 } else { draw.between(1, 40_000) };
+        if let Data::Listening(port) = &self.data {
+            let port = Arc::clone(port);
+            return Ok(self.accept(&port, draw.chance(5) && !around.ends_politely));
+        }
         let Data::Open(socket) = &self.data else { return Ok("has no data connection".to_owned()) };
         if draw.chance(dawdles / 20) && !around.ends_politely {
             // An upload that is cut so has sent what it has sent: for the server that is its end.
@@ -153,6 +196,10 @@ impl Errand {
     /// The final reply has come: of a download that went well, what is left is read.
     pub(super) fn ended_with(&mut self, code: u16, around: &Surroundings) -> Result<(), Violation> {
         let reads = code == 226 && !matches!(self.kind, Kind::Upload(..));
+        if reads && let Data::Listening(port) = &self.data {
+            let port = Arc::clone(port);
+            self.accept(&port, false);
+        }
         while reads && let Data::Open(_) = self.data {
             let before = self.moved.len();
             let calm = Surroundings { ends_politely: true, ..around.clone() };
@@ -191,7 +238,7 @@ impl Errand {
                 if matches!(self.data, Data::Ended) && !files.journal.has(path, &self.moved) {
                     return Err(Violation(format!("226, and what came was never in {path}")));
                 }
-                if matches!(self.data, Data::None) {
+                if matches!(self.data, Data::None | Data::Listening(_)) {
                     return Err(Violation(format!("226, and nothing fetched {path}")));
                 }
             }

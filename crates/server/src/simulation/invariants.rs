@@ -2,11 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Instant;
-
-use rustix::io::ioctl_fionread;
 
 use super::client::{LEASE, SimulatedClient};
 use super::violation::Violation;
@@ -76,8 +73,7 @@ impl Invariants {
                 self.sent.remove(&client.name);
                 continue;
             };
-            let waiting = errand.socket().map_or(0, |socket| ioctl_fionread(socket.as_fd()).unwrap_or(0));
-            let sent = errand.moved.len() as u64 + waiting;
+            let sent = errand.moved.len() as u64 + errand.unread();
             let before = self.sent.insert(client.name, sent).unwrap_or(0);
             self.level += sent.saturating_sub(before) as f64;
         }

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use millrace_net::stream;
 
 use super::draw::Draw;
-use super::sockets::SimulatedPorts;
+use super::sockets::{STRANGER, SimulatedPorts};
 use super::violation::Violation;
 
 /// Their open connections.
@@ -24,7 +24,7 @@ impl Strangers {
     ) -> Result<String, Violation> {
         if draw.chance(60) || self.0.is_empty() {
             let port = 50_000 + draw.below(count.into()) as u16;
-            let Ok(socket) = ports.connect(SocketAddr::from(([192, 0, 2, 200], 666)), port) else {
+            let Ok(socket) = ports.connect(SocketAddr::new(STRANGER, 666), port) else {
                 return Ok(format!("is refused at port {port}"));
             };
             let _ = stream::write(&socket, b"what no client has sent");

@@ -268,7 +268,8 @@ impl World {
         }
         let (before, was_connected) = (client.port, client.is_connected_for_data());
         let done = client.act(&around)?;
-        let (address, connects) = (client.address.ip(), !was_connected && client.is_connected_for_data());
+        let connects = client.port.is_some() && !was_connected && client.is_connected_for_data();
+        let address = client.address.ip();
         if connects {
             let others = self.clients.iter_mut().filter(|other| other.name != chosen);
             for other in others.filter(|other| other.address.ip() == address) {
@@ -331,6 +332,9 @@ impl World {
 
     fn check(&mut self) -> Result<(), Violation> {
         let now = self.now();
+        if self.ports.has_bounced() {
+            return Err(Violation("the server has connected to an address that no client may name".to_owned()));
+        }
         self.invariants.check(&self.state, &self.clients, &self.settings, now)
     }
 
