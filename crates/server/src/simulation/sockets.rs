@@ -151,7 +151,8 @@ impl DataSockets for SimulatedPorts {
         if self.draw.fault(2) {
             return Err(rustix::io::Errno::MFILE.into());
         }
-        let port = self.active.lock().unwrap_or_else(PoisonError::into_inner).get(&to).and_then(Weak::upgrade);
+        let port =
+            self.active.lock().unwrap_or_else(PoisonError::into_inner).get(&to).and_then(Weak::upgrade);
         if port.is_none() && self.draw.chance(50) {
             return Err(rustix::io::Errno::CONNREFUSED.into());
         }

@@ -333,7 +333,9 @@ impl World {
     fn check(&mut self) -> Result<(), Violation> {
         let now = self.now();
         if self.ports.has_bounced() {
-            return Err(Violation("the server has connected to an address that no client may name".to_owned()));
+            return Err(Violation(
+                "the server has connected to an address that no client may name".to_owned(),
+            ));
         }
         self.invariants.check(&self.state, &self.clients, &self.settings, now)
     }

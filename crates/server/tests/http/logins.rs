@@ -1,9 +1,11 @@
 //! Permissions of users by Basic authentication.
 
-use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use millrace_server::{Accounts, BanRules, Config, Permissions};
+use millrace_server::auth::{Attempt, Decision};
+use millrace_server::{Accounts, Authenticator, BanRules, Config, Permissions};
 
 use crate::kit::{Scratch, ServedHttp, http_config, serve_http, serve_http_with};
 
@@ -110,4 +112,41 @@ fn wrong_passwords_ban_a_user_at_an_address_as_they_do_by_ftp() {
     assert_eq!(served.get("/a", "").status, 200, "anonymous is another user");
     assert!(served.running.lift_ban("127.0.0.1".parse().unwrap()));
     assert_eq!(served.get("/a", RIGHT).status, 200);
+}
+
+/// Accounts that decide about the right password only once they are told to, as of a guess behind many others.
+#[derive(Debug)]
+struct Slow {
+    accounts: Accounts,
+    told: Mutex<Receiver<()>>,
+}
+
+impl Authenticator for Slow {
+    fn authenticate(&self, attempt: &Attempt<'_>) -> Decision {
+        if attempt.password == b"p" {
+            self.told.lock().unwrap().recv().unwrap();
+        }
+        self.accounts.authenticate(attempt)
+    }
+}
+
+/// A client that guesses on many connections at once gets no more guesses than one that waits.
+#[test]
+fn a_right_password_counts_for_nothing_if_its_user_is_banned_while_it_is_looked_at() {
+    let scratch = Scratch::new();
+    scratch.write("a", b"secret");
+    let (tell, told) = channel();
+    let accounts = Accounts::new().user("u", "p", Permissions::READ_ONLY, scratch.storage());
+    let accounts = Arc::new(Slow { accounts, told: Mutex::new(told) });
+    let bans = BanRules { after: 3, ..BanRules::default() };
+    let served = serve_http_with(Config { accounts, bans, ..http_config(scratch.storage()) });
+    let mut right = served.connect();
+    right.send(format!("GET /a HTTP/1.1\r\nHost: h\r\n{RIGHT}\r\n"));
+    for _ in 0..3 {
+        assert_eq!(served.get("/a", WRONG).status, 401);
+    }
+    assert_eq!(served.running.bans().len(), 1);
+    tell.send(()).unwrap();
+    assert_eq!(right.response().status, 401);
+    assert_eq!(served.running.bans().len(), 1, "the ban holds");
 }
