@@ -6,7 +6,9 @@
 //! begins what would read as such an escape* is itself written `\134`; every other name, with or without
 //! backslashes, stands there byte for byte. [`unescape_name`] is the exact inverse.
 //!
-//! Bytes from 0x80 up are left alone: they are UTF-8. `PWD` and `MKD` double the quote (RFC 959,
+//! Bytes from 0x80 up are left alone, as they are UTF-8, but for characters that are controls as well: those of the
+//! second set of controls (U+0080 to U+009F, among them the next line and the beginning of a terminal's sequences), and the
+//! separators of lines and paragraphs (U+2028, U+2029). `PWD` and `MKD` double the quote (RFC 959,
 //! appendix II). Telnet's doubling of 0xFF belongs to [`crate::line`].
 
 use std::borrow::Cow;
@@ -16,12 +18,19 @@ pub fn escape_name(name: &[u8], out: &mut Vec<u8>) {
     if !needs_a_look(name) {
         return out.extend_from_slice(name);
     }
-    for (at, &byte) in name.iter().enumerate() {
-        if is_control(byte) || (byte == b'\\' && escape_at(&name[at..]).is_some()) {
-            push_octal(byte, out);
-        } else {
-            out.push(byte);
+    let mut rest = name;
+    while let Some((&byte, after)) = rest.split_first() {
+        let control = control_at(rest);
+        if control > 0 {
+            rest[..control].iter().for_each(|&byte| push_octal(byte, out));
+            rest = &rest[control..];
+            continue;
         }
+        match byte == b'\\' && escape_at(rest).is_some() {
+            true => push_octal(byte, out),
+            false => out.push(byte),
+        }
+        rest = after;
     }
 }
 
@@ -31,9 +40,9 @@ pub fn unescape_name(mut text: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(&text[..backslash]);
         text = &text[backslash..];
         let length = match escape_at(text) {
-            Some(byte) => {
-                out.push(byte);
-                4
+            Some((bytes, count)) => {
+                out.extend_from_slice(&bytes[..count]);
+                4 * count
             }
             None => {
                 out.push(b'\\');
@@ -92,16 +101,35 @@ fn is_control(byte: u8) -> bool {
     byte < 0x20 || byte == 0x7f
 }
 
-/// Without an early exit, so that the compiler makes vector instructions of it.
-fn needs_a_look(name: &[u8]) -> bool {
-    name.iter().fold(false, |found, &byte| found | is_control(byte) | (byte == b'\\'))
+/// Returns of how many bytes the control character at the beginning of `name` is; 0 where there is none.
+fn control_at(name: &[u8]) -> usize {
+    match name {
+        [byte, ..] if is_control(*byte) => 1,
+        [0xc2, 0x80..=0x9f, ..] => 2,
+        [0xe2, 0x80, 0xa8 | 0xa9, ..] => 3,
+        _ => 0,
+    }
 }
 
-/// The byte that an escape at the beginning of `text` stands for, where there is one that we would write.
-fn escape_at(text: &[u8]) -> Option<u8> {
-    let [b'\\', high @ b'0'..=b'1', middle @ b'0'..=b'7', low @ b'0'..=b'7', ..] = text else { return None };
-    let byte = (high - b'0') << 6 | (middle - b'0') << 3 | (low - b'0');
-    (is_control(byte) || byte == b'\\').then_some(byte)
+/// Without an early exit, so that the compiler makes vector instructions of it.
+fn needs_a_look(name: &[u8]) -> bool {
+    name.iter().fold(false, |found, &byte| {
+        found | is_control(byte) | (byte == b'\\') | (byte == 0xc2) | (byte == 0xe2)
+    })
+}
+
+/// Returns the bytes that escapes at the beginning of `text` stand for, and how many, where we would write them.
+fn escape_at(text: &[u8]) -> Option<([u8; 3], usize)> {
+    let mut bytes = [0; 3];
+    for (at, escape) in text.chunks_exact(4).take(3).enumerate() {
+        let [b'\\', high @ b'0'..=b'3', middle @ b'0'..=b'7', low @ b'0'..=b'7'] = escape else { break };
+        bytes[at] = (high - b'0') << 6 | (middle - b'0') << 3 | (low - b'0');
+        let count = at + 1;
+        if control_at(&bytes[..count]) == count || bytes[..count] == *b"\\" {
+            return Some((bytes, count));
+        }
+    }
+    None
 }
 
 fn push_octal(byte: u8, out: &mut Vec<u8>) {
@@ -127,6 +155,16 @@ mod tests {
     }
 
     #[test]
+    fn controls_of_more_than_one_byte_are_escaped() {
+        assert_eq!(escaped("a\u{85}b\u{9b}1m".as_bytes()), b"a\\302\\205b\\302\\2331m");
+        assert_eq!(escaped("a\u{2028}b\u{2029}".as_bytes()), b"a\\342\\200\\250b\\342\\200\\251");
+        assert_eq!(escaped("\u{a0}\u{2014}".as_bytes()), "\u{a0}\u{2014}".as_bytes());
+        // What only looks so.
+        assert_eq!(escaped(b"\\302\\205"), b"\\134302\\205");
+        assert_eq!(escaped(b"\\302\\240 \\205"), b"\\302\\240 \\205");
+    }
+
+    #[test]
     fn a_name_that_looks_escaped_is_not_confused_with_one_that_is() {
         assert_eq!(escaped(b"a\n"), b"a\\012");
         assert_eq!(escaped(b"a\\012"), b"a\\134012");
@@ -146,16 +184,27 @@ mod tests {
     /// Names dense in what could go wrong.
     fn name() -> impl Strategy<Value = Vec<u8>> {
         prop::collection::vec(
-            prop_oneof![prop::sample::select(&b"\\01234567\n\r\x1b\x7f\"a"[..]), any::<u8>()],
+            prop_oneof![
+                prop::sample::select(&b"\\01234567\n\r\x1b\x7f\"a\xc2\x85\xe2\x80\xa8"[..]),
+                any::<u8>()
+            ],
             0..24,
         )
     }
 
+    /// Names of escapes, and of what stands in them.
+    fn name_of_escapes() -> impl Strategy<Value = Vec<u8>> {
+        const PARTS: [&[u8]; 9] =
+            [b"\\302", b"\\205", b"\\342", b"\\200", b"\\250", b"\\134", b"\xc2\x85", b"\xe2\x80\xa8", b"\n"];
+        let part = prop::sample::select(&PARTS[..]);
+        prop::collection::vec(part, 0..6).prop_map(|parts| parts.concat())
+    }
+
     proptest! {
         #[test]
-        fn a_name_comes_back(name in name()) {
+        fn a_name_comes_back(name in prop_oneof![name(), name_of_escapes()]) {
             let text = escaped(&name);
-            prop_assert!(!text.iter().any(|byte| is_control(*byte)));
+            prop_assert!((0..text.len()).all(|at| control_at(&text[at..]) == 0));
             prop_assert_eq!(&*unescaped(&text), &name[..]);
         }
 

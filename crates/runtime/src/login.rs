@@ -75,6 +75,17 @@ impl Services {
         failed
     }
 
+    /// Returns what a decision is worth that the accounts have taken a while for. A user who was banned meanwhile is denied as
+    /// for a wrong password: else a client that guesses on many connections at once would have them all looked at.
+    pub fn decision_now(&self, from: IpAddr, user: &[u8], decision: Decision, now: Instant) -> Decision {
+        match decision {
+            Decision::Granted(_) | Decision::NeedsCode if self.bans.is_banned(from, user, now) => {
+                Decision::Denied
+            }
+            decision => decision,
+        }
+    }
+
     /// Has the accounts look again at the account of a user who is logged in. `tell` gets the user and what was decided;
     /// it is not called where the account stays as it is.
     pub fn review(

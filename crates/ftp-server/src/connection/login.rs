@@ -199,6 +199,8 @@ impl Login {
         decision: Decision,
     ) -> Option<Verdict> {
         let Question { user, edition, is_let_in, .. } = question;
+        let (services, now) = (Arc::clone(&scene.core.services), scene.core.now.instant);
+        let decision = services.decision_now(scene.from(), &user, decision, now);
         match decision {
             Decision::Granted(account) if is_let_in => self.let_in(scene, &user, account, edition),
             decision => self.verdict(scene, &user, decision, edition),

@@ -15,11 +15,16 @@ impl Logins<'_> {
     pub(crate) fn login_decided(&mut self, asked: Asked, user: &[u8], decision: Decision, edition: u64) {
         let (said, host) = said_of(self.core, &asked.head);
         let mut elsewhere = 0;
+        let (from, now) = (self.connection.peer.ip(), self.core.now.instant);
+        let decision = match Means::of(&said, user) {
+            Means::Password => self.core.server.decision_now(from, user, decision, now),
+            _ => decision,
+        };
         match decision {
             Decision::Granted(account) => {
                 if Means::of(&said, user) == Means::Password {
                     self.connection.wrong_passwords = 0;
-                    self.core.server.bans.succeeded(self.connection.peer.ip(), user, self.core.now.instant);
+                    self.core.server.bans.succeeded(from, user, now);
                 }
                 if let Err(limit) = self.let_in((&said, &host), user, account, edition) {
                     // One too many. Who asked the accounts again would hear the same, without end.

@@ -109,6 +109,10 @@ impl Connection {
 
     /// Ends the connection and everything that belongs to it.
     pub fn close(mut self: Box<Self>, core: &mut Core) {
+        if matches!(self.work, Work::Idle) && self.link.is_flushed() && !self.link.is_broken() {
+            // A client that has ended TLS between two requests is told the same.
+            self.link.end_tls();
+        }
         self.end_work(core);
         self.note_end(core);
     }

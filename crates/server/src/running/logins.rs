@@ -92,9 +92,10 @@ impl ServerState {
 
     fn decide_login(&self, attempt: &LoginAttempt, peer: SocketAddr) -> AdminLogin {
         let (edition, accounts) = self.accounts_for_login();
-        let (user, now) = (&attempt.user[..], Instant::now());
         let subject = Subject { session: 0, peer, user: None };
-        match accounts.authenticate(&attempt.now()) {
+        let decision = accounts.authenticate(&attempt.now());
+        let (user, now) = (&attempt.user[..], Instant::now());
+        match self.decision_now(attempt.from, user, decision, now) {
             Decision::Granted(account) => {
                 self.bans.succeeded(attempt.from, user, now);
                 if let Err(limit) = self.count_login(user, now) {

@@ -18,11 +18,16 @@
 //! reached ([`accounts`]). *Ports* that another program has, and descriptors that run out.
 //!
 //! **Clients** ([`client`]) wait for replies or pipeline, read slowly, say `ABOR`, `QUIT` or nonsense at any time, ask for
-//! ports that they do not use, and cut either line at any point.
+//! ports that they do not use, and cut either line at any point. Some have the server connect to them (`PORT`, `EPRT`):
+//! the connection is there at once, late or never, or is refused; or they name an address that is another's.
+//!
+//! **Not simulated.** TLS, whose keys no seed draws; HTTP/2; the queue of deliveries of hooks (`hooks/src/queue.rs`), which is a
+//! file of a real disk, with threads of its own. Their tests are elsewhere: `sessions/tls.rs`, `http/http2.rs`,
+//! `crashes/kills.rs`.
 //!
 //! **Invariants** ([`conversation`], [`errand`], [`invariants`]). Every line has one final reply, in order. No 226 without a
 //! commit of exactly what was sent; after any other reply the file is what it was. What a download brings was the file
-//! once. A port is one session's of its address. Limits on sessions are never exceeded; downloads keep their rate. In the
+//! once. A port is one session's of its address. The server connects to no address but its client's, and to no low port. Limits on sessions are never exceeded; downloads keep their rate. In the
 //! end every client has its replies, every session has ended, every port, place and count is free, hooks have heard of
 //! everything, and nothing has panicked.
 //!

@@ -1,11 +1,16 @@
 //! Permissions of users by Basic authentication.
 
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use millrace_server::{Accounts, BanRules, Config, Permissions};
+use millrace_server::auth::{Attempt, Decision};
+use millrace_server::{
+    Accounts, AdminLogin, Authenticator, BanRules, Config, LoginAttempt, Permissions, Protocol,
+};
 
-use crate::kit::{Scratch, ServedHttp, http_config, serve_http, serve_http_with};
+use crate::kit::{PATIENCE, Scratch, ServedHttp, http_config, serve_http, serve_http_with};
 
 /// `u:p`, `u:wrong`.
 const RIGHT: &str = "Authorization: Basic dTpw\r\n";
@@ -110,4 +115,74 @@ fn wrong_passwords_ban_a_user_at_an_address_as_they_do_by_ftp() {
     assert_eq!(served.get("/a", "").status, 200, "anonymous is another user");
     assert!(served.running.lift_ban("127.0.0.1".parse().unwrap()));
     assert_eq!(served.get("/a", RIGHT).status, 200);
+}
+
+/// Accounts that decide about the right password only once they are told to, as of a guess behind many others.
+#[derive(Debug)]
+struct Slow {
+    accounts: Accounts,
+    told: Mutex<Receiver<()>>,
+}
+
+impl Authenticator for Slow {
+    fn authenticate(&self, attempt: &Attempt<'_>) -> Decision {
+        if attempt.password == b"p" {
+            self.told.lock().unwrap().recv().unwrap();
+        }
+        self.accounts.authenticate(attempt)
+    }
+}
+
+/// A server of `u`, whose right password is looked at when the sender tells; three wrong ones lead to a ban.
+fn slow(scratch: &Scratch) -> (ServedHttp, Sender<()>) {
+    scratch.write("a", b"secret");
+    let (tell, told) = channel();
+    let accounts = Accounts::new().user("u", "p", Permissions::READ_ONLY, scratch.storage());
+    let accounts = Arc::new(Slow { accounts, told: Mutex::new(told) });
+    let bans = BanRules { after: 3, ..BanRules::default() };
+    (serve_http_with(Config { accounts, bans, ..http_config(scratch.storage()) }), tell)
+}
+
+fn have_banned(served: &ServedHttp) {
+    for _ in 0..3 {
+        assert_eq!(served.get("/a", WRONG).status, 401);
+    }
+    assert_eq!(served.running.bans().len(), 1);
+}
+
+/// A client that guesses on many connections at once gets no more guesses than one that waits.
+#[test]
+fn a_right_password_counts_for_nothing_if_its_user_is_banned_while_it_is_looked_at() {
+    let scratch = Scratch::new();
+    let (served, tell) = slow(&scratch);
+    let mut right = served.connect();
+    right.send(format!("GET /a HTTP/1.1\r\nHost: h\r\n{RIGHT}\r\n"));
+    have_banned(&served);
+    tell.send(()).unwrap();
+    assert_eq!(right.response().status, 401);
+    assert_eq!(served.running.bans().len(), 1, "the ban holds");
+}
+
+#[test]
+fn nor_does_that_of_an_administrator() {
+    let scratch = Scratch::new();
+    let (served, tell) = slow(&scratch);
+    let from = SocketAddr::from(([127, 0, 0, 1], 4000));
+    let attempt = LoginAttempt {
+        user: b"u".to_vec(),
+        password: b"p".to_vec(),
+        from: from.ip(),
+        protocol: Protocol::Http,
+        encrypted: true,
+        certified: false,
+        host: String::new(),
+        local: None,
+    };
+    let (decide, decided) = channel();
+    served.running.log_in(attempt, from, move |login| decide.send(login).unwrap());
+    have_banned(&served);
+    tell.send(()).unwrap();
+    let login = decided.recv_timeout(PATIENCE).unwrap();
+    assert!(matches!(login, AdminLogin::Denied(_)), "{login:?}");
+    assert_eq!(served.running.bans().len(), 1, "the ban holds");
 }

@@ -114,6 +114,18 @@ fn the_answer_that_closes_is_whole_and_the_end_is_told() {
     assert_eq!(secured.read_to_end().unwrap(), (millrace_net::tls::Heard::End, Vec::new()));
 }
 
+#[test]
+fn the_end_that_a_client_tells_is_answered_by_tls() {
+    let scratch = Scratch::new();
+    scratch.write("f", b"here");
+    let served = serve_http_with(https_config(&scratch));
+    let mut client = served.connect_securely();
+    assert_eq!(client.get("/f").body, b"here");
+    let mut secured = client.secured.take().unwrap();
+    secured.channel.close(&secured.socket).unwrap();
+    assert_eq!(secured.read_to_end().unwrap(), (millrace_net::tls::Heard::End, Vec::new()));
+}
+
 /// Required encryption, and requests in clear with and without a password.
 #[test]
 fn unencrypted_requests_are_refused_where_encryption_is_required() {

@@ -1,9 +1,11 @@
 //! Clients that are refused before the login.
 
-use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use millrace_server::{BanRules, Config};
+use millrace_server::auth::{Attempt, Decision};
+use millrace_server::{Authenticator, BanRules, Config};
 use millrace_storage::MemoryStorage;
 
 use crate::kit::{Client, Served, config, serve_with};
@@ -33,6 +35,42 @@ fn a_banned_user_gets_the_same_answer_to_the_right_password() {
     assert_eq!((bans.len(), bans[0].user.as_deref()), (1, Some(&b"u"[..])));
     assert!(served.running.lift_ban("127.0.0.1".parse().unwrap()));
     served.login();
+}
+
+/// Accounts that decide about the right password only once they are told to, as of a guess behind many others.
+#[derive(Debug)]
+struct Slow {
+    accounts: Arc<dyn Authenticator>,
+    told: Mutex<Receiver<()>>,
+}
+
+impl Authenticator for Slow {
+    fn authenticate(&self, attempt: &Attempt<'_>) -> Decision {
+        if attempt.password == b"p" {
+            self.told.lock().unwrap().recv().unwrap();
+        }
+        self.accounts.authenticate(attempt)
+    }
+}
+
+#[test]
+fn a_right_password_counts_for_nothing_if_its_user_is_banned_while_it_is_looked_at() {
+    let (tell, told) = channel();
+    let config = config(Arc::new(MemoryStorage::new()));
+    let accounts = Arc::new(Slow { accounts: config.accounts.clone(), told: Mutex::new(told) });
+    let bans = BanRules { after: 3, ..BanRules::default() };
+    let served = serve_with(Config { accounts, bans, login_delay: Duration::from_millis(1), ..config });
+    let mut right = served.connect();
+    right.expect("USER u", 331);
+    right.send("PASS p\r\n");
+    for _ in 0..3 {
+        let mut client = served.connect();
+        client.expect("USER u", 331);
+        client.expect("PASS wrong", 530);
+    }
+    tell.send(()).unwrap();
+    right.expect_reply(530);
+    assert_eq!(served.running.bans().len(), 1, "the ban holds");
 }
 
 #[test]
