@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 pub use self::limit_handle::LimitHandle;
 use self::limit_handle::{Login, Part, Stay};
 pub(super) use self::node::Node;
-pub use self::node::ScopeReport;
 use self::node::{Guest, Moment};
+pub use self::node::{Headcount, ScopeReport};
 use super::bucket::Nanos;
 use super::{AccountLimits, GroupLimits, Limits, Refused, ServerLimits};
 

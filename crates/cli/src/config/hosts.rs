@@ -47,6 +47,8 @@ settings! {
         greeting_file: One<PathBuf> = unset("that of the top level");
         /// A file whose lines are told behind a login by FTP
         welcome_file: One<PathBuf> = unset("that of the top level");
+        /// A file whose lines are told to a client that a limit on sessions turns away at its login
+        limit_file: One<PathBuf> = unset("that of the top level");
         /// Its certificate in PEM: for clients that ask for one of the names in it, or come to one of `addresses` and name
         /// no server
         tls_cert: One<PathBuf> = unset("those of the top level");
@@ -106,6 +108,7 @@ pub(crate) fn hosts(
             greeting: table.greeting.as_ref().map(|said| said.value.clone().into()),
             greeting_lines: lines(&table.greeting_file, "greeting-file")?,
             welcome_lines: lines(&table.welcome_file, "welcome-file")?,
+            limit_lines: lines(&table.limit_file, "limit-file")?,
             public_ip: table.public_ip.as_ref().map(|said| said.value),
             anonymous,
             transfer_log: table.xferlog.as_ref().map(|said| places.path(said).into()),

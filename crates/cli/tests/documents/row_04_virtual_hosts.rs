@@ -135,6 +135,7 @@ anonymous = false
 greeting = "The second."
 greeting-file = "before"
 welcome-file = "behind"
+limit-file = "full"
 public-ip = "192.0.2.2"
 sessions = "1"
 "#;
@@ -144,6 +145,7 @@ fn site_of_its_own(name: &str) -> Site {
     let folder = folder(name, &["second"]);
     fs::write(folder.0.join("before"), "Come in to %L.\n").unwrap();
     fs::write(folder.0.join("behind"), "Behind the door.\n").unwrap();
+    fs::write(folder.0.join("full"), "%M at a time at %L.\n").unwrap();
     add_user(&folder, "second.db", "zoe");
     Site::start_in(folder, OF_ITS_OWN)
 }
@@ -193,7 +195,9 @@ fn a_host_greets_and_names_addresses_and_counts_sessions_for_itself() {
     assert!(reply.contains("(127,0,0,1,"), "{reply}");
 
     let mut second = Client::connect(&at("127.0.0.2", &site.ftp));
-    assert!(!is_let_in(&mut second, "zoe"), "there is one session at this host");
+    second.say("USER zoe", "331");
+    let reply = second.say("PASS password", "421");
+    assert!(reply.starts_with("421-1 at a time at 127.0.0.2.\r\n421 Too many sessions"), "{reply}");
     let mut third = site.log_in("bob");
     third.say("NOOP", "200");
 }
