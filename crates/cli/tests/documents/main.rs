@@ -5,6 +5,7 @@ mod row_01_started_by_others;
 mod row_02_conversions;
 mod row_03_classes;
 mod row_04_host_address;
+mod row_04_hosts_in_use;
 mod row_04_virtual_hosts;
 mod row_05_top;
 mod row_06_limits;

@@ -3,12 +3,13 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::site::{Client, Folder, HASH, Site, free_port, program};
 
 /// A folder with a tree for each of these hosts, whose `f` holds the host's name.
-fn folder(name: &str, hosts: &[&str]) -> Folder {
+pub(super) fn folder(name: &str, hosts: &[&str]) -> Folder {
     let folder = Folder::new(name);
     for host in hosts {
         fs::create_dir_all(folder.0.join(host)).unwrap();
@@ -18,7 +19,7 @@ fn folder(name: &str, hosts: &[&str]) -> Folder {
 }
 
 /// The same port of another address of this computer.
-fn at(ip: &str, address: &str) -> String {
+pub(super) fn at(ip: &str, address: &str) -> String {
     let (_, port) = address.rsplit_once(':').unwrap();
     format!("{ip}:{port}")
 }
@@ -30,7 +31,11 @@ fn fetch(address: &str, host: &str) -> String {
 
 /// The answer to a request for it, with its head.
 fn fetch_all(address: &str, host: &str) -> String {
-    let mut stream = TcpStream::connect(address).unwrap();
+    fetch_by(TcpStream::connect(address).unwrap(), host)
+}
+
+/// The same on a connection.
+pub(super) fn fetch_by(mut stream: TcpStream, host: &str) -> String {
     let request = format!("GET /f HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
@@ -112,10 +117,11 @@ fn check_refuses_a_host_without_users_and_a_log_that_cannot_be_written() {
     }
 }
 
-/// Makes a database of users with one whose password is `password`.
-fn add_user(folder: &Folder, database: &str, name: &str) {
+/// Makes a database of users with one whose password is `password`, and who has these settings.
+pub(super) fn add_user(folder: &Folder, database: &str, name: &str, settings: &[&str]) {
     let mut child = folder
         .command(&["user", "--users", database, "add", name, "--hash", HASH])
+        .args(settings)
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
@@ -146,7 +152,7 @@ fn site_of_its_own(name: &str) -> Site {
     fs::write(folder.0.join("before"), "Come in to %L.\n").unwrap();
     fs::write(folder.0.join("behind"), "Behind the door.\n").unwrap();
     fs::write(folder.0.join("full"), "%M at a time at %L.\n").unwrap();
-    add_user(&folder, "second.db", "zoe");
+    add_user(&folder, "second.db", "zoe", &[]);
     Site::start_in(folder, OF_ITS_OWN)
 }
 
@@ -202,33 +208,38 @@ fn a_host_greets_and_names_addresses_and_counts_sessions_for_itself() {
     third.say("NOOP", "200");
 }
 
+/// Makes `NAME.pem` and `NAME.key` for an address.
+pub(super) fn make_certificate(openssl: &Path, folder: &Folder, name: &str, ip: &str) {
+    let [certificate, key] = ["pem", "key"].map(|end| folder.0.join(format!("{name}.{end}")));
+    let made = Command::new(openssl)
+        .args([
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-days",
+            "2",
+        ])
+        .args(["-subj", &format!("/CN={name}"), "-addext", &format!("subjectAltName=IP:{ip}")])
+        .arg("-out")
+        .arg(certificate)
+        .arg("-keyout")
+        .arg(key)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+}
+
 /// The certificate of a host is what a client checks that says no name: curl, which sends no SNI for an address.
 #[test]
 fn a_host_has_a_certificate_of_its_own_that_curl_checks() {
     let (Some(openssl), Some(curl)) = (program("openssl", false), program("curl", true)) else { return };
     let folder = folder("own-certificate", &["second"]);
     for (name, ip) in [("first", "127.0.0.1"), ("second", "127.0.0.2")] {
-        let [certificate, key] = ["pem", "key"].map(|end| folder.0.join(format!("{name}.{end}")));
-        let made = Command::new(&openssl)
-            .args([
-                "req",
-                "-x509",
-                "-newkey",
-                "ec",
-                "-pkeyopt",
-                "ec_paramgen_curve:P-256",
-                "-nodes",
-                "-days",
-                "2",
-            ])
-            .args(["-subj", "/CN=host", "-addext", &format!("subjectAltName=IP:{ip}")])
-            .arg("-out")
-            .arg(certificate)
-            .arg("-keyout")
-            .arg(key)
-            .output()
-            .unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        make_certificate(&openssl, &folder, name, ip);
     }
     let https = free_port();
     let keys = format!(
