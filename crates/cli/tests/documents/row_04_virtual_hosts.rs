@@ -106,8 +106,14 @@ fn check_refuses_a_host_without_users_and_a_log_that_cannot_be_written() {
     let folder = folder("wrong-hosts", &["second"]);
     for (line, expected) in [
         ("users = \"off\"", "A host has the users of a database"),
+        (
+            "[[user]]\nname = \"zoe\"\npassword = \"HASH\"\nhost = \"else.test\"",
+            "There is no [[host]] table with else.test",
+        ),
+        ("[[host.user]]\nname = \"zoe\"", "`user` is of the top level: write [[user]]"),
         ("xferlog = \"nowhere/x.log\"", "make the folder first"),
     ] {
+        let line = line.replace("HASH", HASH);
         folder.configure(&format!(
             "ftp = \"127.0.0.2:2121\"\nhttp = \"off\"\n[[host]]\naddresses = \"127.0.0.2\"\ndirectory = \"second\"\n{line}\n"
         ));
@@ -126,6 +132,45 @@ pub(super) fn add_user(folder: &Folder, database: &str, name: &str, settings: &[
         .spawn()
         .unwrap();
     assert!(child.wait().unwrap().success(), "{name} in {database}");
+}
+
+#[test]
+fn users_of_a_host_can_stand_in_the_same_file() {
+    let keys = format!(
+        "ftp = \"0.0.0.0:0\"\n[[host]]\naddresses = \"127.0.0.2\"\ndirectory = \"second\"\n\
+         [[host]]\nnames = \"third.test\"\ndirectory = \"third\"\n\
+         [[user]]\nname = \"zoe\"\npassword = \"{HASH}\"\nhost = \"127.0.0.2\"\n\
+         [[user]]\nname = \"bob\"\npassword = \"{HASH}\"\nhost = \"127.0.0.2\"\ndirectory = \"own\"\n"
+    );
+    let site = Site::start_in(folder("same-file", &["second", "second/own", "third"]), &keys);
+    for (ip, name, user, expected) in [
+        ("127.0.0.1", None, "bob", Some("the content of a file")),
+        ("127.0.0.1", None, "zoe", None),
+        ("127.0.0.2", None, "bob", Some("second/own")),
+        ("127.0.0.2", None, "zoe", Some("second")),
+        ("127.0.0.2", None, "eve", None),
+        ("127.0.0.1", Some("third.test"), "bob", Some("third")),
+        ("127.0.0.1", Some("third.test"), "zoe", None),
+    ] {
+        let mut client = Client::connect(&at(ip, &site.ftp));
+        if let Some(name) = name {
+            client.say(&format!("HOST {name}"), "220");
+        }
+        let content = is_let_in(&mut client, user).then(|| String::from_utf8(client.get("/f")).unwrap());
+        assert_eq!(content.as_deref(), expected, "{user} at {ip} {name:?}");
+    }
+}
+
+/// Without users of the server and without anonymous logins, too.
+#[test]
+fn a_server_may_have_no_users_but_those_of_its_hosts() {
+    let folder = folder("hosts-alone", &["second"]);
+    let keys = format!(
+        "directory = \"files\"\nanonymous = false\n[[host]]\naddresses = \"127.0.0.2\"\ndirectory = \"second\"\n\
+         [[user]]\nname = \"zoe\"\npassword = \"{HASH}\"\nhost = \"127.0.0.2\"\n"
+    );
+    fs::write(folder.0.join("millrace.toml"), keys).unwrap();
+    folder.tell(&["check", "millrace.toml"]);
 }
 
 /// The settings of a host, whose users are those of a database.
