@@ -10,6 +10,7 @@ mod row_04_virtual_hosts;
 mod row_05_top;
 mod row_06_limits;
 mod row_07_read_rate;
+mod row_11_times_of_transfers;
 mod row_12_hash_in_flight;
 mod row_16_upgrade_with_rows;
 mod row_17_who;
