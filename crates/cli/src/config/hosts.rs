@@ -215,6 +215,12 @@ impl HostTable {
         self.addresses.iter().map(|said| said.value)
     }
 
+    /// Returns whether one of the names and addresses is written like this.
+    pub(crate) fn is_written_as(&self, text: &str) -> bool {
+        self.names.iter().any(|said| said.value.eq_ignore_ascii_case(text))
+            || self.addresses().any(|address| text.parse() == Ok(address))
+    }
+
     /// The names and addresses, as they are told.
     pub(crate) fn shown(&self) -> String {
         let names = self.names.iter().map(|said| said.value.clone());

@@ -1,4 +1,8 @@
 //! What users of the servers in the project's five documents had, row by row, tried with the real program.
+//!
+//! Rows without a file here are tried elsewhere: 8 (accounts of the system) by `privsep.rs` and `user/pam.rs`, 9 (pages on LDAP,
+//! MySQL and PAM) by `pages.rs`, 10 (Ruby) by `recipes.rs`, 13 and 14 (clients that are other machines, zero-copy) by `commands.rs`,
+//! which runs each command of `docs/documents.md`, 15 (races) by `bench-runs/zb-tux`, and 19 (what the docs say) by `commands.rs`.
 
 mod commands;
 mod row_01_started_by_others;

@@ -15,7 +15,7 @@ fn two_of_a_name(name: &str) -> Site {
     fs::write(folder.0.join("groups.toml"), "[[group]]\nname = \"small\"\n").unwrap();
     add_user(&folder, "second.db", "zoe", &["groups=small", "--config", "groups.toml"]);
     let keys = format!(
-        "ftp = \"0.0.0.0:0\"\nuser-sessions = 1\n\
+        "ftp = \"0.0.0.0:0\"\nuser-sessions = 1\nuser-logins = \"2/hour\"\n\
          [[host]]\naddresses = \"127.0.0.2\"\ndirectory = \"second\"\nusers = \"second.db\"\n\
          [[group]]\nname = \"small\"\nquota-download = \"30/day\"\n\
          [[user]]\nname = \"zoe\"\npassword = \"{HASH}\"\ngroups = \"small\"\n"
@@ -33,9 +33,13 @@ fn log_in_at(site: &Site, ip: &str) -> Client {
 fn users_of_one_name_at_two_hosts_are_two() {
     let site = two_of_a_name("one-name");
     let (mut first, mut second) = (log_in_at(&site, "127.0.0.1"), log_in_at(&site, "127.0.0.2"));
-    let mut third = Client::connect(&at("127.0.0.2", &site.ftp));
-    third.say("USER zoe", "331");
-    third.say("PASS password", "421");
+    // Each has one session and two logins, and the second login is one too many for the sessions.
+    for ip in ["127.0.0.1", "127.0.0.2"] {
+        let mut third = Client::connect(&at(ip, &site.ftp));
+        third.say("USER zoe", "331");
+        let reply = third.say("PASS password", "421");
+        assert!(reply.contains("Too many sessions of this user"), "{ip}: {reply}");
+    }
 
     // 21 bytes of 30, and then too many; and the other's six.
     first.get("/f");

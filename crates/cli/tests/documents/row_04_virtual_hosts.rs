@@ -170,7 +170,8 @@ fn a_server_may_have_no_users_but_those_of_its_hosts() {
          [[user]]\nname = \"zoe\"\npassword = \"{HASH}\"\nhost = \"127.0.0.2\"\n"
     );
     fs::write(folder.0.join("millrace.toml"), keys).unwrap();
-    folder.tell(&["check", "millrace.toml"]);
+    let told = folder.tell(&["check", "millrace.toml"]);
+    assert!(told.contains("127.0.0.2: the folder ./second; only zoe may log in there\n"), "{told}");
 }
 
 /// The settings of a host, whose users are those of a database.

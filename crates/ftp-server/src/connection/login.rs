@@ -282,7 +282,7 @@ impl Login {
     /// Keeps the account of a login that succeeded. Returns what the session has to know of it.
     fn admit(&mut self, scene: &mut LoginScene<'_>, user: &[u8], account: Account) -> Verdict {
         let (services, now) = (Arc::clone(&scene.core.services), scene.core.now.instant);
-        if let Err(limit) = services.count_login(user, now) {
+        if let Err(limit) = services.count_login(&limits_of(&account).counted_by(user), now) {
             return limited(scene, &limit);
         }
         if let Err(refused) = self.enter(scene, user, &account) {
