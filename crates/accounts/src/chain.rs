@@ -167,10 +167,14 @@ impl Chain {
 
     /// The sources that are asked about a client: those of its host, where that has its own, or else of the server.
     fn sources_for(&self, attempt: &Attempt<'_>) -> impl Iterator<Item = &dyn Source> {
-        let host = self.host_of(attempt);
-        let place = host.and_then(|host| self.hosts.iter().position(|other| std::ptr::eq(other, host)));
-        let own = place.filter(|_| self.sources.iter().any(|placed| placed.host == place));
+        let own = self.host_of(attempt).and_then(|host| self.place_of_own_sources(host));
         self.sources.iter().filter(move |placed| placed.host == own).map(|placed| &*placed.source)
+    }
+
+    /// The place of a host that has sources of its own.
+    fn place_of_own_sources(&self, host: &VirtualHost) -> Option<usize> {
+        let place = self.hosts.iter().position(|other| std::ptr::eq(other, host));
+        place.filter(|_| self.sources.iter().any(|placed| placed.host == place))
     }
 
     /// The source that told this, whose settings may be others by now if no other has its name.

@@ -220,6 +220,7 @@ impl Effective {
                 .map(|name| GroupLimits { name: name.as_str().into(), limits: Limits::default() })
                 .collect(),
             moved: None,
+            host: None,
         }
     }
 

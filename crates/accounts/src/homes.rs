@@ -103,7 +103,7 @@ impl Homes {
     }
 
     /// The folder that all lie in.
-    pub(super) fn root(&self) -> &Path {
+    pub fn root(&self) -> &Path {
         self.root.path()
     }
 

@@ -40,6 +40,12 @@ impl KnownBy {
         HostAddress::closest(hosts.iter().flat_map(of), local)
     }
 
+    /// Returns its first name, or else its first address.
+    pub fn first(&self) -> String {
+        let name = self.names.first().map(ToString::to_string);
+        name.or_else(|| self.addresses.first().map(ToString::to_string)).unwrap_or_default()
+    }
+
     /// Returns whether a plain name is one of its own.
     pub fn has_name(&self, name: &str) -> bool {
         self.names.iter().any(|own| own.covers(name))

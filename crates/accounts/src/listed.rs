@@ -11,15 +11,21 @@ use super::source::{Found, Proof, Source};
 use super::source_error::SourceError;
 
 /// A fixed list of users, in memory.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Listed {
+    name: String,
     users: HashMap<Vec<u8>, (User, Password)>,
 }
 
 impl Listed {
     /// An empty list.
     pub fn new() -> Self {
-        Self::default()
+        Self { name: "the configuration".to_owned(), users: HashMap::new() }
+    }
+
+    /// An empty list of the users of a host alone.
+    pub fn of_host(host: &str) -> Self {
+        Self { name: format!("the configuration, of {host}"), users: HashMap::new() }
     }
 
     /// With a user. A later one of the same name replaces the earlier.
@@ -48,7 +54,7 @@ impl Listed {
 
 impl Source for Listed {
     fn name(&self) -> &str {
-        "the configuration"
+        &self.name
     }
 
     fn find(&self, attempt: &Attempt<'_>) -> Result<Found, SourceError> {

@@ -61,7 +61,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     delete(
         "/api/v1/sessions",
         OPERATOR,
-        "Ends the sessions of a user, of an address, or of both",
+        "Ends the sessions of a user, at a virtual host, from an address, or of all these at once",
         WHOSE,
         KICKED,
         Order("kick", &[]),
@@ -372,6 +372,7 @@ const SESSION: &[Field] = &[
     needed("peer", Text, "The client"),
     needed("local", Text, "Where it connected to"),
     maybe("user", Text, "The user"),
+    maybe("host", Text, "The first name or address of the virtual host that the user is at"),
     needed("age", Number, "Seconds since it began"),
     needed("idle", Number, "Seconds since something came, or a byte moved"),
     maybe("command", Text, "The last command, or the method of the request"),
@@ -430,8 +431,11 @@ const NEW_BAN: &[Field] = &[
     field("seconds", Whole, "For how long; without it until it is lifted"),
 ];
 
-const WHOSE: &[Field] =
-    &[field("user", Text, "Sessions of this user"), field("address", Text, "Sessions from this address")];
+const WHOSE: &[Field] = &[
+    field("user", Text, "Sessions of this user"),
+    field("host", Text, "Sessions at this virtual host"),
+    field("address", Text, "Sessions from this address"),
+];
 
 const KICKED: &[Field] = &[OK, needed("kicked", Whole, "How many sessions end")];
 

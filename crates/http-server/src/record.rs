@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use millrace_http::target::{self};
 use millrace_http::{Field, Framing, Head, Method, Status, Version};
 use millrace_metrics::Waits;
-use millrace_vfs::VirtualPath;
+use millrace_vfs::{Conversion, VirtualPath};
 
 use crate::tus_state::address::without_seal;
 use crate::web::LinkKeys;
@@ -35,6 +35,8 @@ pub(crate) struct Record {
     pub(crate) persistent: bool,
     /// Its body is a file's.
     pub(crate) is_file: bool,
+    /// What is done to the file's bytes on their way.
+    pub(crate) conversion: Conversion,
     /// Where something is moved or copied.
     pub(crate) destination: Option<VirtualPath>,
     /// The hashes of an upload that were computed on its way.
@@ -64,6 +66,7 @@ impl Record {
             has_body: false,
             persistent: false,
             is_file: false,
+            conversion: Conversion::default(),
             destination: None,
             hash: None,
         }
@@ -86,6 +89,7 @@ impl Record {
             has_body: head.framing != Framing::None,
             persistent,
             is_file: false,
+            conversion: Conversion::default(),
             destination: destination(head),
             hash: None,
         }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A transfer that the log tells of, with its times in microseconds since 1970.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,6 +85,24 @@ impl LogRates {
         }
         kinds.values_mut().for_each(Rates::average);
         Ok(Self { kinds, failed })
+    }
+
+    /// Writes them in JSON: a record for each kind of experiment.
+    pub fn json(&self) -> String {
+        let record = |(kind, rates): (&Kind, &Rates)| {
+            json!({
+                "what": if kind.is_upload { "upload" } else { "download" },
+                "bytes": kind.bytes,
+                "at-once": kind.at_once,
+                "same-file": kind.is_same_file,
+                "experiments": rates.experiments,
+                "transfers": rates.transfers,
+                "overall-mb-per-s": rates.overall_mb_per_s,
+                "transfer-mb-per-s": rates.transfer_mb_per_s,
+            })
+        };
+        let kinds: Vec<Value> = self.kinds.iter().map(record).collect();
+        format!("{:#}\n", json!({ "kinds": kinds, "failed": self.failed }))
     }
 }
 
@@ -257,6 +275,8 @@ mod tests {
         let kind = Kind { is_upload: true, bytes: Some(500_000), at_once: 1, is_same_file: true };
         assert_eq!(rates.kinds[&kind].overall_mb_per_s, 1.0);
         assert!(rates.to_string().contains("upload         500000       1 same"), "{rates}");
+        let json: Value = serde_json::from_str(&rates.json()).unwrap();
+        assert_eq!((&json["kinds"][0]["overall-mb-per-s"], &json["failed"]), (&1.0.into(), &1.into()));
         assert_eq!(LogRates::parse("nothing\n{}\n"), Err(FromLogError::NoTransfers));
     }
 }

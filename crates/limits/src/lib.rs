@@ -38,6 +38,7 @@ mod sync {
     pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 }
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -62,7 +63,7 @@ pub use timed::Timed;
 pub use traffic::{
     Moved, Per, Period, Quotas, Ratio, Since, Traffic, TransferQuota, TransferQuotaError, Used,
 };
-pub use tree::{Direction, LimitHandle, Scope, ScopeReport, Tree};
+pub use tree::{Direction, Headcount, LimitHandle, Scope, ScopeReport, Tree};
 
 /// The limits of a scope; `None` where none is set, so that a default may apply.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -102,6 +103,34 @@ pub struct AccountLimits {
     pub groups: Vec<GroupLimits>,
     /// The user's transfer quota, and what is used of it.
     pub moved: Option<Moved>,
+    /// The virtual host that the client belongs to.
+    pub host: Option<HostOfUser>,
+}
+
+impl AccountLimits {
+    /// Returns what a user is counted by: the name, or `files.example.org/zoe` for a user that only this host has.
+    pub fn counted_by<'a>(&self, user: &'a [u8]) -> Cow<'a, [u8]> {
+        self.host.as_ref().map_or(Cow::Borrowed(user), |host| host.counted_by(user))
+    }
+}
+
+/// The virtual host of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostOfUser {
+    /// Its first name or address.
+    pub name: Arc<str>,
+    /// Whether its users are its own: others of the same name are other people.
+    pub has_own_users: bool,
+}
+
+impl HostOfUser {
+    /// Returns what one of its users is counted by.
+    pub fn counted_by<'a>(&self, user: &'a [u8]) -> Cow<'a, [u8]> {
+        match self.has_own_users {
+            true => Cow::Owned([self.name.as_bytes(), b"/", user].concat()),
+            false => Cow::Borrowed(user),
+        }
+    }
 }
 
 /// A group that shares a limit.

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 pub use self::limit_handle::LimitHandle;
 use self::limit_handle::{Login, Part, Stay};
 pub(super) use self::node::Node;
-pub use self::node::ScopeReport;
 use self::node::{Guest, Moment};
+pub use self::node::{Headcount, ScopeReport};
 use super::bucket::Nanos;
 use super::{AccountLimits, GroupLimits, Limits, Refused, ServerLimits};
 
@@ -178,6 +178,7 @@ impl Tree {
         now: Instant,
         as_guest: bool,
     ) -> Result<(), Refused> {
+        let user = &*limits.counted_by(user);
         let mut held = member.parts_as(user, as_guest);
         let is_new = held.is_empty();
         let clock = self.moment(now);
@@ -220,11 +221,13 @@ impl Tree {
         Ok(())
     }
 
-    /// The names of the users with sessions.
+    /// The names of the users with sessions. A user that only a host has stands there without the host, too.
     pub fn users_present(&self) -> Vec<Vec<u8>> {
         let users = lock(&self.users);
         let present = users.iter().filter(|(_, node)| node.sessions() > 0);
-        present.map(|(name, _)| name.to_vec()).collect()
+        let plain =
+            |name: &[u8]| name.iter().position(|&byte| byte == b'/').map(|at| name[at + 1..].to_vec());
+        present.flat_map(|(name, _)| [Some(name.to_vec()), plain(name)].into_iter().flatten()).collect()
     }
 
     /// The time of day, in seconds since 1970, to about a second.

@@ -156,6 +156,11 @@ impl LoginAttempt {
     }
 }
 
+/// Returns the first name or address of the virtual host that an account was granted at.
+pub fn host_of(account: &Account) -> Option<Arc<str>> {
+    Some(Arc::clone(&account.limits.as_ref()?.host.as_ref()?.name))
+}
+
 /// Returns the limits of an account.
 pub fn limits_of(account: &Account) -> Cow<'_, AccountLimits> {
     account.limits.as_deref().map_or_else(Cow::default, Cow::Borrowed)

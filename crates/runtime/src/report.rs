@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_limits::Protocol;
@@ -21,6 +22,8 @@ pub struct SessionReport {
     pub local: SocketAddr,
     /// The user, once logged in.
     pub user: Option<Vec<u8>>,
+    /// The first name or address of the user's virtual host.
+    pub host: Option<Arc<str>>,
     /// How long ago it began.
     pub age: Duration,
     /// For how long nothing has come from the client, and no byte of a transfer moved.

@@ -80,12 +80,15 @@ impl Chain {
     pub fn used(&self, effective: &Effective, attempt: &Attempt<'_>) -> Vec<limits::Used> {
         let (mut used, now) = (Vec::new(), seconds(attempt.now));
         let host = plain(attempt.host.as_bytes());
-        let homes = self.homes(&Attempt { host: &host, ..*attempt });
+        let attempt = &Attempt { host: &host, ..*attempt };
+        let homes = self.homes(attempt);
         if let (Some(quota), Ok(folder)) = (effective.quota(), effective.directory()) {
             used.extend(self.quotas.held_in(&homes.key(&folder.unwrap_or_default()), quota.at(now)));
         }
         if let Some(quota) = effective.transfer_quota() {
-            used.extend(self.quotas.moved_of(&effective.user, &quota, now));
+            let user = effective.user.as_bytes();
+            let counted_by = self.host_of_user(attempt).map_or(user.into(), |host| host.counted_by(user));
+            used.extend(self.quotas.moved_of(&String::from_utf8_lossy(&counted_by), &quota, now));
         }
         for (path, key, quota) in self.mounts.held(effective) {
             let held = self.quotas.held_in(&key, quota.at(now)).into_iter();

@@ -13,7 +13,7 @@ use crate::hosts::VirtualHost;
 use crate::profile::User;
 use crate::source::{Needs, Source};
 use crate::{Account, Attempt, Told};
-use millrace_limits::{AccountLimits, GroupLimits, Moved};
+use millrace_limits::{AccountLimits, GroupLimits, HostOfUser, Moved};
 
 impl Chain {
     /// The account of a user; `None` where it would block but must not.
@@ -37,10 +37,13 @@ impl Chain {
         };
         let mut limits = effective.limits();
         limits.groups.extend(self.host_group(attempt));
+        limits.host = self.host_of_user(attempt);
         if let Some(quota) = effective.transfer_quota() {
+            let counted_by = limits.counted_by(effective.user.as_bytes());
+            let counted_by = String::from_utf8_lossy(&counted_by);
             let traffic = match at_once {
-                true => self.quotas.traffic_at_hand(&effective.user),
-                false => Some(self.quotas.traffic(&effective.user)),
+                true => self.quotas.traffic_at_hand(&counted_by),
+                false => Some(self.quotas.traffic(&counted_by)),
             };
             let Some(traffic) = traffic else { return Ok(None) };
             limits.moved = Some(Moved { quota: Arc::new(quota), traffic });
@@ -108,6 +111,13 @@ impl Chain {
         self.host_of(attempt).filter(|host| !host.limits.is_empty()).map(VirtualHost::group)
     }
 
+    /// The host that a client came by, and whether its users are its own.
+    pub(super) fn host_of_user(&self, attempt: &Attempt<'_>) -> Option<HostOfUser> {
+        let host = self.host_of(attempt)?;
+        let has_own_users = self.place_of_own_sources(host).is_some();
+        Some(HostOfUser { name: host.known_by.first().into(), has_own_users })
+    }
+
     /// The anonymous account with its virtual folders; `None` where that would wait and must not.
     pub(super) fn anonymous_account(
         &self,
@@ -136,8 +146,10 @@ impl Chain {
         let rules = if self.hides_dotfiles { rules.without_dotfiles() } else { rules };
         let account = self.mounts.cover(self.over(storage, &effective, rules), attempt.protocol);
         let groups: Vec<_> = self.host_group(attempt).into_iter().collect();
+        // One user everywhere.
+        let host = self.host_of_user(attempt).map(|host| HostOfUser { has_own_users: false, ..host });
         let limits =
-            (!groups.is_empty()).then(|| Arc::new(AccountLimits { groups, ..AccountLimits::default() }));
+            host.is_some().then(|| Arc::new(AccountLimits { groups, host, ..AccountLimits::default() }));
         Some(Account { limits: limits.or(account.limits), ..account })
     }
 

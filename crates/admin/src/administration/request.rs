@@ -28,7 +28,7 @@ pub(super) enum Request {
     /// Lists the sessions.
     Sessions {},
     /// End sessions: all that every given part matches.
-    Kick { session: Option<u64>, user: Option<String>, address: Option<IpAddr> },
+    Kick { session: Option<u64>, user: Option<String>, host: Option<String>, address: Option<IpAddr> },
     /// Without a scope: reports the effective limits. With one: sets the given limits, or restores the configured ones.
     Limits {
         scope: Option<String>,
@@ -122,8 +122,8 @@ impl Request {
             Self::Sessions {} => {
                 Ok(json!({ "sessions": running.sessions().iter().map(session).collect::<Vec<_>>() }))
             }
-            Self::Kick { session: None, user: None, address: None } => Err(AdminError::KickWhom),
-            Self::Kick { session, user, address } => Ok(kick(running, session, user, address)),
+            Self::Kick { session: None, user: None, host: None, address: None } => Err(AdminError::KickWhom),
+            Self::Kick { session, user, host, address } => Ok(kick(running, session, user, host, address)),
             Self::Limits { scope: None, download: None, upload: None, sessions: None, restore: false } => {
                 Ok(json!({ "limits": running.limits().iter().map(limits).collect::<Vec<_>>() }))
             }
@@ -237,10 +237,17 @@ fn test_notices(served: &Administration) -> Result<Value, AdminError> {
     Ok(json!({ "receivers": tried.iter().map(shown).collect::<Vec<_>>() }))
 }
 
-fn kick(running: &Running, session: Option<u64>, user: Option<String>, address: Option<IpAddr>) -> Value {
+fn kick(
+    running: &Running,
+    session: Option<u64>,
+    user: Option<String>,
+    host: Option<String>,
+    address: Option<IpAddr>,
+) -> Value {
     let meant = move |one: &SessionReport| {
         session.is_none_or(|number| one.number == number)
             && user.as_ref().is_none_or(|user| one.user.as_deref() == Some(user.as_bytes()))
+            && host.as_ref().is_none_or(|host| one.host.as_deref() == Some(&**host))
             && address.is_none_or(|address| one.peer.ip() == address.to_canonical())
     };
     json!({ "kicked": running.kick(meant) })
@@ -378,6 +385,7 @@ fn session(session: &SessionReport) -> Value {
         "peer": session.peer.to_string(),
         "local": session.local.to_string(),
         "user": session.user.as_deref().map(text),
+        "host": session.host.as_deref(),
         "age": seconds(session.age),
         "idle": seconds(session.idle),
         "command": session.command,

@@ -67,6 +67,9 @@ enum Action {
         /// Sessions of this user
         #[arg(long, value_name = "NAME")]
         user: Option<String>,
+        /// Sessions at this virtual host, as "sessions" names it
+        #[arg(long, value_name = "HOST")]
+        host: Option<String>,
         /// Sessions from this address
         #[arg(long, value_name = "ADDRESS")]
         address: Option<IpAddr>,
@@ -284,8 +287,8 @@ fn request(action: &Action) -> Value {
     match action {
         Action::Status => json!({ "do": "status" }),
         Action::Sessions | Action::Top(_) => json!({ "do": "sessions" }),
-        Action::Kick { session, user, address } => {
-            json!({ "do": "kick", "session": session, "user": user, "address": address.map(|address| address.to_string()) })
+        Action::Kick { session, user, host, address } => {
+            json!({ "do": "kick", "session": session, "user": user, "host": host, "address": address.map(|address| address.to_string()) })
         }
         Action::Limits { scope, download, upload, sessions, restore } => {
             let scope = (!scope.is_empty()).then(|| scope.join(" "));

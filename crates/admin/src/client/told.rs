@@ -18,10 +18,7 @@ pub(super) fn told(action: &Action, answer: &Value) -> String {
         Action::Status => status(answer),
         Action::Sessions | Action::Top(_) => match rows("sessions") {
             [] => "No client is connected.\n".to_owned(),
-            sessions => table(
-                &["session", "user", "from", "to", "protocol", "transfer"],
-                sessions.iter().map(session),
-            ),
+            sessions => sessions_table(sessions),
         },
         Action::Kick { .. } => format!("{} ended.\n", counted(&answer["kicked"], "session")),
         Action::Limits { .. } => limits(answer, rows("limits")),
@@ -130,6 +127,23 @@ fn reload(changed: &[Value], later: &[Value]) -> String {
     let changed = list("changed", changed);
     let later = list("these need a restart or \"millrace ctl upgrade\"", later);
     format!("Configuration reloaded{changed}{later}.\n")
+}
+
+/// With a column of hosts where there are any.
+fn sessions_table(sessions: &[Value]) -> String {
+    let mut head = vec!["session", "user", "from", "to", "protocol", "transfer"];
+    let has_hosts = sessions.iter().any(|session| !session["host"].is_null());
+    if has_hosts {
+        head.insert(2, "host");
+    }
+    let row = |one: &Value| {
+        let mut row = session(one);
+        if has_hosts {
+            row.insert(2, word(&one["host"]));
+        }
+        row
+    };
+    table(&head, sessions.iter().map(row))
 }
 
 fn session(session: &Value) -> Vec<String> {

@@ -94,9 +94,11 @@ pub(crate) struct Bench {
 
     /// Compute the rates of transfers from a server's log, rather than run a load
     ///
-    /// A log in JSON, or an xferlog with times (xferlog-times): transfers that overlap are one experiment.
+    /// A log in JSON, or an xferlog with times (xferlog-times): transfers that overlap are one experiment. --json writes
+    /// the rates to a file.
     #[arg(long, value_name = "FILE",
-          conflicts_with_all = ["target", "list", "read", "quick", "as_published", "search", "fail_if", "baseline"])]
+          conflicts_with_all = ["target", "list", "read", "quick", "as_published", "search", "fail_if", "baseline", "html", "csv",
+              "markdown", "compat"])]
     pub(crate) from_log: Option<PathBuf>,
 
     /// Load this server too, though it is not this machine: one of your own

@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &Bench) -> Result<ExitCode, Failure> {
         return show(path, arguments);
     }
     if let Some(path) = &arguments.from_log {
-        return show_log(path);
+        return show_log(path, arguments);
     }
     if !arguments.plan.is_empty() {
         return plan_site(arguments);
@@ -168,11 +168,11 @@ fn show(path: &Path, arguments: &Bench) -> Result<ExitCode, Failure> {
 }
 
 /// `--from-log`.
-fn show_log(path: &Path) -> Result<ExitCode, Failure> {
+fn show_log(path: &Path, arguments: &Bench) -> Result<ExitCode, Failure> {
     let wrong = |what: String| Failure::Configuration(format!("--from-log {}: {what}.", path.display()));
     let text = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
     let rates = LogRates::parse(&String::from_utf8_lossy(&text)).map_err(|error| wrong(error.to_string()))?;
-    write!(stdout(), "{rates}").map_err(|error| Failure::Running(format!("cannot write: {error}.")))?;
+    Output::open(arguments)?.write_rates(&rates)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -8,6 +8,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, IsTerminal, Write, stdout};
 use std::path::{Path, PathBuf};
 
+use millrace_lab::from_log::LogRates;
 use millrace_lab::html;
 use millrace_lab::report::{Report, csv, markdown, text, zb};
 use millrace_lab::search::Capacity;
@@ -65,6 +66,14 @@ impl Output {
         let csv = write(self.csv, || csv::render(report));
         let markdown = write(self.markdown, || markdown::render(report));
         json.and(html).and(csv).and(markdown)
+    }
+
+    /// Shows the rates that a log tells.
+    pub(super) fn write_rates(self, rates: &LogRates) -> Result<(), Failure> {
+        if self.shows_table() {
+            print(&rates.to_string())?;
+        }
+        write(self.json, || rates.json())
     }
 
     /// Shows the answer of a search.

@@ -203,7 +203,9 @@ impl Loaded {
         let of_hosts = written
             .host
             .iter()
-            .flat_map(|host| [&host.greeting_file, &host.welcome_file, &host.tls_cert, &host.tls_key])
+            .flat_map(|host| {
+                [&host.greeting_file, &host.welcome_file, &host.limit_file, &host.tls_cert, &host.tls_key]
+            })
             .flatten();
         let pages = written.error_page.iter().map(|page| &page.file);
         let pages = pages.chain(texts).chain(of_classes).chain(of_hosts);

@@ -173,6 +173,9 @@ fn unknown<T: Table>(name: &str, value: &DeValue<'_>, wrong: &Mistakes) -> Strin
             }
             _ => format!("did you mean `{}`?", row.name),
         },
+        (None, _) if !is_top && wrong.is_top(&spelt) && holds_tables(value) => {
+            format!("`{spelt}` is of the top level: write [[{spelt}]]")
+        }
         (None, _) if !is_top && wrong.is_top(&spelt) => {
             let or = near.map_or(String::new(), |near| format!("; or did you mean `{near}`?"));
             format!("`{spelt}` is a key of the top level: move it above the first table of the file{or}")

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use millrace_server::auth::{Chain, Database, Homes, HostAddress, HostName, KnownBy, VirtualHost};
+use millrace_server::auth::{Chain, Database, Homes, HostAddress, HostName, KnownBy, Listed, VirtualHost};
 use millrace_server::config::FtpHost;
 use millrace_server::limits::Limit;
 use millrace_storage::LocalOptions;
@@ -30,7 +30,8 @@ settings! {
         addresses: Many<HostAddress> = unset("none");
         /// The folder that is served there; users' folders lie in it
         directory: Said<PathBuf> = required();
-        /// A database of users that log in there, and nowhere else; other users do not log in there
+        /// A database of users that log in there, and nowhere else; other users do not log in there. `[[user]]` tables with
+        /// this `host` are such users, too.
         users: One<PathBuf> = unset("those of the top level");
         /// Whether `anonymous` may log in there; by what `anonymous` of the top level lets it do, or else to read
         anonymous: One<Switch> = unset("as at the top level");
@@ -47,6 +48,8 @@ settings! {
         greeting_file: One<PathBuf> = unset("that of the top level");
         /// A file whose lines are told behind a login by FTP
         welcome_file: One<PathBuf> = unset("that of the top level");
+        /// A file whose lines are told to a client that a limit on sessions turns away at its login
+        limit_file: One<PathBuf> = unset("that of the top level");
         /// Its certificate in PEM: for clients that ask for one of the names in it, or come to one of `addresses` and name
         /// no server
         tls_cert: One<PathBuf> = unset("those of the top level");
@@ -66,12 +69,40 @@ pub(crate) struct Host {
     pub(crate) tree: VirtualHost,
     pub(crate) ftp: FtpHost,
     users: Option<Database>,
+    /// Those of `[[user]]` tables that name it.
+    pub(crate) listed: Option<Listed>,
 }
 
 impl Host {
+    /// Returns whether one of its names or addresses is this.
+    pub(crate) fn is_called(&self, text: &str) -> bool {
+        let KnownBy { names, addresses } = &self.tree.known_by;
+        HostName::parse(text).is_ok_and(|name| names.contains(&name))
+            || text.parse().is_ok_and(|address| addresses.contains(&address))
+    }
+
+    /// Returns its first name, or else its first address.
+    pub(crate) fn first(&self) -> String {
+        self.tree.known_by.first()
+    }
+
+    /// Returns its folders.
+    pub(crate) fn homes(&self) -> &Arc<Homes> {
+        &self.tree.homes
+    }
+
+    /// Returns whether it has users that no other host has.
+    pub(crate) fn has_own_users(&self) -> bool {
+        self.users.is_some() || self.listed.is_some()
+    }
+
     /// Adds it to the accounts.
     pub(crate) fn add_to(self, accounts: Chain) -> Chain {
         let accounts = accounts.host(self.tree);
+        let accounts = match self.listed {
+            Some(listed) => accounts.source_of_host(listed),
+            None => accounts,
+        };
         match self.users {
             Some(users) => accounts.source_of_host(users),
             None => accounts,
@@ -106,6 +137,7 @@ pub(crate) fn hosts(
             greeting: table.greeting.as_ref().map(|said| said.value.clone().into()),
             greeting_lines: lines(&table.greeting_file, "greeting-file")?,
             welcome_lines: lines(&table.welcome_file, "welcome-file")?,
+            limit_lines: lines(&table.limit_file, "limit-file")?,
             public_ip: table.public_ip.as_ref().map(|said| said.value),
             anonymous,
             transfer_log: table.xferlog.as_ref().map(|said| places.path(said).into()),
@@ -113,7 +145,12 @@ pub(crate) fn hosts(
         let users = users(table.users.as_ref(), places)?;
         let homes = Arc::new(homes(table, options, places)?);
         let limits = super::limits::both(&table.download, &table.upload, &table.sessions);
-        hosts.push(Host { tree: VirtualHost { known_by, homes, anonymous, limits }, ftp, users });
+        hosts.push(Host {
+            tree: VirtualHost { known_by, homes, anonymous, limits },
+            ftp,
+            users,
+            listed: None,
+        });
     }
     Ok(hosts)
 }
@@ -124,7 +161,7 @@ fn users(said: Option<&Said<PathBuf>>, places: &Places<'_>) -> Result<Option<Dat
     match super::database::open(Some(said), places)? {
         Some((users, _)) => Ok(Some(users)),
         None => {
-            let message = "a host has the users of a database, or those of the top level: name a file, or leave the key out";
+            let message = "a host has the users of a database, or those of the top level: name a file, or write `host` into [[user]] tables";
             Err(places.error(&said.place, "users", message))
         }
     }
@@ -176,6 +213,12 @@ impl HostTable {
     /// The addresses.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = HostAddress> {
         self.addresses.iter().map(|said| said.value)
+    }
+
+    /// Returns whether one of the names and addresses is written like this.
+    pub(crate) fn is_written_as(&self, text: &str) -> bool {
+        self.names.iter().any(|said| said.value.eq_ignore_ascii_case(text))
+            || self.addresses().any(|address| text.parse() == Ok(address))
     }
 
     /// The names and addresses, as they are told.

@@ -1,6 +1,6 @@
 //! The users: `--user`, `[[user]]` and `--anonymous`, turned into accounts.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,6 +15,7 @@ use toml::de::DeValue;
 
 use super::error::ValueError;
 use super::file::Mistakes;
+use super::hosts::Host;
 use super::places::Places;
 use super::said::{Place, Said};
 use super::setting::{Range, required, settings, unset};
@@ -37,6 +38,9 @@ settings! {
         /// A folder within the served one, which is then all that this user sees. It has to exist; of one that
         /// is named with `{user}` or `{group}` the last part is made at the first login.
         directory: One<PathBuf> = unset("all of it");
+        /// The `[[host]]` that has this user, by one of its `names` or `addresses`. The user logs in there and nowhere else,
+        /// with a folder in that host's, and no users but such and those of the host's `users` log in there.
+        host: One<String> = unset("none: a user of the server, and of hosts without users of their own");
     }
 }
 
@@ -133,6 +137,8 @@ pub(crate) struct User {
     beneath: Option<Said<PathBuf>>,
     /// Whether that folder may be the rest of a password with a colon in it.
     may_be_password: bool,
+    /// The host that has the user.
+    host: Option<Said<String>>,
 }
 
 impl User {
@@ -166,6 +172,7 @@ impl User {
             profile,
             beneath: beneath.map(|folder| Said { value: folder.into(), place: said.place.clone() }),
             may_be_password: access.is_none(),
+            host: None,
         })
     }
 
@@ -192,6 +199,7 @@ impl User {
             profile: table.profile,
             beneath: table.directory,
             may_be_password: false,
+            host: table.host,
         })
     }
 }
@@ -227,6 +235,25 @@ fn read_password(password: &str) -> Result<Password, LoginError> {
         _ if password.contains(char::is_control) => Err(LoginError::ControlInPassword),
         _ => Ok(password.into()),
     }
+}
+
+/// Takes the users of hosts out of all, by the place of the host among these.
+pub(crate) fn take_those_of_hosts(
+    users: &mut Vec<User>,
+    hosts: &[Host],
+    places: &Places<'_>,
+) -> Result<BTreeMap<usize, Vec<User>>, Failure> {
+    let mut of_hosts: BTreeMap<usize, Vec<User>> = BTreeMap::new();
+    for user in users.extract_if(.., |user| user.host.is_some()) {
+        let Some(said) = &user.host else { continue };
+        let place = hosts.iter().position(|host| host.is_called(&said.value)).ok_or_else(|| {
+            let message =
+                format!("there is no [[host]] table with {} among its `names` or `addresses`", said.value);
+            places.error(&said.place, "host", &message)
+        })?;
+        of_hosts.entry(place).or_default().push(user);
+    }
+    Ok(of_hosts)
 }
 
 /// Refuses two users of one name, and names that the anonymous user has.
@@ -292,9 +319,27 @@ impl<'a> Assembly<'a> {
         by_certificate: bool,
     ) -> Result<(Chain, Vec<Login>), Failure> {
         let (chain, mut logins) = self.begin(anonymous)?;
-        let (listed, more) = self.users(users, by_certificate)?;
+        let (listed, more) = self.users(Listed::new(), users, by_certificate)?;
         logins.extend(more);
         Ok((chain.source(listed), logins))
+    }
+
+    /// Makes the users of a host alone a source.
+    pub(crate) fn of_host(
+        &self,
+        host: &Host,
+        users: Vec<User>,
+        by_certificate: bool,
+    ) -> Result<Listed, Failure> {
+        let homes = host.homes();
+        let there = Assembly {
+            root: homes.root(),
+            homes: Arc::clone(homes),
+            mounts: Arc::clone(&self.mounts),
+            groups: self.groups.clone(),
+            ..*self
+        };
+        Ok(there.users(Listed::of_host(&host.first()), users, by_certificate)?.0)
     }
 
     /// A chain with the groups, and with the anonymous user, if there is one.
@@ -325,9 +370,14 @@ impl<'a> Assembly<'a> {
         Ok(Login::new(None, effective.clone(), folder.map(PathBuf::from)))
     }
 
-    /// The users, as a source, and their descriptions.
-    fn users(&self, users: Vec<User>, by_certificate: bool) -> Result<(Listed, Vec<Login>), Failure> {
-        let (mut listed, mut logins) = (Listed::new(), Vec::new());
+    /// Adds users to a source, and describes them.
+    fn users(
+        &self,
+        mut listed: Listed,
+        users: Vec<User>,
+        by_certificate: bool,
+    ) -> Result<(Listed, Vec<Login>), Failure> {
+        let mut logins = Vec::new();
         for user in users {
             let groups = user.groups.iter().map(|group| self.known_group(group)).collect::<Result<_, _>>()?;
             let record = auth::User { name: user.name.value.clone(), groups, profile: user.profile };

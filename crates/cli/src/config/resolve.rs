@@ -162,7 +162,7 @@ pub(crate) fn resolve(
     let Encryption { ftps, https, tls, self_signed, acme } = tls::encryption(&written, &places)?;
     let obstacles = obstacles::places_to_write(&written, self_signed.as_ref(), &places);
     doors::refuse_shared_addresses(&written, &places)?;
-    let trees = trees(&written, &places)?;
+    let mut trees = trees(&written, &places)?;
     let dav = kept(&written, "webdav", &places);
     let ban_file = kept(&written, "bans", &places);
     let audit = super::audit::audit_log(&written, &places)?;
@@ -184,8 +184,10 @@ pub(crate) fn resolve(
     let mounts = Arc::new(mounts.quotas(Arc::clone(&quotas)).withholding(programs.withheld(&proxy_routes)));
     let by_certificate = tls.as_ref().is_some_and(|tls| tls.asks_for_certificates());
     let People { accounts, logins, sources, database } =
-        people(&mut written, users, &trees, &mounts, &groups, by_certificate, &places)?;
-    let anybody_writes = !sources.is_empty() || logins.iter().any(|login| login.access == Access::ReadWrite);
+        people(&mut written, users, &mut trees, &mounts, &groups, by_certificate, &places)?;
+    let anybody_writes = !sources.is_empty()
+        || trees.hosts.iter().any(Host::has_own_users)
+        || logins.iter().any(|login| login.access == Access::ReadWrite);
     web.download_origin = super::web::download_origin(written.http_download_origin.as_ref(), &web, &places)?;
     if is_on(written.http_sandbox.clone(), anybody_writes) {
         web.fields = take(&mut web.fields).sandboxed();
@@ -329,8 +331,8 @@ struct People {
 /// The users, with all that is known of accounts besides; `groups` are the names that there are.
 fn people(
     written: &mut Written,
-    users: Vec<User>,
-    trees: &Trees,
+    mut users: Vec<User>,
+    trees: &mut Trees,
     mounts: &Arc<Mounts>,
     groups: &HashSet<String>,
     by_certificate: bool,
@@ -340,10 +342,17 @@ fn people(
     let mut assembly = Assembly::new(&trees.directory, homes, Arc::clone(mounts), tables, places)?;
     assembly.shows_dotfiles = is_on(written.anonymous_dotfiles.clone(), false);
     let database = super::database::open(written.users.as_ref(), places)?;
+    let of_hosts = logins::take_those_of_hosts(&mut users, &trees.hosts, places)?;
     let has_users = !users.is_empty() || database.is_some() || !written.source.is_empty();
-    let anonymous = anonymous(written.anonymous.take(), has_users, places)?;
+    let have_users = !of_hosts.is_empty() || trees.hosts.iter().any(Host::has_own_users);
+    let anonymous = anonymous(written.anonymous.take(), has_users, have_users, places)?;
     logins::check_names(&users, anonymous.is_some(), places)?;
     let (accounts, logins) = assembly.all(anonymous, users, by_certificate)?;
+    for (place, users) in of_hosts {
+        let host = &mut trees.hosts[place];
+        logins::check_names(&users, host.tree.anonymous.unwrap_or(anonymous.is_some()), places)?;
+        host.listed = Some(assembly.of_host(host, users, by_certificate)?);
+    }
     let (accounts, mut sources, database) = match database {
         Some((users, path)) => (accounts.source(users), vec![format!("of {}", path.display())], Some(path)),
         None => (accounts, Vec::new(), None),
@@ -429,11 +438,12 @@ fn users(written: &mut Written, places: &Places<'_>) -> Result<Vec<User>, Failur
 fn anonymous(
     said: Option<Said<Anonymous>>,
     has_users: bool,
+    hosts_have_users: bool,
     places: &Places<'_>,
 ) -> Result<Option<Access>, Failure> {
     match said {
         None => Ok((!has_users).then_some(Access::ReadOnly)),
-        Some(Said { value: Anonymous(None), place }) if !has_users => {
+        Some(Said { value: Anonymous(None), place }) if !has_users && !hosts_have_users => {
             let message = "no login is possible: anonymous is off and there is no user; add a user, or let anonymous \
                            read (ro)";
             Err(places.error(&place, "--anonymous", message))

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use millrace_server::auth::{self, Effective, Group, Origin};
 
 use super::hooks::HookTable;
-use super::logins::GroupTable;
+use super::hosts::HostTable;
+use super::logins::{GroupTable, UserTable};
 use super::notices::NoticeTable;
 use super::places::Places;
 use super::proxy_routes::ProxyTable;
@@ -53,8 +54,8 @@ impl Shown {
                 .host
                 .iter()
                 .map(|host| {
-                    let folder = places.path(&host.directory);
-                    format!("{}: the folder {}", host.shown(), folder.display())
+                    let (folder, users) = (places.path(&host.directory), users_of(host, written, places));
+                    format!("{}: the folder {}{users}", host.shown(), folder.display())
                 })
                 .collect(),
             proxy_routes: written.proxy.iter().map(proxy).collect(),
@@ -68,6 +69,19 @@ impl Shown {
             state: tls::state_folder(written, &super::said::Place::CommandLine, places).ok(),
             quotas,
         }
+    }
+}
+
+/// `; only zoe and the users of staging.db log in there`; empty where a host has no users of its own.
+fn users_of(host: &HostTable, written: &Written, places: &Places<'_>) -> String {
+    let is_its = |user: &&UserTable| user.host.as_ref().is_some_and(|said| host.is_written_as(&said.value));
+    let listed = written.user.tables.iter().filter(is_its).map(|user| user.name.value.clone());
+    let of_database = host.users.iter().map(|said| format!("the users of {}", places.path(said).display()));
+    let all: Vec<String> = listed.chain(of_database).collect();
+    match &all[..] {
+        [] => String::new(),
+        [one] => format!("; only {one} may log in there"),
+        [some @ .., last] => format!("; only {} and {last} may log in there", some.join(", ")),
     }
 }
 

@@ -236,7 +236,7 @@ settings! {
                 default("Millrace ready.").restart().aliases(&["banner", "ftpd-banner"]) => greeting;
             /// A file whose lines come before that. In it, in the next two, and in the lines of `messages`, `%T` is the time (UTC), `%R` the client's address, `%L` the server's, `%U` the
             /// user, `%u` the user that RFC 1413 would name (`[unknown]`), `%N` the number of sessions, `%M` the most
-            /// there may be, `%E` `contact`, `%C` the directory, `%F` the free kilobytes there, `%%` a percent sign.
+            /// there may be (behind a login those of the session's class, if it is in one; in `limit-file` those of the limit), `%E` `contact`, `%C` the directory, `%F` the free kilobytes there, `%%` a percent sign.
             greeting_file: One<PathBuf> = unset("none");
             /// A file whose lines are told behind a login
             welcome_file: One<PathBuf> = unset("none");

@@ -98,6 +98,9 @@ impl Served {
     fn run_script(&self, script: &str, words: &[String]) -> Option<Output> {
         let tool = if script.ends_with("/run") { "ip" } else { "strace" };
         program(tool, true)?;
+        if words.iter().any(|word| word == "cgi") {
+            program("cc", false)?;
+        }
         let may_try = match tool {
             "ip" => Command::new("unshare").args(["--net", "true"]).status().unwrap().success(),
             _ => rustix::process::geteuid().is_root(),
@@ -192,7 +195,7 @@ fn the_commands_about_waarp_run() {
 
 #[test]
 fn the_commands_about_tux_run() {
-    Served::start("page-tux").run_section("TUX", 7);
+    Served::start("page-tux").run_section("TUX", 8);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
 use super::site::{Folder, Site};
@@ -137,7 +138,7 @@ fn what_a_user_may_not_read_is_not_converted_either_and_the_setting_says_whether
 
 #[test]
 fn the_transfer_log_tells_what_was_done() {
-    let site = Site::start("conversions-log", KEYS);
+    let site = Site::start("conversions-log", &format!("http = \"127.0.0.1:0\"\n{KEYS}"));
     fs::write(site.folder.0.join("files/packed.gz"), filter(&["gzip", "-c"], b"content").unwrap()).unwrap();
     fs::create_dir(site.folder.0.join("files/d")).unwrap();
     let mut client = site.log_in("bob");
@@ -151,6 +152,13 @@ fn the_transfer_log_tells_what_was_done() {
         });
         assert!(line.contains(&format!(" /{name} b {flags} o r bob ftp 0 * c")), "{line}");
     }
+    let mut stream = TcpStream::connect(&site.http).unwrap();
+    stream.write_all(b"GET /d.tar.gz HTTP/1.0\r\n\r\n").unwrap();
+    stream.read_to_end(&mut Vec::new()).unwrap();
+    super::site::eventually("the line of the archive by HTTP", || {
+        let log = fs::read_to_string(site.folder.0.join("xferlog")).unwrap_or_default();
+        log.contains(" /d.tar.gz b CT o a anonymous http 0 * c").then_some(())
+    });
 }
 
 #[test]

@@ -55,6 +55,29 @@ fn greetings_and_messages_have_several_lines_and_all_cookies() {
 }
 
 #[test]
+fn counts_in_texts_are_of_the_class_or_of_the_limit_that_is_reached() {
+    let folder = Folder::new("counts");
+    fs::write(folder.0.join("welcome"), "You are one of %N of %M.\n").unwrap();
+    fs::write(folder.0.join("full"), "%N of %M were before you.\n").unwrap();
+    let keys = "sessions = 9\nwelcome-file = \"welcome\"\nlimit-file = \"full\"\n\
+                [[class]]\nname = \"guests\"\nanonymous = true\nsessions = 1\n";
+    let site = Site::start_in(folder, keys);
+    let log_in = |user| {
+        let mut client = Client::connect(&site.ftp);
+        client.say(&format!("USER {user}"), "331");
+        client.send("PASS password");
+        let reply = client.reply();
+        (client, reply.lines().next().unwrap().to_owned())
+    };
+    let told = [log_in("bob"), log_in("anonymous"), log_in("anonymous")];
+    let lines = told.each_ref().map(|(_, line)| &**line);
+    assert_eq!(
+        lines,
+        ["230-You are one of 1 of 9.", "230-You are one of 1 of 1.", "421-1 of 1 were before you."]
+    );
+}
+
+#[test]
 fn a_class_that_is_full_shows_its_message_and_others_come_in() {
     let site = start("classes");
     let guest = || {

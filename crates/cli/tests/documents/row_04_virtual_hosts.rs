@@ -3,12 +3,13 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::site::{Client, Folder, HASH, Site, free_port, program};
 
 /// A folder with a tree for each of these hosts, whose `f` holds the host's name.
-fn folder(name: &str, hosts: &[&str]) -> Folder {
+pub(super) fn folder(name: &str, hosts: &[&str]) -> Folder {
     let folder = Folder::new(name);
     for host in hosts {
         fs::create_dir_all(folder.0.join(host)).unwrap();
@@ -18,7 +19,7 @@ fn folder(name: &str, hosts: &[&str]) -> Folder {
 }
 
 /// The same port of another address of this computer.
-fn at(ip: &str, address: &str) -> String {
+pub(super) fn at(ip: &str, address: &str) -> String {
     let (_, port) = address.rsplit_once(':').unwrap();
     format!("{ip}:{port}")
 }
@@ -30,7 +31,11 @@ fn fetch(address: &str, host: &str) -> String {
 
 /// The answer to a request for it, with its head.
 fn fetch_all(address: &str, host: &str) -> String {
-    let mut stream = TcpStream::connect(address).unwrap();
+    fetch_by(TcpStream::connect(address).unwrap(), host)
+}
+
+/// The same on a connection.
+pub(super) fn fetch_by(mut stream: TcpStream, host: &str) -> String {
     let request = format!("GET /f HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
@@ -101,8 +106,14 @@ fn check_refuses_a_host_without_users_and_a_log_that_cannot_be_written() {
     let folder = folder("wrong-hosts", &["second"]);
     for (line, expected) in [
         ("users = \"off\"", "A host has the users of a database"),
+        (
+            "[[user]]\nname = \"zoe\"\npassword = \"HASH\"\nhost = \"else.test\"",
+            "There is no [[host]] table with else.test",
+        ),
+        ("[[host.user]]\nname = \"zoe\"", "`user` is of the top level: write [[user]]"),
         ("xferlog = \"nowhere/x.log\"", "make the folder first"),
     ] {
+        let line = line.replace("HASH", HASH);
         folder.configure(&format!(
             "ftp = \"127.0.0.2:2121\"\nhttp = \"off\"\n[[host]]\naddresses = \"127.0.0.2\"\ndirectory = \"second\"\n{line}\n"
         ));
@@ -112,14 +123,55 @@ fn check_refuses_a_host_without_users_and_a_log_that_cannot_be_written() {
     }
 }
 
-/// Makes a database of users with one whose password is `password`.
-fn add_user(folder: &Folder, database: &str, name: &str) {
+/// Makes a database of users with one whose password is `password`, and who has these settings.
+pub(super) fn add_user(folder: &Folder, database: &str, name: &str, settings: &[&str]) {
     let mut child = folder
         .command(&["user", "--users", database, "add", name, "--hash", HASH])
+        .args(settings)
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
     assert!(child.wait().unwrap().success(), "{name} in {database}");
+}
+
+#[test]
+fn users_of_a_host_can_stand_in_the_same_file() {
+    let keys = format!(
+        "ftp = \"0.0.0.0:0\"\n[[host]]\naddresses = \"127.0.0.2\"\ndirectory = \"second\"\n\
+         [[host]]\nnames = \"third.test\"\ndirectory = \"third\"\n\
+         [[user]]\nname = \"zoe\"\npassword = \"{HASH}\"\nhost = \"127.0.0.2\"\n\
+         [[user]]\nname = \"bob\"\npassword = \"{HASH}\"\nhost = \"127.0.0.2\"\ndirectory = \"own\"\n"
+    );
+    let site = Site::start_in(folder("same-file", &["second", "second/own", "third"]), &keys);
+    for (ip, name, user, expected) in [
+        ("127.0.0.1", None, "bob", Some("the content of a file")),
+        ("127.0.0.1", None, "zoe", None),
+        ("127.0.0.2", None, "bob", Some("second/own")),
+        ("127.0.0.2", None, "zoe", Some("second")),
+        ("127.0.0.2", None, "eve", None),
+        ("127.0.0.1", Some("third.test"), "bob", Some("third")),
+        ("127.0.0.1", Some("third.test"), "zoe", None),
+    ] {
+        let mut client = Client::connect(&at(ip, &site.ftp));
+        if let Some(name) = name {
+            client.say(&format!("HOST {name}"), "220");
+        }
+        let content = is_let_in(&mut client, user).then(|| String::from_utf8(client.get("/f")).unwrap());
+        assert_eq!(content.as_deref(), expected, "{user} at {ip} {name:?}");
+    }
+}
+
+/// Without users of the server and without anonymous logins, too.
+#[test]
+fn a_server_may_have_no_users_but_those_of_its_hosts() {
+    let folder = folder("hosts-alone", &["second"]);
+    let keys = format!(
+        "directory = \"files\"\nanonymous = false\n[[host]]\naddresses = \"127.0.0.2\"\ndirectory = \"second\"\n\
+         [[user]]\nname = \"zoe\"\npassword = \"{HASH}\"\nhost = \"127.0.0.2\"\n"
+    );
+    fs::write(folder.0.join("millrace.toml"), keys).unwrap();
+    let told = folder.tell(&["check", "millrace.toml"]);
+    assert!(told.contains("127.0.0.2: the folder ./second; only zoe may log in there\n"), "{told}");
 }
 
 /// The settings of a host, whose users are those of a database.
@@ -135,6 +187,7 @@ anonymous = false
 greeting = "The second."
 greeting-file = "before"
 welcome-file = "behind"
+limit-file = "full"
 public-ip = "192.0.2.2"
 sessions = "1"
 "#;
@@ -144,7 +197,8 @@ fn site_of_its_own(name: &str) -> Site {
     let folder = folder(name, &["second"]);
     fs::write(folder.0.join("before"), "Come in to %L.\n").unwrap();
     fs::write(folder.0.join("behind"), "Behind the door.\n").unwrap();
-    add_user(&folder, "second.db", "zoe");
+    fs::write(folder.0.join("full"), "%M at a time at %L.\n").unwrap();
+    add_user(&folder, "second.db", "zoe", &[]);
     Site::start_in(folder, OF_ITS_OWN)
 }
 
@@ -193,9 +247,36 @@ fn a_host_greets_and_names_addresses_and_counts_sessions_for_itself() {
     assert!(reply.contains("(127,0,0,1,"), "{reply}");
 
     let mut second = Client::connect(&at("127.0.0.2", &site.ftp));
-    assert!(!is_let_in(&mut second, "zoe"), "there is one session at this host");
+    second.say("USER zoe", "331");
+    let reply = second.say("PASS password", "421");
+    assert!(reply.starts_with("421-1 at a time at 127.0.0.2.\r\n421 Too many sessions"), "{reply}");
     let mut third = site.log_in("bob");
     third.say("NOOP", "200");
+}
+
+/// Makes `NAME.pem` and `NAME.key` for an address.
+pub(super) fn make_certificate(openssl: &Path, folder: &Folder, name: &str, ip: &str) {
+    let [certificate, key] = ["pem", "key"].map(|end| folder.0.join(format!("{name}.{end}")));
+    let made = Command::new(openssl)
+        .args([
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-days",
+            "2",
+        ])
+        .args(["-subj", &format!("/CN={name}"), "-addext", &format!("subjectAltName=IP:{ip}")])
+        .arg("-out")
+        .arg(certificate)
+        .arg("-keyout")
+        .arg(key)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
 }
 
 /// The certificate of a host is what a client checks that says no name: curl, which sends no SNI for an address.
@@ -204,27 +285,7 @@ fn a_host_has_a_certificate_of_its_own_that_curl_checks() {
     let (Some(openssl), Some(curl)) = (program("openssl", false), program("curl", true)) else { return };
     let folder = folder("own-certificate", &["second"]);
     for (name, ip) in [("first", "127.0.0.1"), ("second", "127.0.0.2")] {
-        let [certificate, key] = ["pem", "key"].map(|end| folder.0.join(format!("{name}.{end}")));
-        let made = Command::new(&openssl)
-            .args([
-                "req",
-                "-x509",
-                "-newkey",
-                "ec",
-                "-pkeyopt",
-                "ec_paramgen_curve:P-256",
-                "-nodes",
-                "-days",
-                "2",
-            ])
-            .args(["-subj", "/CN=host", "-addext", &format!("subjectAltName=IP:{ip}")])
-            .arg("-out")
-            .arg(certificate)
-            .arg("-keyout")
-            .arg(key)
-            .output()
-            .unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        make_certificate(&openssl, &folder, name, ip);
     }
     let https = free_port();
     let keys = format!(

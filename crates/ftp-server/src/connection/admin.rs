@@ -8,6 +8,7 @@ use millrace_ftp::escape;
 use millrace_ftp::session::{Answer, Input};
 use millrace_limits::{Limit, LimitHandle, Limits, Scope};
 use millrace_log as log;
+use millrace_runtime::login::host_of;
 use millrace_runtime::report::{SessionReport, TransferReport, WaitsFor};
 use millrace_runtime::transfer::Link;
 use millrace_runtime::worker::{Core, Promise};
@@ -39,6 +40,7 @@ impl Connection {
             peer: self.session.peer(),
             local: self.session.local(),
             user: self.session.user().map(<[u8]>::to_vec),
+            host: self.login.account.as_ref().and_then(host_of),
             age: now.saturating_duration_since(self.began),
             idle: now.saturating_duration_since(last_active(self)),
             command: Some(self.session.verb().to_owned()).filter(|verb| !verb.is_empty()),

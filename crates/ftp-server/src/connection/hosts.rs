@@ -19,6 +19,8 @@ pub struct FtpHost {
     pub greeting_lines: Option<Vec<Vec<u8>>>,
     /// Lines behind a login.
     pub welcome_lines: Option<Vec<Vec<u8>>>,
+    /// Lines for clients that a limit on sessions turns away.
+    pub limit_lines: Option<Vec<Vec<u8>>>,
     /// The address that PASV names.
     pub public_ip: Option<Ipv4Addr>,
     /// Whether the anonymous user is welcome.
@@ -33,7 +35,8 @@ impl FtpHost {
         let texts = Texts {
             greeting: self.greeting_lines.as_ref().unwrap_or(&server.texts.greeting).clone(),
             welcome: self.welcome_lines.as_ref().unwrap_or(&server.texts.welcome).clone(),
-            ..Texts::clone(&server.texts)
+            limit: self.limit_lines.as_ref().unwrap_or(&server.texts.limit).clone(),
+            contact: server.texts.contact.clone(),
         };
         Settings {
             greeting: self.greeting.as_ref().unwrap_or(&server.greeting).clone(),

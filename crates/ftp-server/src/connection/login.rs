@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use millrace_accounts::{Account, Decision, Protocol, plain_host};
 use millrace_ftp::Session;
-use millrace_ftp::session::{Credentials, Grant, Verdict};
+use millrace_ftp::session::{Credentials, Grant, Occupancy, Verdict};
 use millrace_limits::{Class, LimitHandle, Refused, Scope};
 use millrace_log::{self as log, Proved, Subject};
 use millrace_runtime::client_names::ClientNames;
@@ -284,17 +284,18 @@ impl Login {
     /// Keeps the account of a login that succeeded. Returns what the session has to know of it.
     fn admit(&mut self, scene: &mut LoginScene<'_>, user: &[u8], account: Account) -> Verdict {
         let (services, now) = (Arc::clone(&scene.core.services), scene.core.now.instant);
-        if let Err(limit) = services.count_login(user, now) {
+        if let Err(limit) = services.count_login(&limits_of(&account).counted_by(user), now) {
             return limited(scene, &limit);
         }
         if let Err(refused) = self.enter(scene, user, &account) {
-            return Verdict::Limited(
-                refused.for_the_client().to_owned(),
-                self.limit_message(scene, user, &refused),
-            );
+            return Verdict::Limited {
+                reason: refused.for_the_client().to_owned(),
+                lines: self.limit_message(scene, user, &refused),
+                most: refused.value,
+            };
         }
         services.bans.succeeded(scene.from(), user, now);
-        let grant = grant(&account);
+        let grant = self.grant(scene, user, &account);
         // The session learns of it only now.
         let by = match &account.told {
             None if is_anonymous(user) => Proved::Nothing,
@@ -356,7 +357,7 @@ impl Login {
         });
         Some(match present {
             Ok(account) => {
-                let grant = grant(&account);
+                let grant = self.grant(scene, &reviewed.user, &account);
                 self.account = Some(account);
                 Review::Granted(grant)
             }
@@ -387,15 +388,29 @@ impl Login {
         Class::of(classes, scene.from(), self.client_name(), is_anonymous(user))
     }
 
-    /// Returns what a client is told, besides the reason, that a limit on sessions turns away: what its class says, or else the
-    /// server.
+    /// Returns what a client is told, besides the reason, that a limit on sessions turns away: what its class says, or else its
+    /// host.
     fn limit_message(&self, scene: &LoginScene<'_>, user: &[u8], refused: &Refused) -> Arc<[Vec<u8>]> {
         let classes = scene.door.ftp.classes();
         let class = self.class_of(&classes, scene, user);
         let class = class.filter(|class| refused.scope == Scope::Group(class.group().name));
         match class.map(|class| Arc::clone(&class.message)) {
             Some(message) if !message.is_empty() => message,
-            _ => scene.door.ftp.settings().of_server().texts.limit.as_slice().into(),
+            _ => scene.session.settings.texts.limit.as_slice().into(),
+        }
+    }
+
+    /// Returns what the session has to know of an account that has its place.
+    fn grant(&self, scene: &LoginScene<'_>, user: &[u8], account: &Account) -> Grant {
+        let classes = scene.door.ftp.classes();
+        let class = self.class_of(&classes, scene, user).map(Class::group);
+        let headcount = class.and_then(|class| self.member.headcount(&class.name));
+        Grant {
+            permissions: account.permissions,
+            rules: account.rules.clone(),
+            home: account.home.clone(),
+            encrypted_data: account.data.encrypted,
+            class: headcount.map(|headcount| Arc::new(headcount) as Arc<dyn Occupancy>),
         }
     }
 
@@ -475,15 +490,5 @@ fn count_failure(scene: &mut LoginScene<'_>, user: &[u8]) {
     for user in failed.bans(user) {
         let (hooks, core, me) = scene.hook_parts(None);
         hooks.note_ban(core, me, user);
-    }
-}
-
-/// What the session has to know of an account.
-fn grant(account: &Account) -> Grant {
-    Grant {
-        permissions: account.permissions,
-        rules: account.rules.clone(),
-        home: account.home.clone(),
-        encrypted_data: account.data.encrypted,
     }
 }

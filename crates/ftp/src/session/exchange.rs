@@ -13,6 +13,7 @@ use crate::codec::Coding;
 use crate::digest::Algorithm;
 use crate::listing::{Lister, Listing, Unread};
 use crate::reply::{Replies, Reply, code};
+use crate::session::Occupancy;
 use crate::session::rules::Rules;
 
 /// An input of a session.
@@ -351,8 +352,15 @@ pub enum Verdict {
     NeedsPassword,
     /// Not now, with a reason that may be told (too many sessions, accounts out of reach): 421.
     Unavailable(String),
-    /// A limit on sessions is reached: the reason, and lines before it.
-    Limited(String, Arc<[Vec<u8>]>),
+    /// A limit on sessions is reached.
+    Limited {
+        /// The reason that is told.
+        reason: String,
+        /// Lines before it.
+        lines: Arc<[Vec<u8>]>,
+        /// How many sessions there may be, which is how many there are.
+        most: u64,
+    },
     /// The right password, and yet not: 530 at once, with a reason that may be told.
     Refused(String),
 }
@@ -369,6 +377,8 @@ pub struct Grant {
     pub home: VirtualPath,
     /// Whether this user's data connections have to be encrypted, whatever holds for others.
     pub encrypted_data: bool,
+    /// The sessions of its class, for texts; `None` for those of the server.
+    pub class: Option<Arc<dyn Occupancy>>,
 }
 
 /// A directory or file to be listed, and how.

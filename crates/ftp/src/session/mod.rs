@@ -131,6 +131,8 @@ pub(crate) struct Extras {
     pub(crate) announced: Option<u64>,
     /// The mail address that an anonymous user gave.
     pub(crate) guest: Option<Box<[u8]>>,
+    /// The sessions of its class.
+    pub(crate) class: Option<Arc<dyn Occupancy>>,
 }
 
 /// A path named for the command that follows.
@@ -461,6 +463,7 @@ impl Session {
         self.deadline = None;
         if let Some(extras) = &mut self.extras {
             (extras.umask, extras.idle, extras.announced, extras.guest) = (None, None, None, None);
+            extras.class = None;
         }
     }
 
@@ -558,6 +561,7 @@ pub(crate) fn quoted(path: &VirtualPath) -> Vec<u8> {
 
 /// The account was changed: what it allows counts from the next command on.
 fn regrant(session: &mut Session, grant: Grant) -> Step {
+    session.note_class(grant.class);
     if let Access::User(login) = &mut session.access {
         (login.permissions, login.rules, login.home) = (grant.permissions, grant.rules, grant.home);
     }

@@ -1,11 +1,13 @@
 //! Messages of directories, as in wu-ftpd: the lines of `.message`, and a hint at a `README`. They are sent once a
 //! session, in the reply to the command that enters the directory.
 
+use std::sync::Arc;
+
 use millrace_vfs::Space;
 
 use crate::reply::{Reply, code};
 
-use super::texts::{Cookies, ask_for_room};
+use super::texts::{Cookies, Full, Occupancy, ask_for_room};
 use super::{Answer, Request, Session, Step};
 
 /// Directories of which a session remembers that they have spoken.
@@ -15,6 +17,13 @@ impl Session {
     /// A reply after a change of the working directory, with that directory's message before its own text.
     pub(crate) fn arrive(&mut self, reply: Reply) -> Step {
         arrive_with(self, reply, Vec::new())
+    }
+
+    /// Notes the sessions of its class, if it is in one.
+    pub(crate) fn note_class(&mut self, class: Option<Arc<dyn Occupancy>>) {
+        if class.is_some() || self.extras.is_some() {
+            self.extras_mut().class = class;
+        }
     }
 }
 
@@ -30,19 +39,21 @@ pub(crate) fn welcome(session: &mut Session, reply: Reply) -> Step {
     arrive_with(session, reply, lines)
 }
 
-/// The last reply to a client that a limit turns away, with these lines before it.
-pub(crate) fn turn_away(session: &mut Session, reason: String, lines: &[Vec<u8>]) -> Step {
-    let lines = cookies(session, None).fill_all(lines);
+/// The last reply to a client that a limit of so many sessions turns away, with these lines before it.
+pub(crate) fn turn_away(session: &mut Session, reason: String, lines: &[Vec<u8>], most: u64) -> Step {
+    let lines = Cookies { occupancy: &Full(most), ..cookies(session, None) }.fill_all(lines);
     session.close(Reply::owned(code::SERVICE_CLOSING, reason).behind(lines))
 }
 
 fn cookies(session: &Session, free: Option<u64>) -> Cookies<'_> {
-    let user = session.user();
+    let (user, settings) = (session.user(), &session.settings);
+    let class = session.extras.as_ref().and_then(|extras| extras.class.as_deref());
     Cookies {
+        occupancy: class.unwrap_or(&*settings.occupancy),
         user: user.or(session.claimed_user()).unwrap_or_default(),
         directory: user.map_or(b"", |_| session.directory.as_bytes()),
         free,
-        ..session.settings.cookies(session.peer.ip(), session.local.ip(), session.now.wall)
+        ..settings.cookies(session.peer.ip(), session.local.ip(), session.now.wall)
     }
 }
 

@@ -40,6 +40,20 @@ impl Occupancy for UnknownOccupancy {
     }
 }
 
+/// A limit that is reached: so many sessions there are, and so many there may be.
+#[derive(Debug)]
+pub(crate) struct Full(pub(crate) u64);
+
+impl Occupancy for Full {
+    fn sessions(&self) -> u64 {
+        self.0
+    }
+
+    fn most(&self) -> Option<u64> {
+        Some(self.0)
+    }
+}
+
 /// The values of cookies at one moment.
 #[derive(Debug)]
 pub struct Cookies<'a> {

@@ -271,6 +271,7 @@ impl Driver {
                 rules: None,
                 home: VirtualPath::root(),
                 encrypted_data: credentials.user == b"private",
+                class: None,
             }),
             _ => Verdict::Denied,
         }

@@ -223,6 +223,7 @@ impl Exchange<'_> {
         writer.end();
         let is_file = matches!(made, Made::File(_));
         let (Made::File(stream) | Made::Listing(stream)) = made;
+        let conversion = stream.conversion();
         if head.wants_head_only() {
             self.core.discard(stream);
             return self.log_answer(status, 0);
@@ -232,7 +233,7 @@ impl Exchange<'_> {
             true => Body::chunked(Chunks::new(stream), now),
             false => Body::new(VecDeque::from([Part::Stream(stream, 0, None)]), now),
         };
-        let record = Record { status, is_file, ..self.record() };
+        let record = Record { status, is_file, conversion, ..self.record() };
         Answers::new(self.connection, self.core)
             .begin_body(record, if is_file { body } else { body.of_listing() });
     }

@@ -35,10 +35,10 @@ impl Logins<'_> {
     /// Takes a place among the sessions of the user and the user's groups, if there is one.
     pub(crate) fn enter(&mut self, means: Means, user: &[u8], account: &Account) -> Result<(), LoginLimit> {
         let (server, now) = (&self.core.server, self.core.now.instant);
-        if means.is_login() {
-            server.count_login(user, now)?;
-        }
         let limits = &limits_of(account);
+        if means.is_login() {
+            server.count_login(&limits.counted_by(user), now)?;
+        }
         if means == Means::Link {
             server.limits.visit(&mut self.connection.member, user, limits, now);
             return Ok(());

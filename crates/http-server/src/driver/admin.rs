@@ -11,7 +11,7 @@ use millrace_http::Head;
 use millrace_http::target::parse_for_others;
 use millrace_limits::LimitHandle;
 use millrace_metrics::{Cause, Waited};
-use millrace_runtime::login::{Expelled, present_account};
+use millrace_runtime::login::{Expelled, host_of, present_account};
 use millrace_runtime::report::{SessionReport, TransferReport, WaitsFor, network_share};
 use millrace_vfs::VirtualPath;
 
@@ -56,6 +56,7 @@ impl Connection {
             peer: self.peer,
             local: self.local().unwrap_or(self.peer),
             user: self.who.as_ref().and_then(|who| who.user.clone()),
+            host: self.who.as_ref().and_then(|who| host_of(&who.account)),
             age: now.saturating_duration_since(self.began),
             idle: now.saturating_duration_since(self.last_active()),
             command: self.request().map(|(method, _)| method.to_owned()),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use millrace_hooks::{Event, EventContext, HookVerdict, Refusal, Rules};
 use millrace_log::Direction;
 use millrace_metrics::Waited;
+use millrace_vfs::Conversion;
 
 use crate::answer::Answers;
 use crate::hook_gate::HookGate;
@@ -88,7 +89,7 @@ impl HookGate<'_> {
                     self.core,
                     Direction::Upload,
                     &context,
-                    (length, None, Waited::default()),
+                    (length, None, Waited::default(), Conversion::default()),
                     None,
                 );
                 self.core.server.tus.settle(&key, true);

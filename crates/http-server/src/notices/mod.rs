@@ -12,6 +12,7 @@ use millrace_http::target;
 use millrace_log::{self as log, Direction, Subject, Transferred, Undecided};
 use millrace_metrics::Waited;
 use millrace_runtime::hook_line::end_of_transfer;
+use millrace_vfs::Conversion;
 
 use crate::connection::Connection;
 use crate::record::Record;
@@ -70,7 +71,13 @@ impl Notices<'_> {
             return core.count_transfer(&measured);
         }
         let context = self.moment_of(core, Event::Download, record, bytes, failure);
-        self.log_transferred(core, direction, &context, (bytes, record.first_byte, waited), failure);
+        self.log_transferred(
+            core,
+            direction,
+            &context,
+            (bytes, record.first_byte, waited, record.conversion),
+            failure,
+        );
         match end_of_transfer(direction, failure) {
             Some(Event::Upload) | None => {}
             Some(event) => self.tell(core, EventContext { event, ..context }),
@@ -82,7 +89,7 @@ impl Notices<'_> {
         core: &mut Core,
         direction: Direction,
         context: &EventContext,
-        (bytes, first_byte, waited): (u64, Option<Duration>, Waited),
+        (bytes, first_byte, waited, conversion): (u64, Option<Duration>, Waited, Conversion),
         failure: Option<&str>,
     ) {
         let Some(path) = &context.path else { return };
@@ -98,7 +105,7 @@ impl Notices<'_> {
             failure,
             hash: context.hash.as_deref(),
             ascii: false,
-            conversion: millrace_vfs::Conversion::default(),
+            conversion,
             guest: None,
             log: log.as_deref(),
         };

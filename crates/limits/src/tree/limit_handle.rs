@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use millrace_vfs::OverQuota;
 
-use super::node::{Guest, Node, Seat};
+use super::node::{Guest, Headcount, Node, Seat};
 use super::{Direction, Scope, ScopeReport, Tree};
 use crate::{Moved, Refused};
 
@@ -51,6 +51,13 @@ impl LimitHandle {
             Scope::Listener(address) => Some(address),
             _ => None,
         }
+    }
+
+    /// Returns the count of the sessions of a group that it is in.
+    pub fn headcount(&self, group: &str) -> Option<Headcount> {
+        let groups = &self.login.as_ref()?.groups;
+        let is_meant = |node: &&Arc<Node>| matches!(node.scope(), Scope::Group(name) if **name == *group);
+        groups.iter().map(Part::node).find(is_meant).map(|node| Headcount(Arc::clone(node)))
     }
 
     /// The user's transfer quota, if any.

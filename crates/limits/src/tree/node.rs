@@ -5,6 +5,8 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use millrace_ftp::session::Occupancy;
+
 use super::{Direction, Scope};
 use crate::bucket::{Bucket, Nanos};
 use crate::{Limit, Limits, Refused};
@@ -216,6 +218,20 @@ impl Drop for Guest {
 pub(super) struct Moment {
     pub(super) nanos: Nanos,
     pub(super) wall: i64,
+}
+
+/// The sessions of a scope, counted while they come and go.
+#[derive(Debug, Clone)]
+pub struct Headcount(pub(super) Arc<Node>);
+
+impl Occupancy for Headcount {
+    fn sessions(&self) -> u64 {
+        self.0.sessions() as u64
+    }
+
+    fn most(&self) -> Option<u64> {
+        Some(self.0.most_sessions.load(Relaxed)).filter(|most| *most > 0)
+    }
 }
 
 /// The effective limits of a scope.

@@ -1,12 +1,14 @@
 //! What an administrator asks of a server that runs, and tells it: sessions, limits, bans, quotas, a slow end.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use millrace_runtime::login::limits_of;
 use millrace_runtime::report::SessionReport;
 use millrace_runtime::worker::Client as _;
 use millrace_storage::{LedgerError, TallyReport};
@@ -52,12 +54,27 @@ impl Running {
         }
     }
 
-    /// Returns true if a name may be a user's: the accounts know it, or cannot tell without a password. May block.
+    /// Returns true if a name may be what a user is counted by: the accounts know it, or cannot tell without a password. May
+    /// block.
     pub fn may_know(&self, user: &[u8]) -> bool {
         let attempt = Attempt { encrypted: true, ..Attempt::new(user, b"") };
         let is_here = |session: &SessionReport| session.user.as_deref() == Some(user);
         !matches!(self.state.accounts().current(&attempt), Some(Decision::Denied))
+            || self.is_known_to_host(user)
             || self.sessions().iter().any(is_here)
+    }
+
+    /// Returns whether this is `files.example.org/zoe`, with a host that has such a user of its own.
+    fn is_known_to_host(&self, user: &[u8]) -> bool {
+        let Some(at) = user.iter().position(|&byte| byte == b'/') else { return false };
+        let host = String::from_utf8_lossy(&user[..at]);
+        let ip = || host.parse().ok().map(|ip| SocketAddr::new(ip, 0));
+        let local = host.parse::<SocketAddr>().ok().or_else(ip);
+        let attempt = Attempt { encrypted: true, host: &host, local, ..Attempt::new(&user[at + 1..], b"") };
+        match self.state.accounts().current(&attempt) {
+            Some(Decision::Granted(account)) => *limits_of(&account).counted_by(attempt.user) == *user,
+            _ => false,
+        }
     }
 
     /// Forgets what was set: the configured limits hold again. Answers whether there is such a scope.

@@ -9,6 +9,8 @@ use crate::client::told::{shown, size};
 pub(super) struct SeenSession {
     pub(super) number: u64,
     pub(super) user: String,
+    /// The virtual host that the user is at.
+    pub(super) host: String,
     /// The client's address and port.
     pub(super) peer: String,
     pub(super) protocol: String,
@@ -50,6 +52,7 @@ impl SeenSession {
         Self {
             number: value["session"].as_u64().unwrap_or(0),
             user: text(&value["user"]),
+            host: text(&value["host"]),
             peer: text(&value["peer"]),
             protocol: text(&value["protocol"]),
             age: number(&value["age"]),
@@ -110,7 +113,7 @@ impl SeenSession {
     /// Returns true if one of the columns that name something has this text.
     pub(super) fn has(&self, text: &str) -> bool {
         let text = text.to_lowercase();
-        [&self.user, &self.peer, &self.protocol, &self.command, &self.place, &self.waits_for]
+        [&self.user, &self.host, &self.peer, &self.protocol, &self.command, &self.place, &self.waits_for]
             .into_iter()
             .map(String::as_str)
             .chain([self.file(), self.direction()])

@@ -256,7 +256,7 @@ fn errors_in_a_file_show_where() {
         ),
         (
             "user = [\n  { name = \"a\", pw = \"secret\" },\n]",
-            "HERE/m.toml:2:17: A [[user]] table has no key `pw`; there are `name`, `password`, `groups`, `directory`, `access`, `tree`, `deny-names`, `allow-names`, `from`, `not-from`, `hours`, `protocols`, `require-tls`, `require-tls-data`, `tls-resumption`, `tls-client-login`, `expires`, `disabled`, `totp`, `download`, `upload`, `session-download`, `session-upload`, `sessions`, `quota-bytes`, `quota-files`, `quota-upload`, `quota-download`, `quota-transfer`, `ratio`.\n    2 | (a line that may hold a \
+            "HERE/m.toml:2:17: A [[user]] table has no key `pw`; there are `name`, `password`, `groups`, `directory`, `host`, `access`, `tree`, `deny-names`, `allow-names`, `from`, `not-from`, `hours`, `protocols`, `require-tls`, `require-tls-data`, `tls-resumption`, `tls-client-login`, `expires`, `disabled`, `totp`, `download`, `upload`, `session-download`, `session-upload`, `sessions`, `quota-bytes`, `quota-files`, `quota-upload`, `quota-download`, `quota-transfer`, `ratio`.\n    2 | (a line that may hold a \
              password is not shown)",
         ),
         (

@@ -137,6 +137,7 @@ fn logged_in(session: &mut Session, password: Option<Vec<u8>>, answer: Answer) -
             if guest.is_some() || session.extras.is_some() {
                 session.extras_mut().guest = guest;
             }
+            session.note_class(grant.class);
             session.access = Access::User(Login {
                 name: name.into(),
                 permissions: grant.permissions,
@@ -165,7 +166,7 @@ fn logged_in(session: &mut Session, password: Option<Vec<u8>>, answer: Answer) -
             Reply::owned(code::NOT_LOGGED_IN, reason).into()
         }
         Verdict::Unavailable(reason) => session.close(Reply::owned(code::SERVICE_CLOSING, reason)),
-        Verdict::Limited(reason, lines) => notes::turn_away(session, reason, &lines),
+        Verdict::Limited { reason, lines, most } => notes::turn_away(session, reason, &lines, most),
     }
 }
 
