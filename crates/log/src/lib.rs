@@ -17,6 +17,7 @@ mod outlet;
 mod position;
 mod rotation;
 mod syslog;
+mod trace;
 mod undecided;
 mod writer;
 mod xferlog;
@@ -43,6 +44,7 @@ pub use self::position::{Position, Sha256};
 pub use self::rotation::Rotation;
 use self::syslog::Syslog;
 pub use self::syslog::{SyslogError, SyslogSettings};
+pub use self::trace::{TraceFilter, TraceLine, Traced};
 pub use self::undecided::Undecided;
 use self::writer::Writer;
 
@@ -130,6 +132,7 @@ pub struct Log {
     syslog: Option<Arc<Syslog>>,
     metrics: Arc<Registry>,
     watched: Arc<Watched>,
+    traced: Arc<Traced>,
 }
 
 /// The lines of one turn.
@@ -180,7 +183,7 @@ impl Log {
             AuditLog::open(audit, told.clone(), syslog.clone()).map_err(|error| (audit.path.clone(), error))
         });
         let (audit, transfers_have_times) = (audit.transpose()?, settings.transfers_have_times);
-        let (metrics, watched) = Default::default();
+        let (metrics, watched, traced) = Default::default();
         Ok(Self {
             format,
             events,
@@ -193,6 +196,7 @@ impl Log {
             syslog,
             metrics,
             watched,
+            traced,
         })
     }
 
@@ -352,6 +356,11 @@ impl Log {
         self.watched.watch(wake)
     }
 
+    /// Returns who follows commands and replies.
+    pub fn traces(&self) -> &Traced {
+        &self.traced
+    }
+
     fn show(&self, lines: &mut Lines, now: Timestamp, subject: &Subject<'_>, event: &Event<'_>) {
         if self.watched.is_on() {
             write_json(&mut lines.live, now, subject, event);
@@ -442,6 +451,7 @@ mod tests {
             syslog: None,
             metrics: Arc::default(),
             watched: Arc::default(),
+            traced: Arc::default(),
         };
         let mut lines = Lines::default();
         let subject =

@@ -291,7 +291,7 @@ fn write_value(out: &mut String, value: &Value) {
 }
 
 /// A name as text: bytes that are no UTF-8 as `\\xff`.
-fn readable(bytes: &[u8]) -> String {
+pub(super) fn readable(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         text.push_str(chunk.valid());
@@ -301,7 +301,7 @@ fn readable(bytes: &[u8]) -> String {
 }
 
 /// Text between quotes, by JSON's rules; `U+007F` as well, for terminals.
-fn write_escaped(out: &mut String, text: &str) {
+pub(super) fn write_escaped(out: &mut String, text: &str) {
     for character in text.chars() {
         match character {
             '"' => out.push_str("\\\""),
@@ -313,7 +313,7 @@ fn write_escaped(out: &mut String, text: &str) {
 }
 
 /// `2026-11-21T04:20:00.123Z`
-fn write_time(out: &mut String, now: Timestamp) {
+pub(super) fn write_time(out: &mut String, now: Timestamp) {
     let civil = Civil::from_seconds(now.seconds);
     let _ = write!(
         out,

@@ -23,6 +23,7 @@ pub(super) fn told(action: &Action, answer: &Value) -> String {
                 sessions.iter().map(session),
             ),
         },
+        Action::Trace(_) => String::new(),
         Action::Kick { .. } => format!("{} ended.\n", counted(&answer["kicked"], "session")),
         Action::Limits { .. } => limits(answer, rows("limits")),
         Action::Ban { network, time: None } => {
