@@ -12,6 +12,7 @@ use std::io::Write as _;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use millrace_metrics::Waited;
 use millrace_vfs::{Civil, Timestamp};
 
 use super::Subject;
@@ -37,6 +38,8 @@ pub struct Request<'a> {
     pub agent: Option<&'a [u8]>,
     /// From the head of the request to the end of the answer.
     pub elapsed: Duration,
+    /// What its body has waited for.
+    pub waited: Waited,
 }
 
 /// How lines of the access log are written, where they are not JSON.
@@ -211,6 +214,7 @@ mod tests {
                 referer: None,
                 agent: None,
                 elapsed: Duration::ZERO,
+                waited: Waited::default(),
             };
             let (mut out, now) = (Vec::new(), Timestamp::default());
             write_combined(&mut Clock::default(), now, &subject, &request, &mut out);
@@ -232,6 +236,7 @@ mod tests {
             referer: None,
             agent: Some(b"-"),
             elapsed: Duration::from_micros(1500),
+            waited: Waited::default(),
         };
         let (mut out, now) = (Vec::new(), Timestamp { seconds: 971_186_136, nanoseconds: 0 });
         write_w3c(now, &subject, &request, &mut out);
@@ -257,6 +262,7 @@ mod tests {
             referer: None,
             agent: Some(b"x\ny"),
             elapsed: Duration::ZERO,
+            waited: Waited::default(),
         };
         let (mut out, mut clock) = (Vec::new(), Clock::default());
         write_combined(

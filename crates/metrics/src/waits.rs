@@ -41,7 +41,23 @@ impl Cause {
     pub fn word(self) -> &'static str {
         Self::WORDS[self as usize]
     }
+
+    /// Returns the field that says how long something has waited for it, in logs and events.
+    pub fn field(self) -> &'static str {
+        match self {
+            Self::Connection => "waited-connection",
+            Self::Handshake => "waited-handshake",
+            Self::Client => "waited-client",
+            Self::Network => "waited-network",
+            Self::Limit => "waited-limit",
+            Self::Storage => "waited-storage",
+            Self::Processor => "waited-processor",
+        }
+    }
 }
+
+/// Times that are shorter are not told in logs and events.
+const WORTH_TELLING: Duration = Duration::from_millis(10);
 
 /// For how long a transfer has waited for each.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +72,12 @@ impl Waited {
     /// Returns what it has waited for, and how long.
     pub fn spent(&self) -> impl Iterator<Item = (Cause, Duration)> + '_ {
         Cause::ALL.into_iter().zip(self.0).filter(|(_, time)| !time.is_zero())
+    }
+
+    /// Returns what logs and events tell of it: the field, and how long.
+    pub fn told(&self) -> impl Iterator<Item = (&'static str, Duration)> + '_ {
+        let told = self.spent().filter(|(_, time)| *time >= WORTH_TELLING);
+        told.map(|(cause, time)| (cause.field(), time))
     }
 
     fn add(&mut self, cause: Cause, time: Duration) {
@@ -129,6 +151,7 @@ mod tests {
         for (place, cause) in Cause::ALL.into_iter().enumerate() {
             assert_eq!(cause as usize, place);
             assert_eq!(cause.word(), format!("{cause:?}").to_lowercase());
+            assert_eq!(cause.field(), format!("waited-{}", cause.word()));
         }
     }
 }

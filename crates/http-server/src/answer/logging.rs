@@ -72,6 +72,7 @@ impl Answers<'_> {
             referer: referer.as_deref(),
             agent: record.agent.as_deref(),
             elapsed: self.core.now.instant.saturating_duration_since(record.began),
+            waited: self.connection.waited(record.direction(), record, self.core.now.instant),
         };
         self.connection.log(self.core, &request);
     }
@@ -110,6 +111,7 @@ impl Exchange<'_> {
             referer: referer.as_deref(),
             agent: head.get(Field::UserAgent),
             elapsed: Duration::ZERO,
+            waited: Waited::default(),
         };
         self.connection.log(self.core, &request);
     }
