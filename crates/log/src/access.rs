@@ -50,6 +50,8 @@ pub enum AccessFormat {
     Combined,
     /// The Extended Log File Format.
     W3c,
+    /// Records of one size in a ring, with transfers of FTP as well.
+    Binary,
 }
 
 /// What stands at the top of a file in the Extended format.
@@ -60,7 +62,7 @@ impl AccessFormat {
     /// Returns what stands at the top of a file.
     pub(super) fn head(self) -> &'static str {
         match self {
-            Self::Combined => "",
+            Self::Combined | Self::Binary => "",
             Self::W3c => W3C_HEAD,
         }
     }

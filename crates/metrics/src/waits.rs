@@ -94,6 +94,14 @@ impl Waited {
     }
 }
 
+impl FromIterator<(Cause, Duration)> for Waited {
+    fn from_iter<T: IntoIterator<Item = (Cause, Duration)>>(times: T) -> Self {
+        let mut waited = Self::default();
+        times.into_iter().for_each(|(cause, time)| waited.add(cause, time));
+        waited
+    }
+}
+
 /// The stopwatch of a transfer: it measures one cause at a time.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Waits {
