@@ -78,7 +78,7 @@ async fn perform(api: &Arc<Api>, running: Arc<Running>, arrival: Arrival) -> Res
         Call { api: Arc::clone(api), running, who, peer, is_encrypted, fields: head.headers, arguments };
     let done = match operation.action {
         Action::Order(name, switches) => orders::order(name, switches, call),
-        Action::Own(function) => function(call),
+        Action::Own(function) | Action::Live(_, function) => function(call),
         Action::Describe => return Ok(Reply::json(&openapi::describe(OPERATIONS))),
     };
     let done = tokio::time::timeout(OPERATION_TIME, done).await;

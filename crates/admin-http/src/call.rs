@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use hyper::StatusCode;
 use hyper::header::{HeaderMap, RETRY_AFTER};
-use millrace_admin::{Administration, Role};
-use millrace_server::{Administrator, Running};
+use millrace_admin::{AdminError, Administration, Role, Wake};
+use millrace_server::{Administrator, Live, Running};
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 
@@ -154,14 +154,32 @@ impl Call {
     }
 
     /// Performs an order of `millrace ctl`, in the name of who calls.
-    pub(crate) async fn order(&self, name: &str, mut order: Map<String, Value>) -> Result<Value, Problem> {
+    pub(crate) async fn order(&self, name: &str, order: Map<String, Value>) -> Result<Value, Problem> {
+        self.tell(name, order, |api, order, running, by| api.administration.perform(order, running, Some(by)))
+            .await
+    }
+
+    /// Begins to follow what an order with the arguments names, in the name of who calls.
+    pub(crate) async fn follow(&self, name: &str, wake: Wake) -> Result<Live, Problem> {
+        let order = self.arguments.clone();
+        self.tell(name, order, |api, order, running, by| {
+            api.administration.follow(order, running, Some(by), wake)
+        })
+        .await
+    }
+
+    async fn tell<T: Send + 'static>(
+        &self,
+        name: &str,
+        mut order: Map<String, Value>,
+        perform: impl FnOnce(&Api, Map<String, Value>, &Running, Administrator<'_>) -> Result<T, AdminError>
+        + Send
+        + 'static,
+    ) -> Result<T, Problem> {
         let (api, running) = (Arc::clone(&self.api), Arc::clone(&self.running));
         let (by, from) = (self.name(), self.peer.ip().to_canonical());
         order.insert("do".to_owned(), name.into());
-        let perform = move || {
-            let by = Administrator::Remote { name: &by, from };
-            api.administration.perform(order, &running, Some(by))
-        };
+        let perform = move || perform(&api, order, &running, Administrator::Remote { name: &by, from });
         Ok(self.api.wait_for(perform).await??)
     }
 }

@@ -53,7 +53,7 @@ fn described(operation: &Operation) -> Value {
         told["requestBody"] =
             json!({ "required": is_needed, "content": { JSON: { "schema": record(operation.body, true) } } });
     }
-    if let Action::Order(order, _) = operation.action {
+    if let Action::Order(order, _) | Action::Live(order, _) = operation.action {
         told["x-ctl-order"] = order.into();
     }
     told["security"] = match operation.role {
@@ -65,7 +65,7 @@ fn described(operation: &Operation) -> Value {
 
 fn responses(operation: &Operation) -> Value {
     let good = match (operation.path.rsplit('/').next(), operation.answer) {
-        (Some("log"), _) => json!({ EVENTS: { "schema": { "type": "string" } } }),
+        (Some("log" | "trace"), _) => json!({ EVENTS: { "schema": { "type": "string" } } }),
         (_, []) => json!({ JSON: { "schema": { "type": "object" } } }),
         (_, answer) => json!({ JSON: { "schema": record(answer, false) } }),
     };

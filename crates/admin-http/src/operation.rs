@@ -23,6 +23,8 @@ pub(crate) type Answering = Pin<Box<dyn Future<Output = Result<Reply, Problem>> 
 pub(crate) enum Action {
     /// An order of `millrace ctl`, which has the arguments and these, too.
     Order(&'static str, &'static [&'static str]),
+    /// The same, whose answer is a stream: a function makes it.
+    Live(&'static str, fn(Call) -> Answering),
     /// It describes the API.
     Describe,
     /// A function of its own.

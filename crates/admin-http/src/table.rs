@@ -10,9 +10,9 @@ use self::accounts::{
     USERS_QUERY,
 };
 use super::handlers::{configuring, live, orders, users, visits};
-use super::operation::Action::{Describe, Order, Own};
+use super::operation::Action::{self, Describe, Order, Own};
 use super::operation::Kind::{File, Flag, Number, Object, Record, Records, Text, Texts, Whole, Word};
-use super::operation::{Action, Field, Operation, field, maybe, needed};
+use super::operation::{Field, Operation, field, maybe, needed};
 
 const VIEWER: Option<Role> = Some(Role::Viewer);
 const OPERATOR: Option<Role> = Some(Role::Operator);
@@ -58,6 +58,14 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     get("/api/v1/audit", VIEWER, "Tells the last record of the audit log", &[], AUDIT, Order("audit", &[])),
     get("/api/v1/rates", VIEWER, "Tells the figures of the last hour", &[], RATES, Own(orders::rates)),
     get("/api/v1/log", VIEWER, "Sends the log from now on, as server-sent events", &[], &[], Own(live::log)),
+    get(
+        "/api/v1/trace",
+        OPERATOR,
+        "Sends commands and replies of some sessions from now on, as server-sent events",
+        TRACE_QUERY,
+        &[],
+        Action::Live("trace", live::trace),
+    ),
     delete(
         "/api/v1/sessions",
         OPERATOR,
@@ -345,6 +353,12 @@ const STATUS: &[Field] = &[
     needed("https", Texts, "Where HTTPS is served"),
     needed("sessions", Whole, "How many there are"),
     needed("transfers", Whole, "How many run"),
+];
+
+const TRACE_QUERY: &[Field] = &[
+    field("user", Text, "Sessions of this user, from the USER command on"),
+    field("address", Text, "Sessions from this address"),
+    field("session", Whole, "The session with this number"),
 ];
 
 const SESSIONS_QUERY: &[Field] = &[

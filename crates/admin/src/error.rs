@@ -21,6 +21,18 @@ pub enum AdminError {
     /// A kick of all sessions.
     #[error("say whom: a session, a user or an address")]
     KickWhom,
+    /// A trace of all sessions.
+    #[error("say whom: a user, an address or a session")]
+    TraceWhom,
+    /// There are as many traces as there may be.
+    #[error("there are as many traces as there may be; end another")]
+    TooManyTraces,
+    /// An order whose answer is a stream, where none can be sent.
+    #[error("this is followed live: at the control socket, or by GET /api/v1/trace")]
+    Live,
+    /// An order that has one answer.
+    #[error("this has one answer, and is not followed")]
+    NotLive,
     /// Limits without a scope.
     #[error("say whose: server, user NAME, session NUMBER")]
     LimitsWhose,
@@ -115,6 +127,7 @@ impl AdminError {
             | Self::Queue(QueueError::NoEvent(_))
             | Self::Token(TokenError::Unknown(_)) => Blame::Missing,
             Self::TooManyBans
+            | Self::TooManyTraces
             | Self::Ending
             | Self::Upgrading
             | Self::Upgrade(_)
@@ -122,6 +135,9 @@ impl AdminError {
             | Self::Token(TokenError::Taken(_) | TokenError::TooMany | TokenError::NoFolder) => Blame::State,
             Self::NotARequest(_)
             | Self::KickWhom
+            | Self::TraceWhom
+            | Self::Live
+            | Self::NotLive
             | Self::LimitsWhose
             | Self::NotAScope(_)
             | Self::Limit(_)

@@ -11,6 +11,7 @@ mod error;
 mod events;
 mod role;
 pub mod sockets;
+mod stream;
 mod tokens;
 pub mod whole_file;
 
@@ -20,6 +21,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -27,10 +29,10 @@ use std::time::Duration;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 
-use millrace_server::{Actor, Administrator};
+use millrace_server::{Actor, Administrator, Live};
 use serde_json::{Map, Value, json};
 
-pub use administration::{Administration, Orders, Reload, Reloaded, Successor, TestNotices, Validate};
+pub use administration::{Administration, Orders, Reload, Reloaded, Successor, TestNotices, Validate, Wake};
 pub use error::{AdminError, Blame, ReloadFailure};
 pub use role::Role;
 pub use tokens::{TokenError, Tokens, random_number};
@@ -226,22 +228,40 @@ fn take_in(served: &Arc<Served>, stream: UnixStream) {
     }
 }
 
-/// Performs the order of a line. `false` where there is no server any more.
+/// What comes behind an answer.
+enum Then {
+    /// The next request.
+    Next,
+    /// Nothing: the server has ended.
+    End,
+    /// What is followed, when there is some.
+    Follow(Live, Receiver<()>),
+}
+
+/// Performs the order of a line.
 fn answer(
     served: &Served,
     line: &[u8],
     by: Option<Administrator<'_>>,
     out: &mut UnixStream,
-) -> io::Result<bool> {
-    let Some(running) = served.administration.running() else { return Ok(false) };
+) -> io::Result<Then> {
+    let Some(running) = served.administration.running() else { return Ok(Then::End) };
     let order: Result<Map<String, Value>, _> = serde_json::from_slice(line);
-    let result =
-        order.map_err(AdminError::from).and_then(|order| served.administration.perform(order, &running, by));
+    let mut then = Then::Next;
+    let result = order.map_err(AdminError::from).and_then(|order| match stream::is_live(&order) {
+        false => served.administration.perform(order, &running, by),
+        true => {
+            let (wake, woken) = stream::bell();
+            let live = served.administration.follow(order, &running, by, wake)?;
+            then = Then::Follow(live, woken);
+            Ok(json!({ "ok": true }))
+        }
+    });
     let answer = result.unwrap_or_else(|error| json!({ "ok": false, "error": error.to_string() }));
     // The end of the server, which may be what was asked for, waits for who holds it.
     drop(running);
     out.write_all(format!("{answer}\n").as_bytes())?;
-    Ok(true)
+    Ok(then)
 }
 
 fn serve(served: &Served, stream: UnixStream) -> io::Result<()> {
@@ -254,10 +274,14 @@ fn serve(served: &Served, stream: UnixStream) -> io::Result<()> {
             return Ok(());
         }
         served.answering.begin();
-        let answered = answer(served, &line, by, &mut out);
+        let then = answer(served, &line, by, &mut out);
         served.answering.end();
-        if !answered? {
-            return Ok(());
+        match then? {
+            Then::Next => {}
+            Then::End => return Ok(()),
+            Then::Follow(live, woken) => {
+                return stream::send(&live, &woken, &served.administration, &mut out);
+            }
         }
         if line.last() != Some(&b'\n') {
             // Too long, or the last: what follows would be read as another request.

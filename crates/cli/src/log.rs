@@ -1,12 +1,13 @@
-//! `millrace log`: looks for changes in audit logs.
+//! `millrace log`: looks for changes in audit logs, and makes text of binary logs.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::Subcommand;
 use millrace_log::Sha256;
 use millrace_log::audit::verify::{Torn, Verified, VerifyError, verify};
+use millrace_log::binary::{ConvertError, Converted, Form, convert};
 
 use crate::failure::Failure;
 
@@ -26,6 +27,17 @@ pub(crate) enum LogCommand {
         /// The SHA-256 of a record that has to be there
         #[arg(long, value_name = "SHA256")]
         last: Option<Noted>,
+    },
+    /// Write the entries of a binary log (access-log-format = "binary") as text, the oldest first
+    ///
+    /// The server may be running, or may have been killed: records that were not written whole are left out, and counted.
+    Convert {
+        /// The file
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// text or json: lines as of the log; combined or w3c: of requests; xferlog: of transfers of FTP, and downloads by HTTP
+        #[arg(long = "to", value_name = "FORM", default_value = "text")]
+        form: Form,
     },
 }
 
@@ -47,7 +59,10 @@ impl FromStr for Noted {
 }
 
 pub(crate) fn run(command: &LogCommand) -> Result<(), Failure> {
-    let LogCommand::Verify { files, last } = command;
+    let (files, last) = match command {
+        LogCommand::Verify { files, last } => (files, last),
+        LogCommand::Convert { file, form } => return convert_binary(file, *form),
+    };
     match verify(files, last.map(|Noted(sha256)| sha256)) {
         Ok(verified) => {
             let _ = io::stdout().write_all(told(&verified).as_bytes());
@@ -55,6 +70,19 @@ pub(crate) fn run(command: &LogCommand) -> Result<(), Failure> {
         }
         Err(error @ VerifyError::Broken { .. }) => Err(Failure::Running(format!("{error}."))),
         Err(error @ VerifyError::Io { .. }) => Err(Failure::Configuration(format!("{error}."))),
+    }
+}
+
+/// Writes a binary log to standard output. A reader that has gone is no error.
+fn convert_binary(file: &Path, form: Form) -> Result<(), Failure> {
+    match convert(file, form, &mut io::stdout().lock()) {
+        Ok(Converted { torn: 0, .. }) => Ok(()),
+        Ok(Converted { torn, .. }) => {
+            eprintln!("{}: records that are not whole, and are left out: {torn}.", file.display());
+            Ok(())
+        }
+        Err(ConvertError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(Failure::Configuration(format!("{error}."))),
     }
 }
 

@@ -201,6 +201,51 @@ fn a_running_transfer_is_seen_freed_and_its_session_ended() {
 }
 
 #[test]
+fn a_trace_shows_requests_of_both_protocols_and_ends_in_time() {
+    let site = Site::start("trace", "anonymous = \"ro\"");
+    let trace = |arguments: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_millrace"))
+            .args(["ctl", "--control"])
+            .arg(site.folder.join("control"))
+            .arg("trace")
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let mut child = trace(&["--address", "127.0.0.1"]);
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let get = || {
+        let mut stream = TcpStream::connect(&site.http).unwrap();
+        stream.write_all(b"GET /f HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
+        let _ = stream.read_to_end(&mut Vec::new());
+    };
+    // Requests are made until the trace has begun.
+    let (begun, has_begun) =
+        (std::sync::atomic::AtomicBool::new(false), std::sync::atomic::Ordering::Relaxed);
+    let first = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !begun.load(has_begun) {
+                get()
+            }
+        });
+        let first = lines.next();
+        begun.store(true, has_begun);
+        first
+    });
+    let first = first.unwrap();
+    assert!(first.contains(" > GET /f HTTP/1.1") && first.contains("@127.0.0.1:"), "{first}");
+    assert!(lines.next().unwrap().ends_with(" < 200, 300000 bytes"));
+    site.log_in("alice");
+    assert!(lines.any(|line| line.contains(" alice@127.0.0.1:") && line.ends_with(" > PASS ***")));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let ended = trace(&["alice", "--seconds", "100ms"]).wait().unwrap();
+    assert!(ended.success());
+    assert_eq!(trace(&[]).wait().unwrap().code(), Some(2));
+}
+
+#[test]
 fn how_long_a_download_by_http_is_is_told_while_it_runs() {
     let site = Site::start("http-total", "anonymous = \"ro\"\nsession-download-limit = \"10k\"");
     let mut stream = TcpStream::connect(&site.http).unwrap();

@@ -153,6 +153,44 @@ fn a_program_for_logs_reads_the_extended_format() {
     assert!(read.stdout.windows(13).any(|part| part == b"files.example"));
 }
 
+/// Inside the sandbox, which has to let it.
+#[test]
+fn a_binary_log_is_read_after_the_server_was_killed_and_the_next_goes_on() {
+    let settings = "access-log-format = \"binary\"\naccess-log-size = \"1Mi\"\n";
+    let arguments = "serve files --ftp 127.0.0.1:0 --http off --user u:secret --config a.toml --access-log logs/binary --passive-ports 61172-61179";
+    let arguments: Vec<&str> = arguments.split(' ').collect();
+    let files = [("a.toml", settings), ("logs/other", "")];
+    let convert = |site: &Site| {
+        let file = site.folder.join("logs/binary");
+        let converted = Command::new(env!("CARGO_BIN_EXE_millrace"))
+            .args(["log", "convert", "--to", "xferlog"])
+            .arg(file)
+            .output()
+            .unwrap();
+        assert!(converted.status.success() && converted.stderr.is_empty(), "{converted:?}");
+        String::from_utf8(converted.stdout).unwrap()
+    };
+    let mut downloads = 0;
+    let mut site = Site::start_by("binary", &arguments, &files);
+    for _server in 0..2 {
+        let mut client = site.log_in();
+        client.fetch("f");
+        client.fetch("f");
+        downloads += 2;
+        eventually("they are not written", || convert(&site).lines().count() == downloads);
+        site.child.kill().unwrap();
+        site.child.wait().unwrap();
+        let text = convert(&site);
+        assert_eq!(
+            text.lines().filter(|line| line.contains(" 127.0.0.1 7 /f a _ o r u ftp 0 * c")).count(),
+            downloads
+        );
+        // The folder stays.
+        std::mem::forget(std::mem::replace(&mut site, Site::start_by("binary", &arguments, &files)));
+    }
+    assert_eq!(fs::metadata(site.folder.join("logs/binary")).unwrap().len(), 4096 + (1 << 20));
+}
+
 struct Client(BufReader<TcpStream>);
 
 impl Client {

@@ -133,6 +133,9 @@ impl<'a> Facts<'a> {
         if let Some(elapsed) = self.context.elapsed {
             object.insert("seconds".to_owned(), elapsed.as_secs_f64().into());
         }
+        for (field, time) in self.context.waited.told() {
+            object.insert(field.to_owned(), time.as_secs_f64().into());
+        }
         Value::Object(object).to_string()
     }
 }

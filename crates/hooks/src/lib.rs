@@ -47,6 +47,7 @@ pub use setting_error::SettingError;
 pub use webhook::{Credentials, DeliveryError, Webhook};
 
 use millrace_log::{Subject, Undecided};
+use millrace_metrics::Waited;
 use millrace_process::Recall;
 
 /// Bytes of a program's output that are kept, and looked at.
@@ -293,6 +294,8 @@ pub struct EventContext {
     pub bytes: Option<u64>,
     /// For how long.
     pub elapsed: Option<Duration>,
+    /// What it has waited for.
+    pub waited: Waited,
     /// The hashes of an upload that were computed on its way: `SHA-256:ba78...`.
     pub hash: Option<String>,
     /// The code of the reply.
@@ -328,6 +331,7 @@ impl EventContext {
             searched: None,
             bytes: None,
             elapsed: None,
+            waited: Waited::default(),
             hash: None,
             code: None,
             reason: None,

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use millrace_http::target::{self};
 use millrace_http::{Field, Framing, Head, Method, Status, Version};
+use millrace_log::Direction;
 use millrace_metrics::Waits;
 use millrace_vfs::{Conversion, VirtualPath};
 
@@ -93,6 +94,13 @@ impl Record {
             destination: destination(head),
             hash: None,
         }
+    }
+}
+
+impl Record {
+    /// Returns where the bytes of its body go.
+    pub(crate) fn direction(&self) -> Direction {
+        if self.has_body { Direction::Upload } else { Direction::Download }
     }
 }
 

@@ -12,6 +12,7 @@ use std::io::Write as _;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use millrace_metrics::Waited;
 use millrace_vfs::{Civil, Timestamp};
 
 use super::Subject;
@@ -37,6 +38,8 @@ pub struct Request<'a> {
     pub agent: Option<&'a [u8]>,
     /// From the head of the request to the end of the answer.
     pub elapsed: Duration,
+    /// What its body has waited for.
+    pub waited: Waited,
 }
 
 /// How lines of the access log are written, where they are not JSON.
@@ -47,6 +50,8 @@ pub enum AccessFormat {
     Combined,
     /// The Extended Log File Format.
     W3c,
+    /// Records of one size in a ring, with transfers of FTP as well.
+    Binary,
 }
 
 /// What stands at the top of a file in the Extended format.
@@ -57,7 +62,7 @@ impl AccessFormat {
     /// Returns what stands at the top of a file.
     pub(super) fn head(self) -> &'static str {
         match self {
-            Self::Combined => "",
+            Self::Combined | Self::Binary => "",
             Self::W3c => W3C_HEAD,
         }
     }
@@ -211,6 +216,7 @@ mod tests {
                 referer: None,
                 agent: None,
                 elapsed: Duration::ZERO,
+                waited: Waited::default(),
             };
             let (mut out, now) = (Vec::new(), Timestamp::default());
             write_combined(&mut Clock::default(), now, &subject, &request, &mut out);
@@ -232,6 +238,7 @@ mod tests {
             referer: None,
             agent: Some(b"-"),
             elapsed: Duration::from_micros(1500),
+            waited: Waited::default(),
         };
         let (mut out, now) = (Vec::new(), Timestamp { seconds: 971_186_136, nanoseconds: 0 });
         write_w3c(now, &subject, &request, &mut out);
@@ -257,6 +264,7 @@ mod tests {
             referer: None,
             agent: Some(b"x\ny"),
             elapsed: Duration::ZERO,
+            waited: Waited::default(),
         };
         let (mut out, mut clock) = (Vec::new(), Clock::default());
         write_combined(

@@ -8,6 +8,7 @@
 mod access;
 mod actor;
 pub mod audit;
+pub mod binary;
 mod counting;
 mod event;
 mod journal;
@@ -17,6 +18,7 @@ mod outlet;
 mod position;
 mod rotation;
 mod syslog;
+mod trace;
 mod undecided;
 mod writer;
 mod xferlog;
@@ -38,11 +40,12 @@ pub use self::event::{Direction, Event, IssuedLink, Measured, Proved, Subject, T
 use self::line::{write_json, write_text};
 pub use self::live::Live;
 use self::live::Watched;
-use self::outlet::{Events, LogFile, events, log_file};
+use self::outlet::{Events, FileKind, LogFile, events, log_file};
 pub use self::position::{Position, Sha256};
 pub use self::rotation::Rotation;
 use self::syslog::Syslog;
 pub use self::syslog::{SyslogError, SyslogSettings};
+pub use self::trace::{TraceFilter, TraceLine, Traced};
 pub use self::undecided::Undecided;
 use self::writer::Writer;
 
@@ -99,6 +102,8 @@ pub struct LogSettings<'a> {
     pub access: Option<&'a Path>,
     /// How its lines are written, where they are not JSON.
     pub access_format: AccessFormat,
+    /// Bytes of that file, where it is a binary log.
+    pub access_size: u64,
     /// Files of transfers of virtual hosts, which go there alone.
     pub hosts: &'a [Arc<Path>],
     /// When all of these files are moved away.
@@ -130,6 +135,7 @@ pub struct Log {
     syslog: Option<Arc<Syslog>>,
     metrics: Arc<Registry>,
     watched: Arc<Watched>,
+    traced: Arc<Traced>,
 }
 
 /// The lines of one turn.
@@ -157,10 +163,15 @@ impl Log {
         let is_json = matches!(format, LogFormat::Json | LogFormat::JsonWarnings);
         let access_head = if is_json { "" } else { settings.access_format.head() };
         let open = |path: Option<&Path>, of: &'static str| {
-            let head = if of == ACCESS { access_head } else { "" };
+            let kind = match of == ACCESS && settings.access_format == AccessFormat::Binary {
+                true => FileKind::Ring { bytes: settings.access_size },
+                false => {
+                    let head = if of == ACCESS { access_head } else { "" };
+                    FileKind::Lines { head, rotation: settings.rotation }
+                }
+            };
             let opened = path.map(|path| {
-                log_file((path, head), of, settings.rotation, told.clone())
-                    .map_err(|error| (path.to_owned(), error))
+                log_file((path, kind), of, told.clone()).map_err(|error| (path.to_owned(), error))
             });
             opened.transpose()
         };
@@ -180,7 +191,7 @@ impl Log {
             AuditLog::open(audit, told.clone(), syslog.clone()).map_err(|error| (audit.path.clone(), error))
         });
         let (audit, transfers_have_times) = (audit.transpose()?, settings.transfers_have_times);
-        let (metrics, watched) = Default::default();
+        let (metrics, watched, traced) = Default::default();
         Ok(Self {
             format,
             events,
@@ -193,6 +204,7 @@ impl Log {
             syslog,
             metrics,
             watched,
+            traced,
         })
     }
 
@@ -268,6 +280,11 @@ impl Log {
         }
     }
 
+    /// Returns whether requests, and transfers of FTP, go to a binary log.
+    fn is_binary(&self) -> bool {
+        self.access_format == AccessFormat::Binary && self.access.is_some()
+    }
+
     /// Returns true if each line is a JSON object.
     pub fn is_json(&self) -> bool {
         matches!(self.format, LogFormat::Json | LogFormat::JsonWarnings)
@@ -278,6 +295,7 @@ impl Log {
         counting::count_request(self.shard(lines), request);
         self.show(lines, now, subject, &Event::Requested(request));
         match (self.format, &self.access) {
+            _ if self.is_binary() => binary::write_request(now, subject, request, &mut lines.requests),
             (LogFormat::Off | LogFormat::Warnings | LogFormat::JsonWarnings, None) => {}
             (LogFormat::Json | LogFormat::JsonWarnings, _) => {
                 let mut line = String::new();
@@ -333,6 +351,9 @@ impl Log {
         counting::count(self.shard(lines), &event);
         if let Event::Transferred(transfer) = event {
             self.write_transfer(lines, now, subject, transfer, "ftp");
+            if self.is_binary() {
+                binary::write_transfer(now, subject, transfer, &mut lines.requests);
+            }
         }
         self.audit(lines, now, subject, &event);
         self.show(lines, now, subject, &event);
@@ -350,6 +371,11 @@ impl Log {
     /// it must not wait.
     pub fn watch(&self, wake: Box<dyn Fn() + Send + Sync>) -> Live {
         self.watched.watch(wake)
+    }
+
+    /// Returns who follows commands and replies.
+    pub fn traces(&self) -> &Traced {
+        &self.traced
     }
 
     fn show(&self, lines: &mut Lines, now: Timestamp, subject: &Subject<'_>, event: &Event<'_>) {
@@ -442,6 +468,7 @@ mod tests {
             syslog: None,
             metrics: Arc::default(),
             watched: Arc::default(),
+            traced: Arc::default(),
         };
         let mut lines = Lines::default();
         let subject =

@@ -13,7 +13,7 @@ use super::access::Request;
 use super::actor::{Actor, Administrator};
 use super::{Event, Subject, Transferred};
 use millrace_limits::{Reached, Setting};
-use millrace_metrics::Cause;
+use millrace_metrics::Waited;
 
 pub(super) fn write_text(out: &mut String, now: Timestamp, subject: &Subject<'_>, event: &Event<'_>) {
     let Fields { name, fields } = Fields::of(event);
@@ -69,22 +69,6 @@ enum Value {
     Text(String),
     Number(u64),
     Seconds(Duration),
-}
-
-/// A transfer that has waited for something for less than this is not said to have.
-const WORTH_TELLING: Duration = Duration::from_millis(10);
-
-/// The field that says for how long a transfer has waited for this.
-fn waited_for(cause: Cause) -> &'static str {
-    match cause {
-        Cause::Connection => "waited-connection",
-        Cause::Handshake => "waited-handshake",
-        Cause::Client => "waited-client",
-        Cause::Network => "waited-network",
-        Cause::Limit => "waited-limit",
-        Cause::Storage => "waited-storage",
-        Cause::Processor => "waited-processor",
-    }
 }
 
 impl Fields {
@@ -196,11 +180,7 @@ impl Fields {
             .path(transfer.path)
             .and("bytes", Value::Number(transfer.bytes))
             .and("seconds", Value::Seconds(transfer.elapsed));
-        let waited = transfer.waited.spent().filter(|(_, time)| *time >= WORTH_TELLING);
-        waited
-            .fold(told, |told, (cause, time)| told.and(waited_for(cause), Value::Seconds(time)))
-            .maybe("hash", transfer.hash)
-            .maybe("failed", transfer.failure)
+        told.waited(&transfer.waited).maybe("hash", transfer.hash).maybe("failed", transfer.failure)
     }
 
     fn of_request(request: &Request<'_>) -> Self {
@@ -211,6 +191,7 @@ impl Fields {
             .and("status", Value::Number(request.status.into()))
             .and("bytes", Value::Number(request.bytes))
             .and("seconds", Value::Seconds(request.elapsed))
+            .waited(&request.waited)
             .maybe("host", request.host.map(readable))
             .maybe("referer", request.referer.map(readable))
             .maybe("agent", request.agent.map(readable))
@@ -223,6 +204,11 @@ impl Fields {
     fn and(mut self, key: &'static str, value: Value) -> Self {
         self.fields.push((key, value));
         self
+    }
+
+    /// What it has waited for.
+    fn waited(self, waited: &Waited) -> Self {
+        waited.told().fold(self, |fields, (key, time)| fields.and(key, Value::Seconds(time)))
     }
 
     fn text(self, key: &'static str, text: impl Into<String>) -> Self {
@@ -291,7 +277,7 @@ fn write_value(out: &mut String, value: &Value) {
 }
 
 /// A name as text: bytes that are no UTF-8 as `\\xff`.
-fn readable(bytes: &[u8]) -> String {
+pub(super) fn readable(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         text.push_str(chunk.valid());
@@ -301,7 +287,7 @@ fn readable(bytes: &[u8]) -> String {
 }
 
 /// Text between quotes, by JSON's rules; `U+007F` as well, for terminals.
-fn write_escaped(out: &mut String, text: &str) {
+pub(super) fn write_escaped(out: &mut String, text: &str) {
     for character in text.chars() {
         match character {
             '"' => out.push_str("\\\""),
@@ -313,7 +299,7 @@ fn write_escaped(out: &mut String, text: &str) {
 }
 
 /// `2026-11-21T04:20:00.123Z`
-fn write_time(out: &mut String, now: Timestamp) {
+pub(super) fn write_time(out: &mut String, now: Timestamp) {
     let civil = Civil::from_seconds(now.seconds);
     let _ = write!(
         out,
@@ -341,7 +327,7 @@ mod tests {
     use crate::position::{Position, Sha256};
     use crate::{Direction, LogFormat, Proved};
     use millrace_limits::{LimitKey, Protocol};
-    use millrace_metrics::{Waited, Waits};
+    use millrace_metrics::{Cause, Waits};
 
     const PAGE: &str = include_str!("../../../docs/log.md");
 
@@ -368,6 +354,7 @@ mod tests {
                 referer: some.map(str::as_bytes),
                 agent: some.map(str::as_bytes),
                 elapsed: Duration::ZERO,
+                waited: if is_full { a_second_for_each_cause() } else { Waited::default() },
             };
             let user: &[u8] = b"alice";
             let by = Actor { uid: 0, login_uid: is_full.then_some(1000), from: is_full.then_some(peer.ip()) };

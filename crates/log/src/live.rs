@@ -1,6 +1,7 @@
 //! The live log: a copy of each line, as JSON, for those who watch. Where there are none, it costs a look at a flag.
 //!
-//! The invariant: a slow reader holds up no one. Its queue is bounded, and lines that find no room are counted.
+//! The invariant: a slow reader delays neither workers nor other readers. Its queue is bounded, and lines that find no room
+//! are counted.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -9,6 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Lines that wait for a reader.
 const WAITING: usize = 4096;
+
+/// Their bytes.
+const WAITING_BYTES: usize = 4 << 20;
 
 /// Who watches.
 #[derive(Debug, Default)]
@@ -19,7 +23,7 @@ pub(super) struct Watched {
 }
 
 /// The lines that a reader has not taken yet.
-struct Reader {
+pub(super) struct Reader {
     queue: Mutex<Queue>,
     wake: Box<dyn Fn() + Send + Sync>,
 }
@@ -27,6 +31,8 @@ struct Reader {
 #[derive(Debug, Default)]
 struct Queue {
     lines: VecDeque<String>,
+    /// Their bytes.
+    bytes: usize,
     dropped: u64,
 }
 
@@ -41,6 +47,13 @@ impl fmt::Debug for Reader {
 pub struct Live(Arc<Reader>);
 
 impl Live {
+    /// Opens an empty queue. `wake` is called, on any thread, when there are lines; it must not wait.
+    pub(super) fn open(wake: Box<dyn Fn() + Send + Sync>) -> (Self, Weak<Reader>) {
+        let reader = Arc::new(Reader { queue: Mutex::default(), wake });
+        let way = Arc::downgrade(&reader);
+        (Self(reader), way)
+    }
+
     /// Takes the lines that have come, and how many were dropped behind them.
     pub fn take(&self) -> (VecDeque<String>, u64) {
         let queue = std::mem::take(&mut *lock(&self.0.queue));
@@ -56,10 +69,10 @@ impl Watched {
 
     /// Adds a reader. `wake` is called, on any thread, when there are lines for it; it must not wait.
     pub(super) fn watch(&self, wake: Box<dyn Fn() + Send + Sync>) -> Live {
-        let reader = Arc::new(Reader { queue: Mutex::default(), wake });
-        lock(&self.readers).push(Arc::downgrade(&reader));
+        let (live, reader) = Live::open(wake);
+        lock(&self.readers).push(reader);
         self.is_on.store(true, Ordering::Relaxed);
-        Live(reader)
+        live
     }
 
     /// Gives whole lines to all readers.
@@ -74,12 +87,16 @@ impl Watched {
 }
 
 impl Reader {
-    fn push(&self, lines: &str) {
+    /// Adds whole lines, as far as there is room, and wakes the reader.
+    pub(super) fn push(&self, lines: &str) {
         let mut queue = lock(&self.queue);
         for line in lines.lines() {
-            match queue.lines.len() < WAITING && queue.dropped == 0 {
-                true => queue.lines.push_back(line.to_owned()),
-                false => queue.dropped += 1,
+            let has_room = queue.lines.len() < WAITING && queue.bytes + line.len() <= WAITING_BYTES;
+            if has_room && queue.dropped == 0 {
+                queue.bytes += line.len();
+                queue.lines.push_back(line.to_owned());
+            } else {
+                queue.dropped += 1;
             }
         }
         drop(queue);
@@ -87,7 +104,7 @@ impl Reader {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -109,6 +126,10 @@ mod tests {
         (0..WAITING + 3).for_each(|_| watched.push("c\n"));
         let (lines, dropped) = live.take();
         assert_eq!((lines.len(), dropped), (WAITING, 3));
+        let long = "d".repeat(WAITING_BYTES / 4);
+        (0..6).for_each(|_| watched.push(&long));
+        let (lines, dropped) = live.take();
+        assert_eq!((lines.len(), dropped), (4, 2));
         drop(live);
         watched.push("d\n");
         assert!(!watched.is_on());

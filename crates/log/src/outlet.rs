@@ -2,17 +2,18 @@
 //! events.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::binary::{self, RingFile};
 use super::event::{Event, NO_SESSION};
 use super::journal::Journal;
 use super::line::{write_json, write_text};
 use super::rotation::{RotatedFile, Rotation, Warn};
 use super::wall;
-use super::writer::{Gap, Writer};
+use super::writer::{Count, Gap, Writer, lines};
 use crate::LogFormat;
 
 /// What an error about standard error is told of.
@@ -22,18 +23,42 @@ const STDERR: &str = "/dev/stderr";
 #[derive(Debug, Clone)]
 pub(super) struct LogFile {
     pub(super) path: Arc<Path>,
-    /// What stands at the top of each.
-    head: &'static str,
+    kind: FileKind,
     pub(super) writer: Arc<Writer>,
-    rotation: Rotation,
     events: Option<Events>,
+}
+
+/// What a log file is.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum FileKind {
+    /// Lines, below a head, which are moved away.
+    Lines { head: &'static str, rotation: Rotation },
+    /// Records in a ring of about so many bytes.
+    Ring { bytes: u64 },
+}
+
+impl FileKind {
+    fn open(self, path: &Arc<Path>, events: Option<Events>) -> io::Result<Box<dyn Write + Send>> {
+        Ok(match self {
+            Self::Lines { head, rotation } => {
+                Box::new(RotatedFile::open(path, head, rotation, warn(events))?)
+            }
+            Self::Ring { bytes } => Box::new(RingFile::open(path, bytes)?),
+        })
+    }
+
+    fn count(self) -> Count {
+        match self {
+            Self::Lines { .. } => lines,
+            Self::Ring { .. } => binary::entries,
+        }
+    }
 }
 
 impl LogFile {
     /// Goes on in the file that has the name now.
     pub(super) fn reopen(&self) -> io::Result<()> {
-        let opened = RotatedFile::open(&self.path, self.head, self.rotation, warn(self.events.clone()))?;
-        self.writer.redirect(opened);
+        self.writer.redirect(self.kind.open(&self.path, self.events.clone())?);
         Ok(())
     }
 }
@@ -91,13 +116,12 @@ fn missing(lines: u64) -> String {
 
 /// The thread that writes a log of another format, which has no line for missing entries.
 pub(super) fn log_file(
-    (path, head): (&Path, &'static str),
+    (path, kind): (&Path, FileKind),
     of: &'static str,
-    rotation: Rotation,
     events: Option<Events>,
 ) -> io::Result<LogFile> {
     let path: Arc<Path> = path.into();
-    let file = RotatedFile::open(&path, head, rotation, warn(events.clone()))?;
+    let file = kind.open(&path, events.clone())?;
     let told = events.clone();
     let notice = move |gap: Gap<'_>| {
         let text = match gap {
@@ -112,8 +136,8 @@ pub(super) fn log_file(
         told.iter().for_each(|events| events.tell(&Event::Warning { text: &text }));
         Vec::new()
     };
-    let writer = Arc::new(Writer::start(file, Box::new(notice))?);
-    Ok(LogFile { path, head, writer, rotation, events })
+    let writer = Arc::new(Writer::counting(file, Box::new(notice), kind.count())?);
+    Ok(LogFile { path, kind, writer, events })
 }
 
 /// How a file tells what is wrong with it.

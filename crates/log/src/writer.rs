@@ -52,7 +52,7 @@ pub(super) struct Writer {
     shared: Arc<Shared>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
     /// Locked for an append or a swap, never for a write.
     state: Mutex<State>,
@@ -62,7 +62,12 @@ struct Shared {
     ended: Condvar,
     /// Lines that found no room, or could not be written.
     lost: AtomicU64,
+    /// Counts lines.
+    count: Count,
 }
+
+/// Returns how many lines, or entries, these bytes are.
+pub(super) type Count = fn(&[u8]) -> u64;
 
 #[derive(Default)]
 struct State {
@@ -119,11 +124,30 @@ impl fmt::Debug for State {
 impl Writer {
     /// Begins to write to `sink`.
     pub(super) fn start(sink: impl Write + Send + 'static, notice: Notice) -> io::Result<Self> {
-        Self::resting(sink, notice, REST)
+        Self::resting(sink, notice, (REST, lines))
     }
 
-    fn resting(sink: impl Write + Send + 'static, notice: Notice, rest: Duration) -> io::Result<Self> {
-        let shared = Arc::new(Shared::default());
+    /// The same where what is written are no lines.
+    pub(super) fn counting(
+        sink: impl Write + Send + 'static,
+        notice: Notice,
+        count: Count,
+    ) -> io::Result<Self> {
+        Self::resting(sink, notice, (REST, count))
+    }
+
+    fn resting(
+        sink: impl Write + Send + 'static,
+        notice: Notice,
+        (rest, count): (Duration, Count),
+    ) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            state: Mutex::default(),
+            work: Condvar::new(),
+            ended: Condvar::new(),
+            lost: AtomicU64::new(0),
+            count,
+        });
         let of_thread = Arc::clone(&shared);
         thread::Builder::new()
             .name("millrace-log".to_owned())
@@ -168,6 +192,11 @@ impl Writer {
     }
 }
 
+/// Counts lines.
+pub(super) fn lines(text: &[u8]) -> u64 {
+    text.iter().filter(|&&byte| byte == b'\n').count() as u64
+}
+
 impl Drop for Writer {
     fn drop(&mut self) {
         self.shared.lock().closed = true;
@@ -182,7 +211,7 @@ impl Shared {
 
     /// Counts these lines among the lost ones; returns how many they are.
     fn lose(&self, lines: &[u8]) -> u64 {
-        let lost = lines.iter().filter(|&&byte| byte == b'\n').count() as u64;
+        let lost = (self.count)(lines);
         self.lost.fetch_add(lost, Ordering::Relaxed);
         lost
     }
@@ -327,7 +356,7 @@ mod tests {
         let (reader, sink) = io::pipe().unwrap();
         let mut reader = BufReader::with_capacity(WAITING, reader);
         let hour = Duration::from_secs(3600);
-        let writer = Writer::resting(sink, Box::new(|_| Vec::new()), hour).unwrap();
+        let writer = Writer::resting(sink, Box::new(|_| Vec::new()), (hour, lines)).unwrap();
         let mut line = String::new();
         writer.push(b"alone\n");
         reader.read_line(&mut line).unwrap();
@@ -401,7 +430,8 @@ mod tests {
             format!("{text}\n").into_bytes()
         };
         let hear = || told.recv_timeout(Duration::from_secs(30)).unwrap();
-        let writer = Writer::resting(Disk(Arc::clone(&disk)), Box::new(notice), Duration::ZERO).unwrap();
+        let writer =
+            Writer::resting(Disk(Arc::clone(&disk)), Box::new(notice), (Duration::ZERO, lines)).unwrap();
         writer.push(b"one\ntwo\nthree\n");
         assert_eq!(hear(), "StorageFull");
         writer.push(b"four\n");

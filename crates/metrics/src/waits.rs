@@ -41,7 +41,23 @@ impl Cause {
     pub fn word(self) -> &'static str {
         Self::WORDS[self as usize]
     }
+
+    /// Returns the field that says how long something has waited for it, in logs and events.
+    pub fn field(self) -> &'static str {
+        match self {
+            Self::Connection => "waited-connection",
+            Self::Handshake => "waited-handshake",
+            Self::Client => "waited-client",
+            Self::Network => "waited-network",
+            Self::Limit => "waited-limit",
+            Self::Storage => "waited-storage",
+            Self::Processor => "waited-processor",
+        }
+    }
 }
+
+/// Times that are shorter are not told in logs and events.
+const WORTH_TELLING: Duration = Duration::from_millis(10);
 
 /// For how long a transfer has waited for each.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +74,12 @@ impl Waited {
         Cause::ALL.into_iter().zip(self.0).filter(|(_, time)| !time.is_zero())
     }
 
+    /// Returns what logs and events tell of it: the field, and how long.
+    pub fn told(&self) -> impl Iterator<Item = (&'static str, Duration)> + '_ {
+        let told = self.spent().filter(|(_, time)| *time >= WORTH_TELLING);
+        told.map(|(cause, time)| (cause.field(), time))
+    }
+
     fn add(&mut self, cause: Cause, time: Duration) {
         self.0[cause as usize] += time;
     }
@@ -69,6 +91,14 @@ impl Waited {
         self.0[Cause::Client as usize] -= network;
         self.add(Cause::Network, network);
         self
+    }
+}
+
+impl FromIterator<(Cause, Duration)> for Waited {
+    fn from_iter<T: IntoIterator<Item = (Cause, Duration)>>(times: T) -> Self {
+        let mut waited = Self::default();
+        times.into_iter().for_each(|(cause, time)| waited.add(cause, time));
+        waited
     }
 }
 
@@ -129,6 +159,7 @@ mod tests {
         for (place, cause) in Cause::ALL.into_iter().enumerate() {
             assert_eq!(cause as usize, place);
             assert_eq!(cause.word(), format!("{cause:?}").to_lowercase());
+            assert_eq!(cause.field(), format!("waited-{}", cause.word()));
         }
     }
 }

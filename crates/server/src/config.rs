@@ -170,6 +170,8 @@ pub struct Config {
     pub access_log: Option<PathBuf>,
     /// How its lines are written.
     pub access_log_format: AccessFormat,
+    /// Bytes of that file, where it is a binary log.
+    pub access_log_size: u64,
     /// A log of who changed what, each record of which carries the SHA-256 of the one before it.
     pub audit: Option<AuditSettings>,
     /// Where the records of that log are sent, and events where it says so (syslog over TLS).
@@ -257,6 +259,7 @@ impl Config {
             log_rotation: Rotation { size: 0, age: Duration::ZERO, keep: 7 },
             access_log: None,
             access_log_format: AccessFormat::default(),
+            access_log_size: 64 << 20,
             audit: None,
             syslog: None,
             log: LogFormat::Text,

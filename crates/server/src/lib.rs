@@ -34,7 +34,7 @@ pub use worker::Door;
 
 // By the names that the modules here know them by.
 /// Who tells a server something, and where its audit log is.
-pub use log::{Actor, Administrator, Live, Position};
+pub use log::{Actor, Administrator, Live, Position, TraceFilter};
 pub use millrace_accounts as auth;
 use millrace_blocking as blocking;
 pub use millrace_hooks as hooks;

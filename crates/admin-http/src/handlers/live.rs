@@ -1,10 +1,12 @@
-//! The live log as server-sent events.
+//! The live log and traces as server-sent events.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::StatusCode;
 use hyper::body::Bytes;
+use millrace_admin::Wake;
+use millrace_server::Live;
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
 
 use crate::call::{Api, Call, Who, too_many};
@@ -20,21 +22,55 @@ const PARTS: usize = 4;
 /// Sends each line of the log from now on as an event.
 pub(crate) fn log(call: Call) -> Answering {
     Box::pin(async move {
+        let place = Place::take(&call)?;
+        let notify = Arc::new(Notify::new());
+        let live = call.running.watch_log(waking(&notify));
+        Ok(place.stream(live, notify, ": the log from now on\n\n"))
+    })
+}
+
+/// Sends commands and replies of some sessions from now on, each as an event.
+pub(crate) fn trace(call: Call) -> Answering {
+    Box::pin(async move {
+        let place = Place::take(&call)?;
+        let notify = Arc::new(Notify::new());
+        let live = call.follow("trace", waking(&notify)).await?;
+        Ok(place.stream(live, notify, ": commands and replies from now on\n\n"))
+    })
+}
+
+/// Returns what wakes a stream.
+fn waking(notify: &Arc<Notify>) -> Wake {
+    let notify = Arc::clone(notify);
+    Box::new(move || notify.notify_one())
+}
+
+/// The place of one of the few streams.
+struct Place {
+    api: Arc<Api>,
+    who: Who,
+    permit: OwnedSemaphorePermit,
+}
+
+impl Place {
+    fn take(call: &Call) -> Result<Self, Problem> {
         let Ok(permit) = Arc::clone(&call.api.streams).try_acquire_owned() else {
             return Err(too_many("there are as many streams as there may be", 10));
         };
         let who = call.who.clone().ok_or_else(|| Problem::failed("no one calls"))?;
+        Ok(Self { api: Arc::clone(&call.api), who, permit })
+    }
+
+    /// Begins a stream with these words.
+    fn stream(self, live: Live, notify: Arc<Notify>, first: &str) -> Reply {
         let (sender, parts) = mpsc::channel(PARTS);
-        let notify = Arc::new(Notify::new());
-        let wake = Arc::clone(&notify);
-        let live = call.running.watch_log(Box::new(move || wake.notify_one()));
-        let stream = Stream { sender, api: Arc::clone(&call.api), who, _permit: permit };
-        tokio::spawn(stream.send(live, notify));
-        Ok(Reply::new(StatusCode::OK, EVENTS, Body::Parts(parts)))
-    })
+        let stream = Stream { sender, api: self.api, who: self.who, _permit: self.permit };
+        tokio::spawn(stream.send(live, notify, first.to_owned()));
+        Reply::new(StatusCode::OK, EVENTS, Body::Parts(parts))
+    }
 }
 
-/// A client that reads the log.
+/// A client that reads the lines.
 struct Stream {
     sender: mpsc::Sender<Bytes>,
     api: Arc<Api>,
@@ -44,8 +80,7 @@ struct Stream {
 
 impl Stream {
     /// Sends until the client is gone, or may not read any more.
-    async fn send(self, live: millrace_server::Live, notify: Arc<Notify>) {
-        let mut text = ": the log from now on\n\n".to_owned();
+    async fn send(self, live: Live, notify: Arc<Notify>, mut text: String) {
         loop {
             let sent = self.sender.send(Bytes::from(std::mem::take(&mut text)));
             if sent.await.is_err() || !self.who.is_still_let_in(&self.api) {

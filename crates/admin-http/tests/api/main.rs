@@ -5,4 +5,5 @@ mod doors;
 mod kit;
 mod logins;
 mod roles;
+mod trace;
 mod users;

@@ -24,6 +24,7 @@ const TABLE: &[(&str, &str, &str)] = &[
     ("GET", "/api/v1/audit", "viewer"),
     ("GET", "/api/v1/rates", "viewer"),
     ("GET", "/api/v1/log", "viewer"),
+    ("GET", "/api/v1/trace", "operator"),
     ("DELETE", "/api/v1/sessions", "operator"),
     ("DELETE", "/api/v1/sessions/{session}", "operator"),
     ("PUT", "/api/v1/limits/{scope}", "operator"),

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use serde_json::{Map, Value};
 
-use millrace_server::{Administrator, Running};
+use millrace_server::{Administrator, Live, Running};
 
 use super::error::{AdminError, ReloadFailure};
 use super::tokens::Tokens;
@@ -32,6 +32,9 @@ pub struct Reloaded {
 
 /// Makes the command that starts the successor: the program as it is now installed, with this process's arguments.
 pub type Successor = Box<dyn Fn() -> Command + Send + Sync>;
+
+/// Says that there are lines to be taken. It is called on any thread, and must not wait.
+pub type Wake = Box<dyn Fn() + Send + Sync>;
 
 /// Sends a trial to each receiver of notices. Returns what each is called, and why it did not take it.
 pub type TestNotices = Box<dyn Fn() -> Vec<(String, Option<String>)> + Send + Sync>;
@@ -121,6 +124,22 @@ impl Administration {
             }
             _ => serde_json::json!({ "ok": true }),
         })
+    }
+
+    /// Begins to follow what an order names, and notes in the log who does. May wait.
+    pub fn follow(
+        &self,
+        order: Map<String, Value>,
+        running: &Running,
+        by: Option<Administrator<'_>>,
+        wake: Wake,
+    ) -> Result<Live, AdminError> {
+        let text = request::said(&order);
+        let request: Request = serde_json::from_value(order.into())?;
+        let followed = request.follow(running, wake);
+        let failed = followed.as_ref().err().map(ToString::to_string);
+        running.note_administered(&text, failed.as_deref(), by);
+        followed
     }
 
     /// Gives the name of the control socket away.

@@ -9,12 +9,12 @@ use millrace_storage::TallyReport;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::Administration;
+use super::{Administration, Wake};
 use crate::error::AdminError;
 use crate::events;
 use crate::role::Role;
 use millrace_limits::{BanReport, Limit, Limits, Network, Scope, ScopeReport};
-use millrace_server::{Running, SessionReport, TransferReport};
+use millrace_server::{Live, Running, SessionReport, TraceFilter, TransferReport};
 
 /// Ten years: beyond that it is for the configuration.
 const LONGEST_BAN: u64 = 10 * 365 * 86_400;
@@ -29,6 +29,8 @@ pub(super) enum Request {
     Sessions {},
     /// End sessions: all that every given part matches.
     Kick { session: Option<u64>, user: Option<String>, host: Option<String>, address: Option<IpAddr> },
+    /// Follows the commands and replies of the sessions that every given part matches.
+    Trace { user: Option<String>, address: Option<IpAddr>, session: Option<u64> },
     /// Without a scope: reports the effective limits. With one: sets the given limits, or restores the configured ones.
     Limits {
         scope: Option<String>,
@@ -110,6 +112,17 @@ impl Request {
         }
     }
 
+    /// Begins what is followed live.
+    pub(super) fn follow(self, running: &Running, wake: Wake) -> Result<Live, AdminError> {
+        match self {
+            Self::Trace { user: None, address: None, session: None } => Err(AdminError::TraceWhom),
+            Self::Trace { user, address, session } => {
+                running.trace(TraceFilter { user, address, session }, wake).ok_or(AdminError::TooManyTraces)
+            }
+            _ => Err(AdminError::NotLive),
+        }
+    }
+
     /// Returns true if the server, and its logs, may end before the answer.
     pub(super) fn ends(&self) -> bool {
         matches!(self, Self::Stop {} | Self::Drain { .. })
@@ -123,6 +136,7 @@ impl Request {
                 Ok(json!({ "sessions": running.sessions().iter().map(session).collect::<Vec<_>>() }))
             }
             Self::Kick { session: None, user: None, host: None, address: None } => Err(AdminError::KickWhom),
+            Self::Trace { .. } => Err(AdminError::Live),
             Self::Kick { session, user, host, address } => Ok(kick(running, session, user, host, address)),
             Self::Limits { scope: None, download: None, upload: None, sessions: None, restore: false } => {
                 Ok(json!({ "limits": running.limits().iter().map(limits).collect::<Vec<_>>() }))

@@ -1,9 +1,9 @@
 //! A connection to a server's control socket.
 
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -40,6 +40,34 @@ impl ServerLink {
     pub(super) fn ask_for_line(&mut self, request: &Value) -> Result<String, ClientError> {
         let socket = self.socket.clone();
         self.exchange(request).map_err(|error| ClientError::NoAnswer { socket, error })
+    }
+
+    /// Asks, and hands over each line behind the answer, until `take` says no more, the time has come or the server ends.
+    pub(super) fn follow(
+        &mut self,
+        request: &Value,
+        until: Option<Instant>,
+        mut take: impl FnMut(&str) -> Result<bool, ClientError>,
+    ) -> Result<(), ClientError> {
+        self.ask(request)?;
+        let Some(stream) = &mut self.stream else { return Ok(()) };
+        let no_answer = |error| ClientError::NoAnswer { socket: self.socket.clone(), error };
+        let mut line = Vec::new();
+        loop {
+            let rest = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if rest == Some(Duration::ZERO) {
+                return Ok(());
+            }
+            stream.get_ref().set_read_timeout(rest).map_err(no_answer)?;
+            match stream.read_until(b'\n', &mut line) {
+                Ok(_) if line.last() != Some(&b'\n') => return Ok(()),
+                Ok(_) if !take(&String::from_utf8_lossy(&line))? => return Ok(()),
+                Ok(_) => line.clear(),
+                // The time has come, or nearly.
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+                Err(error) => return Err(no_answer(error)),
+            }
+        }
     }
 
     fn exchange(&mut self, request: &Value) -> io::Result<String> {

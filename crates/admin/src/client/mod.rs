@@ -5,6 +5,7 @@ mod finding;
 mod link;
 mod told;
 mod top;
+mod trace;
 
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -19,6 +20,7 @@ use serde_json::{Value, json};
 use self::finding::find;
 use self::link::{ServerLink, parsed};
 use self::top::Top;
+use self::trace::Trace;
 use crate::role::Role;
 
 pub use self::error::{ClientError, FoundServer};
@@ -59,6 +61,11 @@ enum Action {
     /// Keys sort (s), reverse (r), filter (/), follow a session (f), end one (k), pause (space) and quit (q). Only what
     /// has changed is written to the terminal.
     Top(Top),
+    /// Follow commands and replies of sessions live, also of those that begin later; passwords are not shown
+    ///
+    /// Each line has the time (UTC), the session, its user and address, and what was said: > by the client, < by the
+    /// server. Of HTTP it has request lines and the status of answers. Sessions have to match all that is given.
+    Trace(Trace),
     /// End the sessions that match all given flags
     Kick {
         /// The session with this number, as listed by "sessions"
@@ -247,6 +254,9 @@ pub fn run(arguments: Ctl) -> Result<(), ClientError> {
     if let Action::Top(top) = &arguments.action {
         return top::run(&socket, top, arguments.json);
     }
+    if let Action::Trace(trace) = &arguments.action {
+        return trace::run(&socket, trace, arguments.json);
+    }
     let awaited = match arguments.action {
         Action::Drain { wait: true, .. } => Some(process(&socket)?),
         _ => None,
@@ -287,6 +297,7 @@ fn request(action: &Action) -> Value {
     match action {
         Action::Status => json!({ "do": "status" }),
         Action::Sessions | Action::Top(_) => json!({ "do": "sessions" }),
+        Action::Trace(trace) => trace.request(),
         Action::Kick { session, user, host, address } => {
             json!({ "do": "kick", "session": session, "user": user, "host": host, "address": address.map(|address| address.to_string()) })
         }

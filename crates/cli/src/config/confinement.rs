@@ -11,7 +11,7 @@ use millrace_admin::sockets;
 use millrace_privsep::{self as privsep, Service};
 use millrace_process::{Policy, Word};
 use millrace_sandbox::{Access, Grant, Identity, covers};
-use millrace_server::config::ProgramLimits;
+use millrace_server::config::{AccessFormat, ProgramLimits};
 use millrace_server::hooks::Template;
 use rustix::process::geteuid;
 
@@ -174,9 +174,14 @@ impl Loaded {
         let logs =
             [&written.xferlog, &written.access_log].into_iter().flatten().chain(of_hosts).map(absolute);
         let rotates = written.log_rotate_size.is_some() || written.log_rotate_age.is_some();
+        let is_ring =
+            written.access_log_format.as_ref().is_some_and(|said| said.value == AccessFormat::Binary);
+        let ring = written.access_log.as_ref().filter(|_| is_ring).map(absolute);
+        let is_binary = |path: &Path| ring.as_deref() == Some(path);
         grants.extend(logs.flat_map(|path| match path.metadata() {
             // A pipe is opened for reading, too, so that it has a reader.
             Ok(found) if !found.is_file() => vec![Grant::new(path, Access::Device)],
+            _ if is_binary(&path) => vec![Grant::folder_of(&path, Access::Extend)],
             _ if rotates => vec![Grant::folder_of(&path, Access::Replace)],
             _ => Grant::file(&path, Access::Append),
         }));

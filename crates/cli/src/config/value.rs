@@ -336,9 +336,10 @@ impl Value for MailEncryption {
 }
 
 impl Value for AccessFormat {
-    const EXPECTED: &'static str = "\"combined\" or \"w3c\"";
+    const EXPECTED: &'static str = "\"combined\", \"w3c\" or \"binary\"";
 
-    const CHOICES: &'static [(&'static str, Self)] = &[("combined", Self::Combined), ("w3c", Self::W3c)];
+    const CHOICES: &'static [(&'static str, Self)] =
+        &[("combined", Self::Combined), ("w3c", Self::W3c), ("binary", Self::Binary)];
 }
 
 /// How events are written to standard error.

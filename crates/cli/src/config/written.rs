@@ -501,8 +501,11 @@ settings! {
             /// JSON with `log-format = "json"`. The folder has to exist. Without it these lines are among the
             /// events.
             access_log: One<PathBuf> = unset("none").flag("FILE").restart();
-            /// How lines of `access-log` are written, where they are not JSON: `"w3c"` is the Extended Log File Format
+            /// How lines of `access-log` are written, where they are not JSON: `"w3c"` is the Extended Log File Format.
+            /// `"binary"` makes it a [binary log](log.md#the-binary-log), which has transfers of FTP as well.
             access_log_format: One<AccessFormat> = default("combined").restart() => access_log_format;
+            /// Bytes of a binary `access-log`, in which the newest entry replaces the oldest
+            access_log_size: One<Count> = default("64Mi").positive().restart() => access_log_size;
             /// Write a line for each transfer to this file, in the format of wu-ftpd
             ///
             /// The folder has to exist.

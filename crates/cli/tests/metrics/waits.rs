@@ -89,6 +89,41 @@ fn a_limit_on_bandwidth() {
     assert_told(site, "protocol=\"ftp\",direction=\"download\"", "limit");
 }
 
+#[test]
+fn a_limit_is_told_to_hooks_and_in_the_access_log_too() {
+    let events = std::env::temp_dir().join(format!("millrace-wait-told-{}", std::process::id()));
+    let _ = fs::remove_file(&events);
+    let hook = format!(
+        "[[hook]]\non = [\"download\", \"upload\"]\nrun = [\"/bin/sh\", \"-c\", \"cat >> {0}; echo >> {0}\"]\n",
+        events.display()
+    );
+    let limits = "download-limit = \"200k\"\nupload-limit = \"200k\"\n";
+    let mut site = Site::start("wait-told", &format!("{limits}hooks-queue = \"events.db\"\n{hook}"));
+    fs::write(site.folder.join("files/f"), vec![b'x'; 300_000]).unwrap();
+    site.log_in().download("RETR f");
+    for (method, body) in [("GET", &[][..]), ("PUT", &[b'x'; 300_000])] {
+        let mut stream = TcpStream::connect(&site.http).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let head = format!(
+            "{method} /f HTTP/1.1\r\nHost: {}\r\nContent-Length: {}\r\nConnection: close\r\nAuthorization: Basic dTpwYXNzd29yZA==\r\n\r\n",
+            site.http,
+            body.len()
+        );
+        stream.write_all(&[head.as_bytes(), body].concat()).unwrap();
+        stream.read_to_end(&mut Vec::new()).unwrap();
+    }
+    site.stop();
+    let limited = |text: &str, field: &str| -> Vec<String> {
+        let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let limited = lines.filter(|line| line["waited-limit"].as_f64().is_some_and(|time| time > 0.05));
+        limited.map(|line| line[field].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(limited(&site.read("access"), "method"), ["GET", "PUT"], "{}", site.read("access"));
+    let told = fs::read_to_string(&events).unwrap_or_default();
+    fs::remove_file(&events).unwrap();
+    assert_eq!(limited(&told, "event"), ["download", "download", "upload"], "{told}");
+}
+
 /// The archive is compressed while it is sent, and its content takes the compressor long.
 #[test]
 fn what_has_to_be_made_first() {

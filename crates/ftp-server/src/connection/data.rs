@@ -73,9 +73,10 @@ impl Data {
             receiver.excuse();
         }
         if let (Via::Control(code), path) = (running.via, &running.path) {
-            scene.core.out.extend_from_slice(format!("{code}-Status of ").as_bytes());
-            millrace_ftp::escape::quote_path(path.as_bytes(), &mut scene.core.out);
-            scene.core.out.extend_from_slice(b":\r\n");
+            let mut first = format!("{code}-Status of ").into_bytes();
+            millrace_ftp::escape::quote_path(path.as_bytes(), &mut first);
+            first.extend_from_slice(b":\r\n");
+            scene.say(&first);
         }
         self.running = Some(Box::new(running));
         self.advance(scene)
@@ -163,7 +164,7 @@ impl Data {
     fn end(&mut self, scene: &mut Scene<'_>, result: Result<(), TransferError>) -> Option<Outcome> {
         let via = self.running.as_deref().map(|running| running.via);
         let outcome = self.conclude(scene, result)?;
-        Some(end_report(scene.core, via, outcome))
+        Some(end_report(scene, via, outcome))
     }
 
     /// Does what can be done now. Returns the outcome at the end.
@@ -395,7 +396,9 @@ impl Data {
         running.note_first_byte(&scene.core.services.clock);
         if let Work::Receive(receiver) = &mut running.work {
             for (marker, position) in receiver.take_markers() {
-                Reply::marker(&marker, position).write(&mut scene.core.out);
+                let mut line = Vec::new();
+                Reply::marker(&marker, position).write(&mut line);
+                scene.say(&line);
             }
         }
         let result = match (result, running.ending.take()) {
@@ -433,7 +436,7 @@ impl Data {
                 }
                 _ => format!("{code} End of status.\r\n"),
             };
-            scene.core.out.extend_from_slice(end.as_bytes());
+            scene.say(end.as_bytes());
             return self.conclude(scene, Ok(()));
         }
         scene.send();

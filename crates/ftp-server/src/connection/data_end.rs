@@ -8,6 +8,8 @@ use millrace_runtime::transfer::{End, Link, Running, SMALL, Socket, describe};
 use millrace_runtime::worker::Core;
 use mio::event::Event;
 
+use super::scene::Scene;
+
 /// Has a download's socket closed with a reset.
 pub(super) fn reset_download(running: &Running) {
     if let (Link::Open(socket), Direction::Download) = (&running.link, running.direction) {
@@ -60,10 +62,12 @@ pub(super) fn part_with(
 
 /// The last line of a `STAT path` that failed half-way: behind the first line only the same code ends it, so
 /// the failure is told there, and not in a reply of its own.
-pub(super) fn end_report(core: &mut Core, via: Option<Via>, outcome: Outcome) -> Outcome {
+pub(super) fn end_report(scene: &mut Scene<'_>, via: Option<Via>, outcome: Outcome) -> Outcome {
     match (via, &outcome.result) {
         (Some(Via::Control(code)), Err(error)) => {
-            Reply::owned(code, format!("Incomplete: {}.", describe(error))).write(&mut core.out);
+            let mut line = Vec::new();
+            Reply::owned(code, format!("Incomplete: {}.", describe(error))).write(&mut line);
+            scene.say(&line);
             Outcome { result: Ok(()), ..outcome }
         }
         _ => outcome,

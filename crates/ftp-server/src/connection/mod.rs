@@ -33,6 +33,7 @@ mod reviews;
 mod scene;
 mod secure;
 mod session_hooks;
+mod trace;
 mod wire;
 
 use std::net::SocketAddr;
@@ -244,8 +245,10 @@ impl Connection {
         let (hooks, me) = self.hook_parts();
         hooks.note_limit(core, me, &input);
         self.me().tell_failure(core, about, &input);
+        self.me().trace_input(core, &input);
         let step = self.session.handle(core.now, input);
         step.replies.write(&mut core.out);
+        self.me().trace_replies(core, &step.replies);
         self.me().tell_refusals(core, about, &step.replies);
         if let Some(bound) = step.bound {
             self.log(core, log::Event::Limited { reached: &bound.into(), reason: None });

@@ -12,7 +12,7 @@ use millrace_vfs::FileError;
 use super::scene::Identity;
 
 /// Commands whose arguments are not shown.
-pub(super) const SECRET: [&str; 4] = ["PASS", "ACCT", "INTERNALSHUTDOWN", "SITE GPASS"];
+pub(super) const SECRET: [&str; 5] = ["PASS", "ACCT", "INTERNALSHUTDOWN", "SITE GPASS", "SITE PSWD"];
 
 /// So much of a command is worth a line.
 const SHOWN: usize = 256;
@@ -55,7 +55,7 @@ impl<'a> About<'a> {
     }
 
     /// What it is, as others may read it.
-    fn shown(self, verb: &'static str) -> Option<&'a [u8]> {
+    pub(super) fn shown(self, verb: &'static str) -> Option<&'a [u8]> {
         Some(match self {
             Self::Line(line) => shown(line),
             Self::TooLong => b"(a line that is too long)",
@@ -101,8 +101,18 @@ pub(super) fn parting(replies: &Replies) -> Option<Box<str>> {
 /// A line as it may be read by others: without a password, also where its command is spelt so that it is none, and not
 /// for ever.
 pub(super) fn shown(line: &[u8]) -> &[u8] {
-    let end = SECRET.iter().find_map(|secret| end_of(secret, line)).unwrap_or(SHOWN);
+    let end = end_of_secret(line).unwrap_or(SHOWN);
     &line[..line.len().min(end)]
+}
+
+/// Returns whether a line has an argument that is not shown.
+pub(super) fn has_secret(line: &[u8]) -> bool {
+    end_of_secret(line).is_some_and(|end| end < line.len())
+}
+
+/// Where the words of a command end whose argument is not shown.
+fn end_of_secret(line: &[u8]) -> Option<usize> {
+    SECRET.iter().find_map(|secret| end_of(secret, line))
 }
 
 /// Where the words of a command end that a line begins with, whatever stands before and between them.
@@ -137,6 +147,7 @@ mod tests {
             (b"ACCT 123456", b"ACCT"),
             (b"INTERNALSHUTDOWN secret", b"INTERNALSHUTDOWN"),
             (b"site gpass secret", b"site gpass"),
+            (b"SITE PSWD old new", b"SITE PSWD"),
             (b"PASSED by", b"PASSED by"),
             (b" PASS secret", b" PASS"),
             (b"PASS\tsecret", b"PASS"),
@@ -148,6 +159,7 @@ mod tests {
             (b"", b""),
         ] {
             assert_eq!(shown(line), expected);
+            assert_eq!(has_secret(line), expected.len() < line.len());
         }
         assert_eq!(shown(&[b'x'; 4096]).len(), SHOWN);
     }

@@ -62,4 +62,10 @@ impl Scene<'_> {
     pub(super) fn log(&mut self, event: log::Event<'_>) {
         self.me.log(self.core, event);
     }
+
+    /// Adds whole lines to what is sent next.
+    pub(super) fn say(&mut self, lines: &[u8]) {
+        self.core.out.extend_from_slice(lines);
+        self.me.trace_sent(self.core, lines);
+    }
 }

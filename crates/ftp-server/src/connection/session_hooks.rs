@@ -252,6 +252,7 @@ impl SessionHooks {
             path: Some(transferred.path.clone()),
             bytes: Some(transferred.bytes),
             elapsed: Some(transferred.elapsed),
+            waited: transferred.waited,
             hash: transferred.hash.map(str::to_owned),
             reason: transferred.failure.map(str::to_owned),
             undecided: is_asked.then(|| {

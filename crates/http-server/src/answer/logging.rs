@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use millrace_http::{Field, Status};
-use millrace_limits::Reached;
+use millrace_limits::{Protocol, Reached};
 use millrace_log::{self as log, Direction};
 use millrace_metrics::Waited;
+use millrace_vfs::Timestamp;
 
 use crate::answer::Answers;
 use crate::connection::Connection;
@@ -25,7 +26,31 @@ impl Connection {
 
     fn log(&self, core: &mut Core, request: &log::Request<'_>) {
         core.log_request(&self.subject(), request);
+        self.trace(core, request);
         Notices::of(self).note_reply(core, request);
+    }
+}
+
+impl Connection {
+    /// Shows a request that was answered, and its answer, to traces.
+    fn trace(&self, core: &Core, request: &log::Request<'_>) {
+        let traces = core.services.log.traces();
+        if !traces.is_on() {
+            return;
+        }
+        let log::Request { method, target, protocol, status, bytes, elapsed, .. } = *request;
+        let received = match method {
+            "" => target.to_vec(),
+            method => [method.as_bytes(), b" ", target, b" ", protocol.as_bytes()].concat(),
+        };
+        let sent = format!("{status}, {bytes} bytes");
+        let now = core.now.wall;
+        let began = Duration::new(now.seconds.unsigned_abs(), now.nanoseconds).saturating_sub(elapsed);
+        let began = Timestamp { seconds: began.as_secs().cast_signed(), nanoseconds: began.subsec_nanos() };
+        for (is_received, at, text) in [(true, began, &received[..]), (false, now, sent.as_bytes())] {
+            let line = log::TraceLine { protocol: Protocol::Http, is_received, at, text };
+            traces.push(&self.subject(), &line);
+        }
     }
 }
 
@@ -47,6 +72,7 @@ impl Answers<'_> {
             referer: referer.as_deref(),
             agent: record.agent.as_deref(),
             elapsed: self.core.now.instant.saturating_duration_since(record.began),
+            waited: self.connection.waited(record.direction(), record, self.core.now.instant),
         };
         self.connection.log(self.core, &request);
     }
@@ -85,6 +111,7 @@ impl Exchange<'_> {
             referer: referer.as_deref(),
             agent: head.get(Field::UserAgent),
             elapsed: Duration::ZERO,
+            waited: Waited::default(),
         };
         self.connection.log(self.core, &request);
     }

@@ -105,19 +105,19 @@ impl HookGate<'_> {
     }
 
     /// Something was changed, or a file has come: the client hears of it when hooks have.
-    pub(crate) fn conclude(&mut self, record: Record, tag: Option<String>, event: Option<(Event, u64)>) {
+    pub(crate) fn conclude(&mut self, mut record: Record, tag: Option<String>, event: Option<(Event, u64)>) {
         let fields = tag.map(|tag| ("ETag", tag)).into_iter().collect();
+        record.waits.note(None, self.core.now.instant);
         if let Some((event, _)) = event {
             Notices::of(self.connection).audit_change(self.core, event, &record);
         }
         if let (Some(hooks), Some((event, bytes))) = (self.core.server.hooks(), event)
             && hooks.concerns(event, &record.method)
         {
-            let undecided = (event == Event::Upload).then(|| undecided(self.connection, self.core));
-            let context = EventContext {
-                undecided,
-                ..Notices::of(self.connection).moment_of(self.core, event, &record, bytes, None)
-            };
+            let context = Notices::of(self.connection).moment_of(self.core, event, &record, bytes, None);
+            let undecided =
+                (event == Event::Upload).then(|| undecided(self.connection, self.core, context.waited));
+            let context = EventContext { undecided, ..context };
             let then = Then::Answer(Box::new(record), fields);
             return self.submit(hooks, vec![context], then, None);
         }

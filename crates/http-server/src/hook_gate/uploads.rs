@@ -21,12 +21,14 @@ use crate::upload_outcome::{AnswerFields, Settled, Unnamed, UploadNaming, of_ref
 
 impl HookGate<'_> {
     /// A file has arrived, and takes its name after the hooks' verdict.
-    pub(crate) fn conclude_unnamed(&mut self, record: Record, unnamed: Unnamed) {
+    pub(crate) fn conclude_unnamed(&mut self, mut record: Record, unnamed: Unnamed) {
         let Unnamed { upload, path, bytes, commit, settle, fields } = unnamed;
         let why = |refused: &Refused| refused.refusal.reason.to_owned();
         let (pending, naming) = UploadNaming::begin(upload, commit, why);
+        record.waits.note(None, self.core.now.instant);
         let context = Notices::of(self.connection).moment_of(self.core, Event::Upload, &record, bytes, None);
-        let (pending, undecided) = (Some(pending), Some(undecided(self.connection, self.core)));
+        let undecided = Some(undecided(self.connection, self.core, context.waited));
+        let pending = Some(pending);
         let context = EventContext { path: path.or(context.path), pending, undecided, ..context };
         let told = naming.clone();
         let heed = settle.map(|settle| -> Heed {
@@ -72,7 +74,8 @@ impl HookGate<'_> {
     pub(crate) fn conclude_upload(&mut self, record: Record, fields: AnswerFields, whole: Whole) {
         let Whole { key, path, length } = whole;
         let context = Notices::of(self.connection).moment_of(self.core, Event::Upload, &record, length, None);
-        let context = EventContext { path: Some(path), ..context };
+        // Its pieces have waited, and were told by themselves.
+        let context = EventContext { path: Some(path), waited: Waited::default(), ..context };
         match self.core.server.hooks().filter(|hooks| hooks.concerns(Event::Upload, "PUT")) {
             Some(hooks) => {
                 let server = Arc::clone(&self.core.server);
@@ -80,8 +83,10 @@ impl HookGate<'_> {
                     server.tus.settle(&key, !matches!(verdict, HookVerdict::Refuse(_)));
                 });
                 let then = Then::Answer(Box::new(record), fields);
-                let context =
-                    EventContext { undecided: Some(undecided(self.connection, self.core)), ..context };
+                let context = EventContext {
+                    undecided: Some(undecided(self.connection, self.core, context.waited)),
+                    ..context
+                };
                 self.submit(hooks, vec![context], then, Some(heed));
             }
             None => {
@@ -89,7 +94,7 @@ impl HookGate<'_> {
                     self.core,
                     Direction::Upload,
                     &context,
-                    (length, None, Waited::default(), Conversion::default()),
+                    (length, None, Conversion::default()),
                     None,
                 );
                 self.core.server.tus.settle(&key, true);

@@ -30,13 +30,13 @@ impl<'a> Notices<'a> {
 }
 
 /// The log entry of an upload that waits for the hooks' verdict.
-pub(crate) fn undecided(connection: &Connection, core: &Core) -> Box<Undecided> {
+pub(crate) fn undecided(connection: &Connection, core: &Core, waited: Waited) -> Box<Undecided> {
     Box::new(Undecided {
         log: core.server.log.clone(),
         by_http: true,
         ascii: false,
         first_byte: None,
-        waited: Waited::default(),
+        waited,
         guest: None,
         transfer_log: transfer_log(connection, core).map(Arc::clone),
     })
@@ -63,8 +63,8 @@ impl Notices<'_> {
         bytes: u64,
         failure: Option<&str>,
     ) {
-        let waited = self.connection.waited(direction, record, core.now.instant);
         if !core.server.tells_of_transfers() {
+            let waited = self.connection.waited(direction, record, core.now.instant);
             let elapsed = core.now.instant.saturating_duration_since(record.began);
             let (first_byte, has_failed) = (record.first_byte, failure.is_some());
             let measured = log::Measured { direction, bytes, elapsed, first_byte, waited, has_failed };
@@ -75,7 +75,7 @@ impl Notices<'_> {
             core,
             direction,
             &context,
-            (bytes, record.first_byte, waited, record.conversion),
+            (bytes, record.first_byte, record.conversion),
             failure,
         );
         match end_of_transfer(direction, failure) {
@@ -89,7 +89,7 @@ impl Notices<'_> {
         core: &mut Core,
         direction: Direction,
         context: &EventContext,
-        (bytes, first_byte, waited, conversion): (u64, Option<Duration>, Waited, Conversion),
+        (bytes, first_byte, conversion): (u64, Option<Duration>, Conversion),
         failure: Option<&str>,
     ) {
         let Some(path) = &context.path else { return };
@@ -101,7 +101,7 @@ impl Notices<'_> {
             elapsed: context.elapsed.unwrap_or_default(),
             first_byte,
             lag: Duration::ZERO,
-            waited,
+            waited: context.waited,
             failure,
             hash: context.hash.as_deref(),
             ascii: false,
@@ -188,6 +188,10 @@ impl Notices<'_> {
             to: record.destination.clone(),
             bytes: is_transfer.then_some(bytes),
             elapsed: is_transfer.then(|| core.now.instant.saturating_duration_since(record.began)),
+            waited: match is_transfer {
+                true => self.connection.waited(record.direction(), record, core.now.instant),
+                false => Waited::default(),
+            },
             hash: record.hash.clone(),
             reason: failure.map(str::to_owned),
             ..self.context(core, event, None)

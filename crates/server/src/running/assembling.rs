@@ -71,6 +71,7 @@ pub(crate) fn state(
         journal: config.log_to_journal,
         access: config.access_log.as_deref(),
         access_format: config.access_log_format,
+        access_size: config.access_log_size,
         audit: config.audit.as_ref(),
         syslog: config.syslog.as_ref(),
     })

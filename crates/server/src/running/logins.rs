@@ -8,7 +8,7 @@ use millrace_runtime::login::{LoginAttempt, present_account};
 
 use super::Running;
 use crate::auth::{Account, Authenticator, Decision, Protocol};
-use crate::log::{Event, Live, Proved, Subject};
+use crate::log::{Event, Live, Proved, Subject, TraceFilter};
 use crate::state::ServerState;
 
 /// How a login of an administrator was decided.
@@ -72,6 +72,12 @@ impl Running {
     /// Returns the lines of the log from now on; `wake` is called, on any thread, when there are some.
     pub fn watch_log(&self, wake: Box<dyn Fn() + Send + Sync>) -> Live {
         self.state.log.watch(wake)
+    }
+
+    /// Returns the commands and replies of some sessions from now on, unless there are as many traces as there may be;
+    /// `wake` is called, on any thread, when there are some.
+    pub fn trace(&self, filter: TraceFilter, wake: Box<dyn Fn() + Send + Sync>) -> Option<Live> {
+        self.state.log.traces().begin(filter, wake)
     }
 }
 
