@@ -104,7 +104,8 @@ impl Keeper {
                 book.lease.fence(epoch);
                 drop(book);
                 self.member.warn(
-                    "this node was silent for longer than its lease: others have taken its places; it registers anew",
+                    "the registration of this node in the cluster has ended: it was silent for longer than its lease, or the \
+                     database has crashed; it registers anew, with the sessions that it has",
                 );
                 return self.register(None, Instant::now());
             }

@@ -33,6 +33,7 @@ use crate::config::Config;
 use crate::hooks::{HookError, Pools};
 use crate::housekeeping::{Housekeeping, keep_bans, keep_dav, keep_quotas};
 use crate::log::{self, Log};
+use crate::membership;
 use crate::state::{ServerState, WeakServer};
 use crate::worker::{Sender, Worker, WorkerMessage, worker};
 
@@ -162,6 +163,7 @@ impl Prepared {
             hooks.begin(Arc::new(move |text| log.warn(text))).map_err(StartError::Hooks)?;
         }
         running.note_start(replaces);
+        membership::join(&state).map_err(StartError::Worker)?;
         running.start_workers(workers)?;
         certificates::configure(&state, state.config.acme.as_ref());
         let housekeeping = Housekeeping::start(state, running.workers.clone()).map_err(StartError::Worker)?;
@@ -266,6 +268,7 @@ impl Running {
         keep_quotas(&self.state, true);
         keep_dav(&self.state);
         keep_bans(&self.state);
+        membership::leave(&self.state);
         self.hook_pools.finish(HOOKS_TIME);
         self.state.hooks().iter().for_each(|hooks| hooks.close());
         upgrade::say_farewell(self);

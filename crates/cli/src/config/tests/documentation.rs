@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
+use crate::config::cluster::ClusterTable;
 use crate::config::folders::FolderTable;
 use crate::config::hooks::HookTable;
 use crate::config::hosts::HostTable;
@@ -19,7 +20,7 @@ const TEXT: &str = include_str!("../../../../../docs/configuration.md");
 /// The tables of the page that the rows make, by the names in the comments before them.
 fn tables() -> Vec<(String, String)> {
     fn scope<T: Table>() -> (String, String) {
-        (format!("[[{}]]", T::SCOPE), reference::scope::<T>())
+        (T::heading(), reference::scope::<T>())
     }
     let mut sections: Vec<&str> = Written::ROWS.iter().map(|row| row.section).collect();
     sections.dedup();
@@ -39,6 +40,7 @@ fn tables() -> Vec<(String, String)> {
             scope::<ListenerTable>(),
             scope::<HookTable>(),
             scope::<NoticeTable>(),
+            scope::<ClusterTable>(),
         ])
         .collect()
 }
