@@ -222,6 +222,16 @@ pub enum Decision {
     Unavailable(String),
 }
 
+impl Decision {
+    /// The same, about an account of a session that runs: what is granted keeps the place that it has.
+    pub fn keeping_place(self, before: &Account) -> Self {
+        match self {
+            Self::Granted(account) => Self::Granted(Account { place: before.place.clone(), ..account }),
+            other => other,
+        }
+    }
+}
+
 /// The access that a login grants.
 #[derive(Debug, Clone)]
 pub struct Account {

@@ -106,13 +106,13 @@ impl Book {
 
     /// Returns the places with which this node registers. Those that are free now are not among them; those that become free
     /// while the database registers it are given back afterwards.
-    pub(crate) fn to_register(&mut self) -> Vec<(SharedScope, u64)> {
+    pub(crate) fn places_to_register(&mut self) -> Vec<(SharedScope, u64)> {
         self.freed.clear();
         self.held.iter().map(|(scope, count)| (scope.clone(), *count)).collect()
     }
 
     /// Returns the places to give back, by scope, which no session may take on any more.
-    pub(crate) fn to_give_back(&mut self) -> Vec<(SharedScope, u64)> {
+    pub(crate) fn take_freed(&mut self) -> Vec<(SharedScope, u64)> {
         let mut by_scope: BTreeMap<SharedScope, u64> = BTreeMap::new();
         for (claims, count) in self.freed.drain() {
             for claim in claims {
@@ -152,9 +152,9 @@ mod tests {
         assert_eq!(book.begin(&claims(7), now), Begun::Ask(Epoch(1)));
         book.free(&claims(7));
         let scopes = claims(7).map(|claim| (claim.scope, 1));
-        assert_eq!(book.to_give_back(), scopes);
+        assert_eq!(book.take_freed(), scopes);
         assert_eq!(book.begin(&claims(7), now), Begun::Ask(Epoch(1)), "it is given back");
-        assert!(book.to_register().is_empty() && !book.has_freed());
+        assert!(book.places_to_register().is_empty() && !book.has_freed());
     }
 
     #[test]
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(book.end(Epoch(1), &claims(7), Taking::Fenced), Ended::Away);
         book.free(&claims(7));
         assert_eq!(book.duty(now, true), Duty::Register(None));
-        assert_eq!(book.to_register(), claims(7).map(|claim| (claim.scope, 1)));
+        assert_eq!(book.places_to_register(), claims(7).map(|claim| (claim.scope, 1)));
         book.lease.hold(Epoch(2), now);
         assert_eq!(book.duty(now, true), Duty::Rest);
         book.free(&claims(7));

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use millrace_limits::Bans;
 
 use crate::ban_sync::BanSync;
-use crate::cluster::{Call, Shared};
 use crate::lease::Duty;
 use crate::lock::lock;
+use crate::places::{Call, Shared};
 use crate::table::{Epoch, NodeState, Renewal, TableError};
 
 /// How often it looks whether bans have changed here.
@@ -86,14 +86,14 @@ impl Keeper {
     }
 
     fn register(&mut self, replaces: Option<Epoch>, now: Instant) -> Result<(), TableError> {
-        let places = lock(&self.shared.book).to_register();
+        let places = lock(&self.shared.book).places_to_register();
         let epoch = self.shared.table.register(&self.shared.entry, replaces, &places)?;
         lock(&self.shared.book).lease.hold(epoch, now);
         Ok(())
     }
 
     fn renew(&mut self, epoch: Epoch, now: Instant) -> Result<(), TableError> {
-        let freed = lock(&self.shared.book).to_give_back();
+        let freed = lock(&self.shared.book).take_freed();
         let renewed = self.shared.table.renew(epoch, self.member.state(), &freed);
         let mut book = lock(&self.shared.book);
         match renewed {

@@ -1,9 +1,9 @@
 //! What several servers share that name one database: the nodes with their leases, the places of sessions, bans.
 //!
 //! ```text
-//!  logins (pool)        the keeper (a thread)            the database
-//!  cluster.rs  take ──►  keeper.rs: renew, free, bans ──► table.rs (trait), postgres/ (tables and functions)
-//!                  └──►  book.rs: places held here, lease.rs: may this node grant?
+//!  logins (pool)   places.rs ──┐                            ┌──► table.rs (trait), postgres/ (tables and functions)
+//!  keeper (thread) keeper.rs ──┴─► book.rs: places held here ┘
+//!                                  lease.rs: may this node grant?   ban_sync.rs: which bans do both know?
 //! ```
 //!
 //! The invariants:
@@ -21,13 +21,15 @@ mod cluster;
 mod keeper;
 mod lease;
 mod lock;
+mod places;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod scope;
 mod table;
 
-pub use cluster::{Cluster, Place, PlaceError, Timing};
+pub use cluster::Cluster;
 pub use keeper::Member;
+pub use places::{Place, PlaceError, Timing};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresTable;
 pub use scope::{Claim, SharedScope};

@@ -13,7 +13,6 @@ use millrace_accounts::{Account, Attempt, Authenticator, Decision, Protocol};
 use millrace_limits::{AccountLimits, Failed, LimitKey, LoginLimit, Reached};
 use millrace_log::{self as log, Subject};
 
-use crate::places::keep_place;
 use crate::services::Services;
 use crate::worker::Core;
 
@@ -63,7 +62,7 @@ impl Services {
         let accounts = self.accounts();
         self.logins.run(move || {
             if let Some(decision) = accounts.look_again(&account, &attempt.now()) {
-                tell(attempt.user, keep_place(&account, decision));
+                tell(attempt.user, decision.keeping_place(&account));
             }
         });
     }

@@ -3,8 +3,6 @@
 //! A place is taken where a login waits for its password, on the pool of logins, and goes with the account that was granted.
 //! Without a cluster, or without a limit that a session counts against, nothing is asked.
 
-use std::sync::Arc;
-
 use millrace_accounts::{Account, Attempt, Authenticator, Decision};
 use millrace_cluster::{Claim, PlaceError, SharedScope};
 use millrace_ftp::session::Occupancy;
@@ -56,15 +54,5 @@ impl Services {
             (Claim { scope: SharedScope::user(attempt.user), most: refused.value }, refused.into())
         });
         server.into_iter().chain(address).chain(user).collect()
-    }
-}
-
-/// Returns what was decided about an account that was looked at again; its session keeps its place.
-pub fn keep_place(before: &Account, decision: Decision) -> Decision {
-    match decision {
-        Decision::Granted(account) => {
-            Decision::Granted(Account { place: before.place.as_ref().map(Arc::clone), ..account })
-        }
-        other => other,
     }
 }

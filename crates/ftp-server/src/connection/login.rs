@@ -11,7 +11,6 @@ use millrace_limits::{Class, LimitHandle, LoginLimit, Refused, Scope};
 use millrace_log::{self as log, Proved, Subject};
 use millrace_runtime::client_names::ClientNames;
 use millrace_runtime::login::{Expelled, LoginAttempt, limits_of, present_account};
-use millrace_runtime::places::keep_place;
 use millrace_runtime::slab::Key;
 use millrace_runtime::worker::{Core, Promise};
 
@@ -239,7 +238,7 @@ impl Login {
                 Some(Decision::Denied | Decision::NeedsCode | Decision::NeedsPassword) => {
                     Decision::Refused("the account is no longer there".to_owned())
                 }
-                Some(decision) => keep_place(&account, decision),
+                Some(decision) => decision.keeping_place(&account),
                 None => Decision::Granted(account),
             });
         });
