@@ -61,7 +61,7 @@ impl Node {
         );
         fs::write(folder.join("millrace.toml"), text).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_millrace"))
-            .args(["serve", "--ftp", "127.0.0.1:0", "--sandbox", "off", "--config"])
+            .args(["serve", "--ftp", "127.0.0.1:0", "--config"])
             .arg(folder.join("millrace.toml"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -252,6 +252,27 @@ fn of_300_logins_at_once_over_three_nodes_seven_get_in_where_there_may_be_seven_
     rounds(&nodes, &database, "free");
     drop(nodes);
     rounds(&three(&database, "sessions-per-address = 7"), &database, "free");
+}
+
+#[test]
+fn a_login_asks_the_database_once_and_not_at_all_without_a_limit() {
+    let Some(database) = Postgres::new() else { return };
+    database.run("ALTER DATABASE postgres SET track_functions = 'pl'");
+    let nodes = three(&database, "");
+    let calls = || {
+        database.run(
+            "SELECT coalesce(sum(calls), 0) FROM pg_stat_user_functions \
+             WHERE schemaname = 'millrace_cluster' AND funcname = 'take'",
+        )
+    };
+    let sessions: Vec<_> = (0..7).map(|number| nodes[number % 3].log_in("ann").unwrap()).collect();
+    assert!(nodes[0].log_in("ann").is_err());
+    eventually("the database has counted them", || calls() == "8");
+    drop(sessions);
+    let _free: Vec<_> = (0..9).map(|number| nodes[number % 3].log_in("free").unwrap()).collect();
+    let _last = nodes[0].log_in("bob").unwrap();
+    eventually("one more is counted, and no other", || calls() != "8");
+    assert_eq!(calls(), "9");
 }
 
 #[test]

@@ -156,6 +156,8 @@ impl Prepared {
         let Self { mut running, workers } = self;
         let state = Arc::clone(&running.state);
         millrace_process::limit_programs(state.config.program_limits);
+        // While the predecessor accepts yet: the database may take its time.
+        membership::join(&state).map_err(StartError::Worker)?;
         let replaces =
             before.map(|before| before.take_over(&state)).transpose().map_err(StartError::Relief)?;
         if let Some(hooks) = &state.config.hooks {
@@ -163,7 +165,6 @@ impl Prepared {
             hooks.begin(Arc::new(move |text| log.warn(text))).map_err(StartError::Hooks)?;
         }
         running.note_start(replaces);
-        membership::join(&state).map_err(StartError::Worker)?;
         running.start_workers(workers)?;
         certificates::configure(&state, state.config.acme.as_ref());
         let housekeeping = Housekeeping::start(state, running.workers.clone()).map_err(StartError::Worker)?;
