@@ -231,7 +231,7 @@ fn rush(nodes: &[Node], user: &str) -> Vec<Client> {
 
 fn rounds(nodes: &[Node], database: &Postgres, user: &str) {
     let rounds = std::env::var("MILLRACE_CLUSTER_ROUNDS").ok().and_then(|text| text.parse().ok());
-    for round in 0..rounds.unwrap_or(3) {
+    for round in 0..rounds.unwrap_or(2) {
         let sessions = rush(nodes, user);
         assert_eq!(sessions.len(), 7, "round {round}");
         drop(sessions);
@@ -324,7 +324,7 @@ fn while_the_database_is_away_sessions_and_transfers_go_on_and_logins_that_need_
     database.start();
     let back = Instant::now();
     eventually("logins work again", || other.log_in("ann").is_ok());
-    assert!(back.elapsed() < Duration::from_secs(5), "{:?}", back.elapsed());
+    assert!(back.elapsed() < Duration::from_secs(10), "{:?}", back.elapsed());
     eventually("the session is counted again", || other.log_in("bob").is_err());
     client.expect("NOOP", "200");
     let log = other.log();
@@ -341,7 +341,8 @@ fn a_ban_at_one_node_holds_at_all_of_them_and_is_lifted_at_any() {
     nodes[0].ctl(&["ban", "192.0.2.0/24", "--for", "1h"]);
     let start = Instant::now();
     eventually("it holds at all", || nodes.iter().all(|node| node.ctl(&["bans"]).contains("192.0.2.0/24")));
-    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    // Two seconds, and as much for a machine that is busy.
+    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
     let late = Node::start(&database, "late", "", 6);
     assert!(late.ctl(&["bans"]).contains("192.0.2.0/24"), "a node that joins knows it");
     late.ctl(&["unban", "192.0.2.0/24"]);
