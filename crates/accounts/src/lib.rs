@@ -45,9 +45,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use millrace_cluster::Place;
 use millrace_ftp::session::Rules;
 pub use millrace_ftp::session::{Permission, Permissions};
-use millrace_limits::AccountLimits;
+use millrace_limits::{AccountLimits, LoginLimit};
 pub use millrace_limits::{HostName, HostNameError, Protocol};
 pub use millrace_net::host_address::{HostAddress, HostAddressError};
 use millrace_vfs::{Storage, VirtualPath};
@@ -74,7 +75,7 @@ pub use settings::{
 };
 pub use source::{Found, Needs, Proof, Source};
 pub use source_error::{ProgramError, SetupError, SourceError, SourceUnavailable};
-pub use sql::{Sql, mysql, postgres};
+pub use sql::{Sql, cluster_table, mysql, postgres};
 pub use sqlite::Database;
 pub use totp::{Secret, SecretError};
 
@@ -214,9 +215,21 @@ pub enum Decision {
     /// The right password, but not so: from there, at this hour, in clear. The client is told no more than
     /// with [`Decision::Denied`]; the log is told this.
     Refused(String),
+    /// The right password, and a limit on sessions, or on logins, refuses it for now.
+    Limited(LoginLimit),
     /// The accounts cannot be reached, or the account is not usable now: 421. The client is not told the reason; the
     /// log is.
     Unavailable(String),
+}
+
+impl Decision {
+    /// The same, about an account of a session that runs: what is granted keeps the place that it has.
+    pub fn keeping_place(self, before: &Account) -> Self {
+        match self {
+            Self::Granted(account) => Self::Granted(Account { place: before.place.clone(), ..account }),
+            other => other,
+        }
+    }
 }
 
 /// The access that a login grants.
@@ -243,6 +256,8 @@ pub struct Account {
     pub follows_clock: bool,
     /// Which source has let the user in, and by what.
     pub told: Option<Arc<Told>>,
+    /// The place in a cluster that its session has; no source gives one.
+    pub place: Option<Arc<Place>>,
 }
 
 /// What a source knew of the user at the login.
@@ -294,6 +309,7 @@ impl Account {
             certificate_suffices: false,
             follows_clock: false,
             told: None,
+            place: None,
         }
     }
 

@@ -135,6 +135,7 @@ mod tests {
             certified: false,
             host: String::new(),
             local: None,
+            session: 0,
         };
         Login::new(attempt, Account::new(Arc::new(MemoryStorage::new()), Permissions::NONE), 0, now)
     }

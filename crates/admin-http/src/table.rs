@@ -46,6 +46,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         Order("limits", &[]),
     ),
     get("/api/v1/bans", VIEWER, "Lists bans", &[], BANS, Order("bans", &[])),
+    get("/api/v1/cluster", VIEWER, "Lists the nodes of the cluster", &[], NODES, Order("cluster", &[])),
     get("/api/v1/quotas", VIEWER, "Tells what is used of quotas", &[], QUOTAS, Order("quotas", &[])),
     get(
         "/api/v1/events",
@@ -452,6 +453,20 @@ const WHOSE: &[Field] = &[
 ];
 
 const KICKED: &[Field] = &[OK, needed("kicked", Whole, "How many sessions end")];
+
+const NODES: &[Field] = &[OK, needed("nodes", Records(NODE), "The nodes, as the database has them")];
+
+const NODE: &[Field] = &[
+    needed("node", Text, "Its name"),
+    needed("epoch", Whole, "The number of its registration"),
+    needed("this", Flag, "Whether it is the server that answers"),
+    needed("state", Word(&["serving", "draining", "silent"]), "Silent: its lease is over"),
+    needed("sessions", Whole, "Its connections"),
+    needed("silent-seconds", Number, "How long ago it renewed its lease"),
+    needed("lease-seconds", Whole, "How long its lease is"),
+    needed("age", Whole, "Seconds since it registered"),
+    needed("version", Text, "The program's version"),
+];
 
 const QUOTAS: &[Field] = &[OK, needed("quotas", Records(QUOTA), "The trees with a quota that are in use")];
 

@@ -5,6 +5,7 @@ use std::io;
 use millrace_hooks::QueueError;
 use millrace_limits::{LimitError, NetworkError, Scope};
 use millrace_server::HandOverError;
+use millrace_server::cluster::TableError;
 use millrace_storage::LedgerError;
 
 use super::tokens::TokenError;
@@ -69,6 +70,12 @@ pub enum AdminError {
     /// The queue of events fails, or has no such event.
     #[error(transparent)]
     Queue(#[from] QueueError),
+    /// The server is no node.
+    #[error("this server is no node of a cluster: there is no [cluster] table")]
+    NoCluster,
+    /// The database of the cluster has no answer.
+    #[error("{0}")]
+    Cluster(TableError),
     /// No notices are configured.
     #[error("there is no receiver of notices: no [[notice]] table names one")]
     NoNotices,
@@ -124,6 +131,7 @@ impl AdminError {
             | Self::NoQueue
             | Self::NoAuditLog
             | Self::NoNotices
+            | Self::NoCluster
             | Self::Queue(QueueError::NoEvent(_))
             | Self::Token(TokenError::Unknown(_)) => Blame::Missing,
             Self::TooManyBans
@@ -145,9 +153,12 @@ impl AdminError {
             | Self::WhichEvents
             | Self::Reload(_)
             | Self::Token(TokenError::Name) => Blame::Request,
-            Self::Ledger(_) | Self::Queue(_) | Self::AuditLog(_) | Self::NoThread(_) | Self::Token(_) => {
-                Blame::System
-            }
+            Self::Ledger(_)
+            | Self::Queue(_)
+            | Self::AuditLog(_)
+            | Self::Cluster(_)
+            | Self::NoThread(_)
+            | Self::Token(_) => Blame::System,
         }
     }
 }

@@ -9,6 +9,7 @@ mod administration;
 pub mod client;
 mod error;
 mod events;
+mod nodes;
 mod role;
 pub mod sockets;
 mod stream;

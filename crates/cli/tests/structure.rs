@@ -11,7 +11,7 @@ const TIERS: &[&[&str]] = &[
     // Protocols and back ends.
     &["ftp", "http", "privsep", "storage", "s3"],
     // Policy.
-    &["limits", "accounts", "metrics", "log", "hooks", "acme", "notices"],
+    &["limits", "cluster", "accounts", "metrics", "log", "hooks", "acme", "notices"],
     // What sessions of every protocol run on.
     &["runtime"],
     // Drivers of the protocols on it.

@@ -16,6 +16,8 @@ use crate::user_places::{Places, UserPlace};
 pub(crate) struct StreamOrigin {
     /// The connection that they belong to.
     pub(crate) connection: Key,
+    /// Its number in the log.
+    pub(crate) session: u64,
     /// Where the client came to.
     pub(crate) local: SocketAddr,
     /// The same as the proxy before this server says, if there is one.

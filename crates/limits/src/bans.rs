@@ -336,6 +336,17 @@ impl Bans {
         book.banned.len() + book.pairs.len() < before
     }
 
+    /// Lifts one ban: of the network, or of this user there.
+    pub fn lift_one(&self, network: Network, user: Option<&[u8]>) {
+        let mut book = self.book();
+        match user {
+            None => _ = book.banned.remove(&network),
+            Some(user) => _ = book.pairs.remove(&(network, self.hasher.hash_one(user))),
+        }
+        self.banned.store(book.banned.len(), Relaxed);
+        self.edition.fetch_add(1, Relaxed);
+    }
+
     /// Banned networks and users, and for how long yet.
     pub fn list(&self, now: Instant) -> Vec<BanReport> {
         let book = self.book();

@@ -105,6 +105,12 @@ impl ConnectionLimit {
         self
     }
 
+    /// Returns the limit of an address, where one is set that holds for it.
+    pub fn of_address(&self, address: IpAddr) -> Option<u64> {
+        let is_bound = !self.limit.is_none() && !self.is_free(address);
+        is_bound.then(|| self.limit.value()).filter(|most| *most > 0)
+    }
+
     /// Returns whether nothing is counted of an address.
     fn is_free(&self, address: IpAddr) -> bool {
         let is_free = self.limit.is_none() && (self.share == 0 || address.to_canonical().is_loopback());

@@ -129,6 +129,16 @@ pub enum Setting {
     Text(String),
 }
 
+impl Setting {
+    /// Returns the number, of what is one.
+    pub fn number(&self) -> Option<u64> {
+        match self {
+            Self::Number(number) => Some(*number),
+            Self::Text(_) => None,
+        }
+    }
+}
+
 impl From<u64> for Setting {
     fn from(number: u64) -> Self {
         Self::Number(number)

@@ -221,6 +221,16 @@ impl Tree {
         Ok(())
     }
 
+    /// Returns how a user with this account is refused who has all sessions that there may be; `None` where there is no limit.
+    pub fn user_refusal(&self, user: &[u8], said: &AccountLimits) -> Option<Refused> {
+        let set = lock(&self.users).get(user).and_then(|node| node.sessions_set());
+        let is_default = said.user.sessions.is_none() && set.is_none();
+        let limit = set.or_else(|| said.user.sessions.clone());
+        let limit = limit.or_else(|| lock(&self.defaults).user.sessions.clone())?;
+        let value = limit.at(self.wall());
+        (value > 0).then(|| Refused { scope: Scope::User(user.into()), value, is_default })
+    }
+
     /// The names of the users with sessions. A user that only a host has stands there without the host, too.
     pub fn users_present(&self) -> Vec<Vec<u8>> {
         let users = lock(&self.users);

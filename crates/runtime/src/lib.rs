@@ -7,6 +7,7 @@ pub mod handshakes;
 pub mod hook_line;
 pub mod login;
 pub mod passive;
+pub mod places;
 pub mod proxies;
 pub mod report;
 pub mod services;

@@ -7,38 +7,14 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use millrace_accounts::{Account, Attempt, Authenticator, Decision, Protocol};
-use millrace_limits::{AccountLimits, Failed, LimitKey, Reached, Refused, TooMany};
+use millrace_limits::{AccountLimits, Failed, LimitKey, LoginLimit, Reached};
 use millrace_log::{self as log, Subject};
 
 use crate::services::Services;
 use crate::worker::Core;
-
-/// A limit that refuses logins for now.
-#[derive(Debug)]
-pub struct LoginLimit {
-    /// For the client: it names the limit, without a number or a name.
-    pub reason: &'static str,
-    /// For the log.
-    pub reached: Reached,
-    /// When it may be tried again, where that is known: logins are too frequent.
-    pub wait: Option<Duration>,
-}
-
-impl From<Refused> for LoginLimit {
-    fn from(refused: Refused) -> Self {
-        Self { reason: refused.for_the_client(), reached: refused.reached(), wait: None }
-    }
-}
-
-impl From<TooMany> for LoginLimit {
-    fn from(too_many: TooMany) -> Self {
-        let (reason, reached) = (too_many.for_the_client(), too_many.reached());
-        Self { reason, reached, wait: Some(too_many.wait) }
-    }
-}
 
 impl Services {
     /// Checks whether the processors have time for a login.
@@ -97,7 +73,7 @@ impl Services {
         let accounts = self.accounts();
         self.logins.run(move || {
             if let Some(decision) = accounts.look_again(&account, &attempt.now()) {
-                tell(attempt.user, decision);
+                tell(attempt.user, decision.keeping_place(&account));
             }
         });
     }
@@ -130,6 +106,8 @@ pub struct LoginAttempt {
     pub host: String,
     /// The address of this machine that the client came to.
     pub local: Option<SocketAddr>,
+    /// The number of the session that it is for; 0 where it is for none.
+    pub session: u64,
 }
 
 impl fmt::Debug for LoginAttempt {
@@ -142,7 +120,8 @@ impl fmt::Debug for LoginAttempt {
 impl LoginAttempt {
     /// As it is made now.
     pub fn now(&self) -> Attempt<'_> {
-        let Self { ref user, ref password, from, protocol, encrypted, certified, ref host, local } = *self;
+        let Self { ref user, ref password, from, protocol, encrypted, certified, ref host, local, .. } =
+            *self;
         Attempt { user, password, from, protocol, encrypted, certified, host, local, now: SystemTime::now() }
     }
 
@@ -176,7 +155,7 @@ pub struct Expelled(pub String);
 pub fn present_account(decision: Decision) -> Option<Result<Account, Expelled>> {
     match decision {
         Decision::Granted(account) => Some(Ok(account)),
-        Decision::Unavailable(_) => None,
+        Decision::Unavailable(_) | Decision::Limited(_) => None,
         Decision::Denied | Decision::NeedsCode | Decision::NeedsPassword => {
             Some(Err(Expelled("the account is no longer there".to_owned())))
         }
@@ -222,6 +201,7 @@ mod tests {
             certified,
             host: String::new(),
             local: None,
+            session: 0,
         }
     }
 

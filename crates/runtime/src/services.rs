@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use millrace_accounts::Authenticator;
 use millrace_blocking::BlockingPool;
+use millrace_cluster::Cluster;
 use millrace_hooks::{Hooks, Pools};
 use millrace_limits::{Bans, Load, Logins, Timed, Tree};
 use millrace_log::Log;
@@ -46,7 +47,9 @@ pub struct Services {
     /// The proxies whose PROXY headers are believed.
     pub proxies: Arc<Proxies>,
     /// Addresses that are refused.
-    pub bans: Bans,
+    pub bans: Arc<Bans>,
+    /// The cluster that this server is a node of, if it is one.
+    pub cluster: Option<Arc<Cluster>>,
     /// Bandwidth and sessions by scope.
     pub limits: Tree,
     /// Whether the server accepts no more clients.

@@ -65,6 +65,11 @@ impl Sessions {
         self.descriptors
     }
 
+    /// Returns how many connections there may be from an address, where a limit is set that holds for it.
+    pub fn most_per_address(&self, from: IpAddr) -> Option<u64> {
+        self.addresses.of_address(from)
+    }
+
     /// Puts the limits of this minute in force.
     pub fn tick(&self, wall: i64) {
         self.limit.tick(wall);

@@ -20,6 +20,8 @@ pub use millrace_http_server::{Resumable, TrustedProxies};
 pub use millrace_net::tls::{Authorities, Clients, KeyPair, LoadError, Plan, Trust, self_signed};
 pub use millrace_process::ProgramLimits;
 
+use millrace_cluster::Cluster;
+
 use crate::auth::{Authenticator, Password};
 pub use crate::auth::{CertificateLogin, CertificateLoginError, Resumption, ResumptionError};
 use crate::hooks::Hooks;
@@ -70,6 +72,8 @@ pub struct Config {
     pub proxy_routes: Vec<ProxyRoute>,
     /// Uploads by HTTP that go on where they were cut (tus).
     pub resumable: Resumable,
+    /// The cluster that this server is to be a node of; no member yet. A reload does not change it.
+    pub cluster: Option<Arc<Cluster>>,
     /// Folders whose free space is read, for metrics and notices.
     pub disks: Vec<PathBuf>,
     /// The file in which bans are kept, so that they outlive the server.
@@ -212,6 +216,7 @@ impl Config {
             proxy_routes: Vec::new(),
             resumable: Resumable::default(),
             ban_file: None,
+            cluster: None,
             disks: Vec::new(),
             dav: None,
             accounts,

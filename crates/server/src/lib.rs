@@ -24,6 +24,7 @@ pub mod config;
 mod disks;
 mod housekeeping;
 mod kept_bans;
+mod membership;
 mod running;
 #[cfg(test)]
 mod simulation;
@@ -37,6 +38,7 @@ pub use worker::Door;
 pub use log::{Actor, Administrator, Live, Position, TraceFilter};
 pub use millrace_accounts as auth;
 use millrace_blocking as blocking;
+pub use millrace_cluster as cluster;
 pub use millrace_hooks as hooks;
 pub use millrace_limits as limits;
 pub use millrace_limits::{BanReport, BanRules, Network, NetworkError};

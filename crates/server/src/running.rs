@@ -33,6 +33,7 @@ use crate::config::Config;
 use crate::hooks::{HookError, Pools};
 use crate::housekeeping::{Housekeeping, keep_bans, keep_dav, keep_quotas};
 use crate::log::{self, Log};
+use crate::membership;
 use crate::state::{ServerState, WeakServer};
 use crate::worker::{Sender, Worker, WorkerMessage, worker};
 
@@ -155,6 +156,8 @@ impl Prepared {
         let Self { mut running, workers } = self;
         let state = Arc::clone(&running.state);
         millrace_process::limit_programs(state.config.program_limits);
+        // While the predecessor accepts yet: the database may take its time.
+        membership::join(&state).map_err(StartError::Worker)?;
         let replaces =
             before.map(|before| before.take_over(&state)).transpose().map_err(StartError::Relief)?;
         if let Some(hooks) = &state.config.hooks {
@@ -271,6 +274,7 @@ impl Running {
         keep_quotas(&self.state, true);
         keep_dav(&self.state);
         keep_bans(&self.state);
+        membership::leave(&self.state);
         self.hook_pools.finish(HOOKS_TIME);
         self.state.hooks().iter().for_each(|hooks| hooks.close());
         upgrade::say_farewell(self);

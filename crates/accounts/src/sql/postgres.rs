@@ -1,5 +1,8 @@
 //! PostgreSQL as a source of accounts: the schema, and what a row holds.
 
+use std::sync::Arc;
+
+use millrace_cluster::{PostgresTable, Table};
 use millrace_storage::PostgresError;
 use serde_json::Value;
 use tokio_postgres::types::Type;
@@ -31,6 +34,12 @@ const LOCK: i64 = 0x6d69_6c6c_7261_6365;
 pub fn postgres(settings: &Sql) -> Result<impl Source + use<>, SetupError> {
     let server = Server::new(settings)?;
     Ok(Remote::new(server.name(), server, true, settings.time)?.marked(&settings.query))
+}
+
+/// The tables of a cluster in a PostgreSQL database, which is not asked yet. The query of the settings is ignored.
+pub fn cluster_table(settings: &Sql) -> Result<Box<dyn Table>, SetupError> {
+    let server = Arc::new(Database::new(settings)?);
+    Ok(Box::new(PostgresTable::new(server, settings.time)?))
 }
 
 /// A PostgreSQL database, and how it is asked.

@@ -1,5 +1,7 @@
 //! In place of PostgreSQL, where this program was built without it.
 
+use millrace_cluster::Table;
+
 use super::Sql;
 use crate::absent::{Absent, absent};
 use crate::source::Source;
@@ -8,4 +10,9 @@ use crate::source_error::SetupError;
 /// Fails: PostgreSQL is not in this build.
 pub fn postgres(_: &Sql) -> Result<impl Source + use<>, SetupError> {
     absent("PostgreSQL", "postgres").map(|absent: Absent| absent)
+}
+
+/// Fails likewise.
+pub fn cluster_table(_: &Sql) -> Result<Box<dyn Table>, SetupError> {
+    absent("PostgreSQL", "postgres")
 }

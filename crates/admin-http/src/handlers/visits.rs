@@ -73,6 +73,7 @@ fn attempt(call: &Call) -> LoginAttempt {
         certified: false,
         host: String::new(),
         local: None,
+        session: 0,
     }
 }
 

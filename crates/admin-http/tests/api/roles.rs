@@ -19,6 +19,7 @@ const TABLE: &[(&str, &str, &str)] = &[
     ("GET", "/api/v1/sessions", "viewer"),
     ("GET", "/api/v1/limits", "viewer"),
     ("GET", "/api/v1/bans", "viewer"),
+    ("GET", "/api/v1/cluster", "viewer"),
     ("GET", "/api/v1/quotas", "viewer"),
     ("GET", "/api/v1/events", "viewer"),
     ("GET", "/api/v1/audit", "viewer"),

@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use super::{Administration, Wake};
 use crate::error::AdminError;
 use crate::events;
+use crate::nodes;
 use crate::role::Role;
 use millrace_limits::{BanReport, Limit, Limits, Network, Scope, ScopeReport};
 use millrace_server::{Live, Running, SessionReport, TraceFilter, TransferReport};
@@ -46,6 +47,8 @@ pub(super) enum Request {
     Unban { network: String },
     /// Lists the bans.
     Bans {},
+    /// Lists the nodes of the cluster.
+    Cluster {},
     /// Reports the use of quotas.
     Quotas {},
     /// Count that anew: in one tree, or in all.
@@ -103,6 +106,7 @@ impl Request {
             Self::Status {}
             | Self::Sessions {}
             | Self::Bans {}
+            | Self::Cluster {}
             | Self::Quotas {}
             | Self::Events { .. }
             | Self::Audit {}
@@ -170,6 +174,7 @@ impl Request {
                 false => Err(AdminError::NotBanned(network)),
             },
             Self::Bans {} => Ok(json!({ "bans": running.bans().iter().map(ban).collect::<Vec<_>>() })),
+            Self::Cluster {} => nodes::list(running),
             Self::Quotas {} => {
                 Ok(json!({ "quotas": running.quotas().iter().map(tally).collect::<Vec<_>>() }))
             }

@@ -117,6 +117,8 @@ enum Action {
     },
     /// List the bans, and when they expire
     Bans,
+    /// List the nodes of the cluster: how long each has been silent, its sessions, and whether it drains
+    Cluster,
     /// Show the use of quotas, for folders that are in use
     Quotas,
     /// Count files again, after other programs have changed them
@@ -313,6 +315,7 @@ fn request(action: &Action) -> Value {
         }
         Action::Unban { network } => json!({ "do": "unban", "network": network }),
         Action::Bans => json!({ "do": "bans" }),
+        Action::Cluster => json!({ "do": "cluster" }),
         Action::Quotas => json!({ "do": "quotas" }),
         Action::Recount { tree } => json!({ "do": "recount", "tree": tree }),
         Action::Events { action: None, to, most } => json!({ "do": "events", "to": to, "most": most }),

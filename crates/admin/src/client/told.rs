@@ -34,6 +34,13 @@ pub(super) fn told(action: &Action, answer: &Value) -> String {
             [] => "No bans.\n".to_owned(),
             bans => table(&["network", "user", "expires in"], bans.iter().map(ban)),
         },
+        Action::Cluster => match rows("nodes") {
+            [] => "No node is registered.\n".to_owned(),
+            nodes => table(
+                &["node", "epoch", "state", "sessions", "heard", "lease", "since", "version"],
+                nodes.iter().map(node),
+            ),
+        },
         Action::Quotas | Action::Recount { .. } => match rows("quotas") {
             [] => "No folder with a quota is in use.\n".to_owned(),
             quotas => table(&["tree", "bytes", "files", "exact"], quotas.iter().map(quota)),
@@ -209,6 +216,22 @@ fn limit(limit: &Value) -> Vec<String> {
 fn ban(ban: &Value) -> Vec<String> {
     let left = ban["seconds-left"].as_u64().map(|left| in_words(Duration::from_secs(left)));
     vec![word(&ban["network"]), word(&ban["user"]), left.unwrap_or_else(|| "never".to_owned())]
+}
+
+/// This node has a star.
+fn node(node: &Value) -> Vec<String> {
+    let star = if node["this"] == true { "*" } else { "" };
+    let since = Duration::from_secs(node["age"].as_u64().unwrap_or(0));
+    vec![
+        format!("{}{star}", word(&node["node"])),
+        word(&node["epoch"]),
+        word(&node["state"]),
+        word(&node["sessions"]),
+        format!("{:.1} s ago", node["silent-seconds"].as_f64().unwrap_or(0.0)),
+        format!("{} s", word(&node["lease-seconds"])),
+        rounded(since),
+        word(&node["version"]),
+    ]
 }
 
 fn token(token: &Value) -> Vec<String> {

@@ -15,6 +15,7 @@ use millrace_server::config::{AccessFormat, ProgramLimits};
 use millrace_server::hooks::Template;
 use rustix::process::geteuid;
 
+use super::cluster::ClusterTable;
 use super::notices::{self, NoticeTable};
 use super::places::Places;
 use super::said::{Place, Said};
@@ -202,6 +203,7 @@ impl Loaded {
         let of_sources = written.source.iter().flat_map(|source| source.files());
         let of_hooks = written.hook.iter().filter_map(|hook| hook.secret_file.as_ref());
         let of_notices = written.notice.iter().flat_map(NoticeTable::files);
+        let of_cluster = written.cluster.iter().flat_map(ClusterTable::files);
         let texts =
             [&written.greeting_file, &written.welcome_file, &written.limit_file].into_iter().flatten();
         let of_classes = written.class.iter().filter_map(|class| class.limit_file.as_ref());
@@ -220,6 +222,7 @@ impl Loaded {
             .chain(of_sources)
             .chain(of_hooks)
             .chain(of_notices)
+            .chain(of_cluster)
             .chain(pages);
         grants.extend(files.flat_map(|said| Grant::file(&absolute(said), Access::Read)));
         grants.extend(places.file().into_iter().flat_map(|file| Grant::file(file, Access::Read)));

@@ -130,8 +130,8 @@ pub(super) fn names<T: Table>() -> Vec<&'static str> {
 fn scope<T: Table>() -> String {
     match T::SCOPE {
         "" => "a configuration file".to_owned(),
-        name if name.starts_with(['a', 'e', 'i', 'o']) => format!("an [[{name}]] table"),
-        name => format!("a [[{name}]] table"),
+        name if name.starts_with(['a', 'e', 'i', 'o']) => format!("an {} table", T::heading()),
+        _ => format!("a {} table", T::heading()),
     }
 }
 

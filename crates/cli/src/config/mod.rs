@@ -7,6 +7,7 @@
 mod acme;
 mod audit;
 mod bucket;
+mod cluster;
 mod confinement;
 mod database;
 mod doors;

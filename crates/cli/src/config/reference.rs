@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::cluster::ClusterTable;
 use super::folders::FolderTable;
 use super::hooks::HookTable;
 use super::hosts::HostTable;
@@ -18,7 +19,7 @@ use super::web::{CorsTable, ErrorPageTable, HeaderTable};
 use super::written::Written;
 
 /// An example of each kind of `[[table]]`.
-const TABLES: [fn(&mut String); 13] = [
+const TABLES: [fn(&mut String); 14] = [
     example_of::<UserTable>,
     example_of::<GroupTable>,
     example_of::<SourceTable>,
@@ -32,6 +33,7 @@ const TABLES: [fn(&mut String); 13] = [
     example_of::<ListenerTable>,
     example_of::<HookTable>,
     example_of::<NoticeTable>,
+    example_of::<ClusterTable>,
 ];
 
 /// The table of a section of the top level, in Markdown.
@@ -95,7 +97,7 @@ pub(crate) fn example() -> String {
 
 /// The keys of a `[[table]]`, as comments.
 fn example_of<T: Table>(text: &mut String) {
-    let _ = write!(text, "\n#[[{}]]\n", T::SCOPE);
+    let _ = write!(text, "\n#{}\n", T::heading());
     keys::<T>().iter().for_each(|(name, unset, help)| line(name, *unset, help, text));
 }
 

@@ -126,6 +126,7 @@ impl Site {
         self.control = None;
         self.admin.clear();
         self.notices.clear();
+        self.config.cluster = None;
         self.serves_one_connection = true;
     }
 
@@ -223,6 +224,7 @@ pub(crate) fn resolve(
         resumable,
         dav,
         ban_file,
+        cluster: super::cluster::cluster(&written.cluster, &places)?,
         accounts: default.accounts,
         passive_ports,
         hooks: super::hooks::hooks(written.hook, written.hooks_queue.as_ref(), &places)?,

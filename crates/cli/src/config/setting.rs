@@ -24,6 +24,16 @@ pub(crate) trait Table: Debug + Clone + Default + 'static {
     /// Returns where the keys go that accounts in files and in databases have in common.
     fn profile(&mut self) -> Option<&mut Profile>;
 
+    /// Returns whether there is one of these tables at most, in single brackets.
+    fn is_single() -> bool {
+        Self::SCOPE == "cluster"
+    }
+
+    /// Returns how such a table begins.
+    fn heading() -> String {
+        if Self::is_single() { format!("[{}]", Self::SCOPE) } else { format!("[[{}]]", Self::SCOPE) }
+    }
+
     /// Returns the row of a key.
     fn row(name: &str) -> Option<&'static Row<Self>> {
         Self::ROWS.iter().find(|row| row.name == name)

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use millrace_server::auth::{self, Effective, Group, Origin};
 
+use super::cluster::ClusterTable;
 use super::hooks::HookTable;
 use super::hosts::HostTable;
 use super::logins::{GroupTable, UserTable};
@@ -22,6 +23,8 @@ pub(crate) struct Shown {
     pub(crate) hooks: Vec<String>,
     /// What administrators are told.
     pub(crate) notices: Vec<String>,
+    /// The cluster, if there is one.
+    pub(crate) cluster: Vec<String>,
     /// What holds for members of groups.
     pub(crate) groups: Vec<String>,
     /// Names under which other folders are served.
@@ -49,6 +52,7 @@ impl Shown {
         Self {
             hooks: written.hook.iter().map(HookTable::shown).collect(),
             notices: written.notice.iter().map(NoticeTable::shown).collect(),
+            cluster: written.cluster.iter().map(ClusterTable::shown).collect(),
             groups: written.group.iter().map(group).collect(),
             hosts: written
                 .host

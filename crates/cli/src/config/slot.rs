@@ -202,9 +202,21 @@ impl<T: Value> Slot for Map<T> {
 
 impl<T: Table> Slot for Vec<T> {
     fn read(&mut self, value: &Spanned<DeValue<'_>>, _: Range, wrong: &mut Mistakes) {
-        let form =
-            format!("each {0} is a table of its own, which begins with [[{0}]], in two brackets", T::SCOPE);
-        let DeValue::Array(all) = value.get_ref() else {
+        if let (DeValue::Table(table), true) = (value.get_ref(), T::is_single()) {
+            return self.push(file::table(table, value.span(), wrong));
+        }
+        let form = match T::is_single() {
+            true => {
+                format!("{} is one table, which begins with {}, in single brackets", T::SCOPE, T::heading())
+            }
+            false => {
+                format!(
+                    "each {0} is a table of its own, which begins with [[{0}]], in two brackets",
+                    T::SCOPE
+                )
+            }
+        };
+        let (DeValue::Array(all), false) = (value.get_ref(), T::is_single()) else {
             return wrong.push(Mistake::at(value.span(), &form));
         };
         for one in all {
@@ -216,7 +228,7 @@ impl<T: Table> Slot for Vec<T> {
     }
 
     fn read_text(&mut self, _: &str, _: &Place, _: Range) -> Result<(), ValueError> {
-        Err(ValueError::FileOnly(format!("[[{}]] tables", T::SCOPE)))
+        Err(ValueError::FileOnly(format!("{} tables", T::heading())))
     }
 
     fn place(&self) -> Option<&Place> {
@@ -232,7 +244,8 @@ impl<T: Table> Slot for Vec<T> {
     }
 
     fn schema(&self, _: Range) -> Json {
-        json!({ "type": "array", "items": super::schema::of::<T>() })
+        let table = super::schema::of::<T>();
+        if T::is_single() { table } else { json!({ "type": "array", "items": table }) }
     }
 
     fn has_tables(&self) -> bool {

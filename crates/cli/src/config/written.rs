@@ -7,6 +7,7 @@ use millrace_server::Network;
 use millrace_server::config::{AccessFormat, Challenge, ForwardingField, Resumption};
 use millrace_server::limits::{Limit, RateLimit};
 
+use super::cluster::ClusterTable;
 use super::folders::FolderTable;
 use super::hooks::HookTable;
 use super::hosts::HostTable;
@@ -462,6 +463,11 @@ settings! {
         "Notices" {
             /// What administrators are told by webhook and mail, each a `[[notice]]` table as below
             notice: Vec<NoticeTable> = unset("none").restart();
+        }
+        "Cluster" {
+            /// The database that several servers share, so that limits on sessions and bans hold on all of them: the
+            /// `[cluster]` table, as below
+            cluster: Vec<ClusterTable> = unset("a server of its own").restart();
         }
         "Times" {
             /// From connecting to being logged in

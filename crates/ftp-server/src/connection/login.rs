@@ -7,10 +7,10 @@ use std::sync::Arc;
 use millrace_accounts::{Account, Decision, Protocol, plain_host};
 use millrace_ftp::Session;
 use millrace_ftp::session::{Credentials, Grant, Occupancy, Verdict};
-use millrace_limits::{Class, LimitHandle, Refused, Scope};
+use millrace_limits::{Class, LimitHandle, LoginLimit, Refused, Scope};
 use millrace_log::{self as log, Proved, Subject};
 use millrace_runtime::client_names::ClientNames;
-use millrace_runtime::login::{Expelled, LoginAttempt, LoginLimit, limits_of, present_account};
+use millrace_runtime::login::{Expelled, LoginAttempt, limits_of, present_account};
 use millrace_runtime::slab::Key;
 use millrace_runtime::worker::{Core, Promise};
 
@@ -143,15 +143,16 @@ impl Login {
         let attempt = self.attempt(scene, credentials);
         let unnamed = scene.unnamed();
         if unnamed.is_none()
-            && let Some(decision) = accounts.quick(&attempt.now())
+            && let Some(decision) = scene.core.services.quick(&*accounts, &attempt.now())
         {
             return self.verdict(scene, &attempt.user, decision, edition);
         }
         let unavailable = Decision::Unavailable("The accounts are out of order.".to_owned());
         let answer = scene.open_question(&attempt.user, edition, false, unavailable);
+        let services = Arc::clone(&scene.core.services);
         scene.core.services.logins.run(move || {
             look_up(unnamed);
-            answer(accounts.authenticate(&attempt.now()));
+            answer(services.take_place(&attempt, accounts.authenticate(&attempt.now())));
         });
         None
     }
@@ -168,11 +169,12 @@ impl Login {
         let attempt = self.attempt(scene, Credentials { user, password: Vec::new() });
         let answer = scene.open_question(&attempt.user, edition, false, Decision::NeedsPassword);
         let unnamed = scene.unnamed();
+        let services = Arc::clone(&scene.core.services);
         scene.core.services.logins.run(move || {
             look_up(unnamed);
             // Whatever else they say is said to the password.
             if let Some(granted) = attempt.by_certificate(&*accounts) {
-                answer(granted);
+                answer(services.take_place(&attempt, granted));
             }
         });
         None
@@ -238,7 +240,8 @@ impl Login {
                 Some(Decision::Denied | Decision::NeedsCode | Decision::NeedsPassword) => {
                     Decision::Refused("the account is no longer there".to_owned())
                 }
-                decision => decision.unwrap_or(Decision::Granted(account)),
+                Some(decision) => decision.keeping_place(&account),
+                None => Decision::Granted(account),
             });
         });
     }
@@ -269,6 +272,15 @@ impl Login {
             Decision::Denied => {
                 count_failure(scene, user);
                 Verdict::Denied
+            }
+            Decision::Limited(limit) => {
+                scene.log_as(user, log::Event::Limited { reached: &limit.reached, reason: None });
+                let lines = scene.door.ftp.settings().of_server().texts.limit.as_slice().into();
+                Verdict::Limited {
+                    reason: limit.reason.to_owned(),
+                    lines,
+                    most: limit.reached.value.number().unwrap_or(0),
+                }
             }
             Decision::Refused(reason) => {
                 scene.log(log::Event::LoginRefused { user, reason: &reason });
@@ -378,6 +390,7 @@ impl Login {
             certified: scene.is_certified(&user),
             host: self.asked_host(scene.wire),
             local: Some(scene.session.local()),
+            session: scene.number,
             user,
             password,
         }

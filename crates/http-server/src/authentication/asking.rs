@@ -53,6 +53,7 @@ impl Visitor<'_> {
             certified,
             host,
             local: self.connection.reached(),
+            session: self.connection.session(),
         }
     }
 
@@ -89,7 +90,7 @@ impl Exchange<'_> {
             Visitor::of(self.connection).certificate_names().iter().any(|name| name.as_bytes() == user);
         let attempt = Visitor::of(self.connection).attempt(user, certified, plain_host(host));
         let attempt = LoginAttempt { password, ..attempt };
-        let quick = if certified { None } else { accounts.quick(&attempt.now()) };
+        let quick = if certified { None } else { self.core.server.quick(&*accounts, &attempt.now()) };
         match quick {
             Some(Decision::Granted(account)) => {
                 let mut logins = Logins::new(self.connection, self.core);
@@ -115,9 +116,11 @@ impl Exchange<'_> {
         let serial = self.ask();
         let reply =
             Visitor::of(self.connection).login_promise(self.core, serial, attempt.user.clone(), edition);
+        let services = Arc::clone(&self.core.services);
         self.core.server.logins.run(move || {
             let by_certificate = attempt.by_certificate(&*accounts);
             let decision = by_certificate.unwrap_or_else(|| accounts.authenticate(&attempt.now()));
+            let decision = services.take_place(&attempt, decision);
             reply.keep(Message::Login(serial, attempt.user, decision, edition));
         });
     }
@@ -138,20 +141,22 @@ impl Exchange<'_> {
         let visitor = Visitor::of(self.connection);
         let reply = visitor.login_promise(self.core, serial, ANONYMOUS.to_vec(), edition);
         let anonymous = visitor.attempt(ANONYMOUS.to_vec(), false, host);
+        let services = Arc::clone(&self.core.services);
         self.core.server.logins.run(move || {
             let certified = |user| LoginAttempt { user, certified: true, ..anonymous.clone() };
             let known = names.into_iter().map(certified).find_map(|attempt| {
                 let granted = attempt.by_certificate(&*accounts)?;
-                Some((attempt.user, granted))
+                Some((attempt, granted))
             });
-            let (user, decision) = known.unwrap_or_else(|| {
+            let (attempt, decision) = known.unwrap_or_else(|| {
                 let decision = match is_open {
                     true => accounts.authenticate(&anonymous.now()),
                     false => Decision::NeedsPassword,
                 };
-                (anonymous.user, decision)
+                (anonymous.clone(), decision)
             });
-            reply.keep(Message::Login(serial, user, decision, edition));
+            let decision = services.take_place(&attempt, decision);
+            reply.keep(Message::Login(serial, attempt.user, decision, edition));
         });
     }
 

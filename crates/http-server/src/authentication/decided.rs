@@ -41,6 +41,13 @@ impl Logins<'_> {
                 self.connection.work = Work::Idle;
                 return self.connection.exchange(self.core, &asked.head).challenge("Sign in to continue.");
             }
+            Decision::Limited(limit) => {
+                let event = log::Event::Limited { reached: &limit.reached, reason: None };
+                self.core.log(&self.connection.subject_of(Some(user)), event);
+                self.connection.who = None;
+                self.connection.exchange(self.core, &asked.head).answer_limit::<()>(&limit);
+                return;
+            }
             // By HTTP a code comes with the password, or not at all.
             Decision::Denied | Decision::NeedsCode | Decision::NeedsPassword => {
                 elsewhere = self.count_failure(user).saturating_sub(1);

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use millrace_accounts::Account;
 use millrace_http::Status;
-use millrace_limits::Refused;
+use millrace_limits::{LoginLimit, Refused};
 use millrace_log as log;
-use millrace_runtime::login::{LoginLimit, limits_of};
+use millrace_runtime::login::limits_of;
 
 use crate::answer::Answers;
 use crate::authentication::Logins;

@@ -12,8 +12,8 @@ use millrace_accounts::{Account, Protocol, plain_host};
 use millrace_ftp::session::{Permission, Permissions};
 use millrace_http::target::{self, Target};
 use millrace_http::{Field, Head, Status, authorization};
+use millrace_limits::LoginLimit;
 use millrace_log::{self as log, Proved};
-use millrace_runtime::login::LoginLimit;
 
 use crate::answer::Answers;
 use crate::authentication::asking::Visitor;

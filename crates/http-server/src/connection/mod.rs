@@ -248,6 +248,11 @@ impl Connection {
         self
     }
 
+    /// Returns the number of the session that it belongs to: its own, or that of the connection that it is a stream of.
+    pub(crate) fn session(&self) -> u64 {
+        self.stream.as_ref().map_or(self.number, |stream| stream.shared.session)
+    }
+
     pub(crate) fn takes_requests(&self) -> bool {
         matches!(self.work, Work::Idle)
             && self.http.takes_requests()

@@ -142,6 +142,7 @@ impl Connection {
         let member = std::mem::replace(&mut self.member, other);
         let origin = StreamOrigin {
             connection: self.key,
+            session: self.number,
             local,
             reached: self.reached().unwrap_or(local),
             names: link.channel().map(names_of).unwrap_or_default(),

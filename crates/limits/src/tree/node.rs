@@ -96,9 +96,14 @@ impl Node {
         self.wanted().set != Limits::default()
     }
 
+    /// Returns the limit of sessions that was set, if one was.
+    pub(super) fn sessions_set(&self) -> Option<Limit> {
+        self.wanted().set.sessions.clone()
+    }
+
     /// Returns true if a limit of sessions was set.
     pub(super) fn has_sessions_set(&self) -> bool {
-        self.wanted().set.sessions.is_some()
+        self.sessions_set().is_some()
     }
 
     /// Schedules take effect; answers whether anything changed.

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use millrace_cluster::Cluster;
 use millrace_runtime::login::limits_of;
 use millrace_runtime::report::SessionReport;
 use millrace_runtime::worker::Client as _;
@@ -106,6 +107,11 @@ impl Running {
     /// Lifts a ban, also those of users there; answers whether there was one.
     pub fn lift_ban(&self, network: Network) -> bool {
         self.state.bans.lift(network)
+    }
+
+    /// The cluster that it is a node of, if it is one.
+    pub fn cluster(&self) -> Option<&Cluster> {
+        self.state.cluster.as_deref()
     }
 
     /// Networks that are banned, altogether or for some users, and for how long yet.

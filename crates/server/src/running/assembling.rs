@@ -91,7 +91,7 @@ pub(crate) fn state(
     if let Some(text) = trouble {
         log.warn(&text);
     }
-    let bans = Bans::new(config.bans.clone());
+    let bans = Arc::new(Bans::new(config.bans.clone()));
     let (ban_file, read) = BanFile::open(config.ban_file.clone(), &bans);
     if let Err(error) = read {
         log.warn(&error.to_string());
@@ -135,6 +135,7 @@ pub(crate) fn state(
         logins_rated: Logins::new(config.logins.clone(), config.network_bits, now),
         proxies,
         bans,
+        cluster: config.cluster.clone(),
         limits: Tree::new(config.limits.clone(), now, wall_seconds()),
         is_ending: AtomicBool::new(false),
         next_session: AtomicU64::new(1),

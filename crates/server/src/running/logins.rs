@@ -119,6 +119,7 @@ impl ServerState {
                 let failed = self.count_login_failure(attempt.from, user, now, log);
                 AdminLogin::Denied(self.config.login_delay * (1 << failed.count.saturating_sub(1).min(6)))
             }
+            Decision::Limited(limit) => AdminLogin::Limited(limit.reason, limit.wait),
             Decision::Refused(reason) => {
                 self.log.note_of(&subject, Event::LoginRefused { user, reason: &reason });
                 AdminLogin::Denied(self.config.login_delay)

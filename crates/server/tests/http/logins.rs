@@ -177,6 +177,7 @@ fn nor_does_that_of_an_administrator() {
         certified: false,
         host: String::new(),
         local: None,
+        session: 0,
     };
     let (decide, decided) = channel();
     served.running.log_in(attempt, from, move |login| decide.send(login).unwrap());

@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
+use crate::config::cluster::ClusterTable;
 use crate::config::folders::FolderTable;
 use crate::config::hooks::HookTable;
 use crate::config::hosts::HostTable;
@@ -19,7 +20,7 @@ const TEXT: &str = include_str!("../../../../../docs/configuration.md");
 /// The tables of the page that the rows make, by the names in the comments before them.
 fn tables() -> Vec<(String, String)> {
     fn scope<T: Table>() -> (String, String) {
-        (format!("[[{}]]", T::SCOPE), reference::scope::<T>())
+        (T::heading(), reference::scope::<T>())
     }
     let mut sections: Vec<&str> = Written::ROWS.iter().map(|row| row.section).collect();
     sections.dedup();
@@ -39,6 +40,7 @@ fn tables() -> Vec<(String, String)> {
             scope::<ListenerTable>(),
             scope::<HookTable>(),
             scope::<NoticeTable>(),
+            scope::<ClusterTable>(),
         ])
         .collect()
 }
@@ -113,8 +115,8 @@ fn the_example_has_every_key_and_is_accepted() {
     folder.file(&example).unwrap_or_else(|failure| panic!("{failure}"));
     for row in Written::ROWS {
         let is_there = |start: &str| example.lines().any(|line| line.starts_with(start));
-        let (key, table) = (format!("#{} = ", row.name), format!("#[[{}]]", row.name));
-        assert!(is_there(&key) || is_there(&table), "{}", row.name);
+        let forms = [format!("#{} = ", row.name), format!("#[[{}]]", row.name), format!("#[{}]", row.name)];
+        assert!(forms.iter().any(|form| is_there(form)), "{}", row.name);
     }
     let set: String = defaults().lines().map(|line| format!("#{line}\n")).collect();
     for line in set.lines() {

@@ -465,3 +465,23 @@ fn an_argument_that_a_client_could_make_an_option_is_warned_of() {
         "{warning}"
     );
 }
+
+#[test]
+fn a_cluster_is_one_table_in_single_brackets_with_a_database() {
+    let folder = Folder::new();
+    let database = "database = \"host=/run/postgresql dbname=millrace\"";
+    let site = folder.file(&format!("[cluster]\n{database}\nnode = \"web-1\"\nlease = \"10s\"\n")).unwrap();
+    assert_eq!(site.config.cluster.as_ref().map(|cluster| cluster.name()), Some("web-1"));
+    assert_eq!(site.shown.cluster, ["node web-1, with a lease of 10 seconds"]);
+    assert!(folder.file("").unwrap().config.cluster.is_none());
+    for (text, told) in [
+        (format!("[[cluster]]\n{database}"), "is one table, which begins with [cluster], in single brackets"),
+        ("[cluster]\nnode = \"a\"".to_owned(), "[cluster] table needs `database`"),
+        ("[cluster]\ndatabase = \"dbname=x\"".to_owned(), "host"),
+        (format!("[cluster]\n{database}\nlease = \"1s\""), "a lease is 3 to 60 seconds long"),
+        (format!("[cluster]\n{database}\nleases = \"1s\""), "did you mean `lease`?"),
+    ] {
+        let error = folder.error(folder.file(&text));
+        assert!(error.contains(told), "{text}: {error}");
+    }
+}

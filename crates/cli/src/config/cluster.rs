@@ -1,0 +1,84 @@
+//! The `[cluster]` table: the database that nodes share, and what this node is called there.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_server::auth::{Sql, cluster_table};
+use millrace_server::cluster::{Cluster, NodeEntry, Timing};
+
+use super::places::Places;
+use super::said::Said;
+use super::setting::{default, required, settings, unset};
+use super::slot::One;
+use super::sources;
+use super::value::Period;
+use crate::failure::Failure;
+
+/// How long an answer may take.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The lengths that a lease may have, in seconds: a shorter one is lost by a pause of the machine.
+const LEASES: std::ops::RangeInclusive<u64> = 3..=60;
+
+settings! {
+    /// The `[cluster]` table.
+    ClusterTable of "cluster" {
+        /// The connection string of the PostgreSQL database that all nodes name: `"host=db.example.net
+        /// user=millrace dbname=millrace"`, or a URL
+        database: Said<String> = required();
+        /// A file whose first line is the password for it
+        password_file: One<PathBuf> = unset("none");
+        /// A file of certificates in PEM; the connection is encrypted, and the database's certificate has to be
+        /// signed by one of these
+        ca: One<PathBuf> = unset("in clear, or as the connection string says");
+        /// How long an answer may take. A login that waits longer is refused with 421.
+        timeout: One<Period> = default("2s").positive();
+        /// What this node is called in `millrace ctl cluster`
+        node: One<String> = unset("the machine's name");
+        /// How long after its last word the others take this node's places, 3 to 60 seconds. It is renewed three
+        /// times as often.
+        lease: One<Period> = default("6s").positive();
+    }
+}
+
+impl ClusterTable {
+    /// Files that it names.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Said<PathBuf>> {
+        [&self.password_file, &self.ca].into_iter().flatten()
+    }
+
+    /// `web-1, lease 6s`
+    pub(crate) fn shown(&self) -> String {
+        format!("node {}, with a lease of {} seconds", name(self), lease(self).as_secs())
+    }
+}
+
+fn name(table: &ClusterTable) -> String {
+    let own = || rustix::system::uname().nodename().to_string_lossy().into_owned();
+    table.node.as_ref().map_or_else(own, |said| said.value.clone())
+}
+
+fn lease(table: &ClusterTable) -> Duration {
+    table.lease.as_ref().map_or(Duration::from_secs(6), |said| said.value.0)
+}
+
+/// The node that the server is to be, not yet a member.
+pub(crate) fn cluster(tables: &[ClusterTable], places: &Places<'_>) -> Result<Option<Arc<Cluster>>, Failure> {
+    let Some(table) = tables.first() else { return Ok(None) };
+    let lease = lease(table);
+    if let Some(said) = table.lease.as_ref().filter(|_| !LEASES.contains(&lease.as_secs())) {
+        return Err(places.error(&said.place, "lease", "a lease is 3 to 60 seconds long"));
+    }
+    let settings = Sql {
+        connection: table.database.value.clone(),
+        password: sources::password(table.password_file.as_ref(), places)?,
+        roots: sources::read(table.ca.as_ref(), "ca", places)?,
+        query: None,
+        time: table.timeout.as_ref().map_or(TIMEOUT, |said| said.value.0),
+    };
+    let database = cluster_table(&settings);
+    let database = database.map_err(|error| places.error(&table.database.place, "database", &error))?;
+    let entry = NodeEntry { name: name(table), version: env!("CARGO_PKG_VERSION").to_owned(), lease };
+    Ok(Some(Arc::new(Cluster::new(database, entry, Timing::of_lease(lease)))))
+}

@@ -1,0 +1,74 @@
+//! A node of a cluster: joins, leaves, takes places for sessions, and answers what the others are.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use crate::keeper::{Keeper, Member};
+use crate::lock::lock;
+use crate::places::{Place, PlaceError, Shared, Timing};
+use crate::scope::Claim;
+use crate::table::{Epoch, NodeEntry, NodeReport, Table, TableError};
+
+/// A node of a cluster. Until [`Cluster::begin`] it is no member, and grants nothing.
+pub struct Cluster {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Cluster {
+    /// Makes a node that is no member yet. Nothing is asked.
+    pub fn new(table: Box<dyn Table>, entry: NodeEntry, timing: Timing) -> Self {
+        Self { shared: Arc::new(Shared::new(table, entry, timing)), thread: Mutex::default() }
+    }
+
+    /// Joins: registers if the database is there, and has a thread keep the lease from now on.
+    pub fn begin(&self, member: Arc<dyn Member>) -> std::io::Result<()> {
+        let mut keeper = Keeper::new(Arc::clone(&self.shared), member);
+        keeper.turn(Instant::now());
+        let thread = std::thread::Builder::new().name("millrace-cluster".to_owned());
+        *lock(&self.thread) = Some(thread.spawn(move || keeper.run())?);
+        Ok(())
+    }
+
+    /// Leaves: all places are free at once.
+    pub fn leave(&self) {
+        let Some(thread) = lock(&self.thread).take() else { return };
+        self.shared.call(|call| call.is_end = true);
+        let _ = thread.join();
+    }
+
+    /// The name of this node.
+    pub fn name(&self) -> &str {
+        &self.shared.entry.name
+    }
+
+    /// Returns the registration of this node, where it has one.
+    pub fn epoch(&self) -> Option<Epoch> {
+        lock(&self.shared.book).lease.epoch()
+    }
+
+    /// Lists the nodes. Waits for the database.
+    pub fn nodes(&self) -> Result<Vec<NodeReport>, TableError> {
+        self.shared.table.nodes()
+    }
+
+    /// Takes a place for the session of this number as this user: the one that it has, or a new one. The claims are in the order
+    /// of their scopes. Waits for the database.
+    pub fn take(&self, session: u64, user: &[u8], claims: &[Claim]) -> Result<Arc<Place>, PlaceError> {
+        Shared::take(&self.shared, (session, user.into()), claims)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster").field("entry", &self.shared.entry).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,152 @@
+//! The keeper: a thread that keeps the lease, gives places back and exchanges bans. It alone waits for the database without a
+//! client that waits for it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millrace_limits::Bans;
+
+use crate::ban_sync::BanSync;
+use crate::lease::Duty;
+use crate::lock::lock;
+use crate::places::{Call, Shared};
+use crate::table::{Epoch, NodeState, Renewal, TableError};
+
+/// How often it looks whether bans have changed here.
+const TICK: Duration = Duration::from_millis(250);
+
+/// The server that a node is.
+pub trait Member: Send + Sync {
+    /// How it is now.
+    fn state(&self) -> NodeState;
+    /// Its bans.
+    fn bans(&self) -> &Bans;
+    /// Tells its operator.
+    fn warn(&self, text: &str);
+}
+
+/// The keeper's part of a node.
+pub(crate) struct Keeper {
+    shared: Arc<Shared>,
+    member: Arc<dyn Member>,
+    bans: BanSync,
+    /// When places are given back next, and bans of others are looked for.
+    exchange: Instant,
+    /// For which registration bans were exchanged: another one looks at all of them.
+    synced: Option<Epoch>,
+}
+
+impl Keeper {
+    pub(crate) fn new(shared: Arc<Shared>, member: Arc<dyn Member>) -> Self {
+        Self { shared, member, bans: BanSync::default(), exchange: Instant::now(), synced: None }
+    }
+
+    /// Keeps the node a member until it is told to end; then it leaves.
+    pub(crate) fn run(mut self) {
+        while !self.rest().is_end {
+            self.turn(Instant::now());
+        }
+        let epoch = lock(&self.shared.book).lease.epoch();
+        if let Some(epoch) = epoch {
+            // Otherwise the lease ends by itself.
+            let _ = self.shared.table.leave(epoch);
+        }
+    }
+
+    /// Waits for the next tick, or a call.
+    fn rest(&self) -> Call {
+        let call = lock(&self.shared.call);
+        let waits = |call: &mut Call| !call.is_urgent && !call.is_end;
+        let waited = self.shared.called.wait_timeout_while(call, TICK, waits);
+        let (mut call, _) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
+        let now = *call;
+        call.is_urgent = false;
+        now
+    }
+
+    /// Does what is due.
+    pub(crate) fn turn(&mut self, now: Instant) {
+        let is_time = now >= self.exchange;
+        let duty = lock(&self.shared.book).duty(now, is_time);
+        let done = match duty {
+            Duty::Rest => Ok(()),
+            Duty::Register(replaces) => self.register(replaces, now),
+            Duty::Renew(epoch) => self.renew(epoch, now),
+        };
+        let done = done.and_then(|()| self.exchange_bans(is_time));
+        if is_time {
+            self.exchange = now + self.shared.timing.exchange;
+        }
+        if let Err(error) = done {
+            lock(&self.shared.book).lease.put_off(Instant::now());
+            self.note(Some(error.to_string().into()));
+        } else if duty != Duty::Rest {
+            self.note(None);
+        }
+    }
+
+    fn register(&mut self, replaces: Option<Epoch>, now: Instant) -> Result<(), TableError> {
+        let places = lock(&self.shared.book).places_to_register();
+        let epoch = self.shared.table.register(&self.shared.entry, replaces, &places)?;
+        lock(&self.shared.book).lease.hold(epoch, now);
+        Ok(())
+    }
+
+    fn renew(&mut self, epoch: Epoch, now: Instant) -> Result<(), TableError> {
+        let freed = lock(&self.shared.book).take_freed();
+        let renewed = self.shared.table.renew(epoch, self.member.state(), &freed);
+        let mut book = lock(&self.shared.book);
+        match renewed {
+            // A login may have found meanwhile that the registration is to be replaced.
+            Ok(Renewal::Kept) if book.lease.epoch() == Some(epoch) => book.lease.hold(epoch, now),
+            Ok(Renewal::Kept) => {}
+            Ok(Renewal::Fenced) => {
+                book.lease.fence(epoch);
+                drop(book);
+                self.member.warn(
+                    "the registration of this node in the cluster has ended: it was silent for longer than its lease, or the \
+                     database has crashed; it registers anew, with the sessions that it has",
+                );
+                return self.register(None, Instant::now());
+            }
+            Err(error) => {
+                book.lease.doubt(epoch);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the bans that have changed here, and at the times of exchange takes over those of others.
+    fn exchange_bans(&mut self, is_time: bool) -> Result<(), TableError> {
+        let Some(epoch) = lock(&self.shared.book).lease.epoch() else { return Ok(()) };
+        let bans = self.member.bans();
+        // What was lifted elsewhere while this node was away is not to come back by it.
+        if is_time || self.synced != Some(epoch) {
+            let pulled = self.shared.table.pull_bans(self.bans.edition())?;
+            self.bans.adopt(pulled, bans, Instant::now());
+            self.synced = Some(epoch);
+        }
+        let changes = self.bans.changes(bans, Instant::now());
+        if changes.is_empty() {
+            return Ok(());
+        }
+        match self.shared.table.push_bans(epoch, &changes)? {
+            Renewal::Kept => self.bans.written(&changes, Instant::now()),
+            Renewal::Fenced => lock(&self.shared.book).lease.fence(epoch),
+        }
+        Ok(())
+    }
+
+    /// Tells the operator when the database goes, and when it is back.
+    fn note(&self, trouble: Option<Arc<str>>) {
+        let before = std::mem::replace(&mut *lock(&self.shared.trouble), trouble.clone());
+        match (before, trouble) {
+            (None, Some(why)) => self.member.warn(&format!(
+                "{why}; until it answers, logins that need a place in the cluster are refused"
+            )),
+            (Some(_), None) => self.member.warn("the database of the cluster answers again"),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Places of sessions, and what they share with the keeper: the book, the database, and calls for the keeper.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+use thiserror::Error;
+
+use crate::book::{Begun, Book, Ended};
+use crate::lease::LeaseTimes;
+use crate::lock::lock;
+use crate::scope::Claim;
+use crate::table::{NodeEntry, Table, TableError};
+
+/// How a node keeps its lease, and what it shares.
+#[derive(Debug, Clone, Copy)]
+pub struct Timing {
+    /// How long after its last renewal others take a node's places.
+    pub lease: Duration,
+    /// How often it is renewed.
+    pub renewal: Duration,
+    /// How often freed places are given back, bans of others looked for, and a database that is away tried.
+    pub exchange: Duration,
+}
+
+impl Timing {
+    /// The usual times for a lease of this length: it is renewed three times before it is over.
+    pub fn of_lease(lease: Duration) -> Self {
+        let renewal = lease / 3;
+        Self { lease, renewal, exchange: renewal.min(Duration::from_secs(1)) }
+    }
+}
+
+/// What places, the keeper and the node share.
+pub(crate) struct Shared {
+    pub(crate) table: Box<dyn Table>,
+    pub(crate) entry: NodeEntry,
+    pub(crate) timing: Timing,
+    /// Locked for a step; never while the database is asked.
+    pub(crate) book: Mutex<Book>,
+    /// Why the database gives no answers; `None` while it does.
+    pub(crate) trouble: Mutex<Option<Arc<str>>>,
+    /// Whether the keeper is to look at once, and whether it is to end.
+    pub(crate) call: Mutex<Call>,
+    pub(crate) called: Condvar,
+    /// The places of sessions by the session's number and its user: of several logins at once the first takes the place, and
+    /// the others wait for it. Locked for a look.
+    slots: Mutex<HashMap<Holder, Arc<Slot>>>,
+}
+
+/// What the keeper is called for.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Call {
+    pub(crate) is_urgent: bool,
+    pub(crate) is_end: bool,
+}
+
+/// A session's number, and its user.
+type Holder = (u64, Box<[u8]>);
+/// Locked while a place is taken.
+type Slot = Mutex<Weak<Place>>;
+
+/// A place of a session on all nodes; dropping it gives it back, within a second.
+pub struct Place {
+    holder: Holder,
+    claims: Box<[Claim]>,
+    shared: Arc<Shared>,
+}
+
+/// Why there is no place.
+#[derive(Debug, Error)]
+pub enum PlaceError {
+    /// The claim of this index finds all places taken.
+    #[error("all places of the limit are taken")]
+    Full(usize),
+    /// This node may grant nothing now.
+    #[error("no place in the cluster can be granted now: {0}")]
+    Away(Arc<str>),
+}
+
+impl Shared {
+    pub(crate) fn new(table: Box<dyn Table>, entry: NodeEntry, timing: Timing) -> Self {
+        let times = LeaseTimes { length: timing.lease, renewal: timing.renewal, pause: timing.exchange };
+        Self {
+            table,
+            entry,
+            timing,
+            book: Mutex::new(Book::new(times)),
+            trouble: Mutex::default(),
+            call: Mutex::default(),
+            called: Condvar::new(),
+            slots: Mutex::default(),
+        }
+    }
+
+    /// Takes a place for a session: the one that it has, or a new one. Waits for the database.
+    pub(crate) fn take(self: &Arc<Self>, holder: Holder, claims: &[Claim]) -> Result<Arc<Place>, PlaceError> {
+        let slot = Arc::clone(lock(&self.slots).entry(holder.clone()).or_default());
+        let mut place = lock(&slot);
+        if let Some(place) = place.upgrade() {
+            return Ok(place);
+        }
+        if let Err(error) = self.ask(claims) {
+            drop(place);
+            drop(slot);
+            self.forget(&holder);
+            return Err(error);
+        }
+        let taken = Arc::new(Place { holder, claims: claims.into(), shared: Arc::clone(self) });
+        *place = Arc::downgrade(&taken);
+        Ok(taken)
+    }
+
+    fn ask(&self, claims: &[Claim]) -> Result<(), PlaceError> {
+        let begun = lock(&self.book).begin(claims, Instant::now());
+        let epoch = match begun {
+            Begun::Reused => return Ok(()),
+            Begun::Away => return Err(self.away()),
+            Begun::Ask(epoch) => epoch,
+        };
+        let taking = match self.table.take(epoch, claims) {
+            Ok(taking) => taking,
+            Err(error @ TableError::Busy) => return Err(PlaceError::Away(error.to_string().into())),
+            Err(error) => {
+                lock(&self.book).lease.doubt(epoch);
+                self.call(|call| call.is_urgent = true);
+                return Err(PlaceError::Away(error.to_string().into()));
+            }
+        };
+        let ended = lock(&self.book).end(epoch, claims, taking);
+        match ended {
+            Ended::Taken => Ok(()),
+            Ended::Full(index) => Err(PlaceError::Full(index)),
+            Ended::Away => {
+                self.call(|call| call.is_urgent = true);
+                Err(self.away())
+            }
+        }
+    }
+
+    fn away(&self) -> PlaceError {
+        let trouble = lock(&self.trouble).clone();
+        PlaceError::Away(trouble.unwrap_or_else(|| "this node registers".into()))
+    }
+
+    /// Calls the keeper.
+    pub(crate) fn call(&self, change: impl FnOnce(&mut Call)) {
+        change(&mut lock(&self.call));
+        self.called.notify_all();
+    }
+
+    /// Forgets a slot that has no place, and that no login waits for.
+    fn forget(&self, holder: &Holder) {
+        let mut slots = lock(&self.slots);
+        let is_unused = |slot: &Arc<Slot>| Arc::strong_count(slot) == 1 && lock(slot).strong_count() == 0;
+        if slots.get(holder).is_some_and(is_unused) {
+            slots.remove(holder);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        lock(&self.shared.book).free(&self.claims);
+        self.shared.forget(&self.holder);
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Place").field("claims", &self.claims).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,159 @@
+//! What a node asks of the database. The functions wait for its answer.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use millrace_limits::Network;
+use thiserror::Error;
+
+use crate::scope::{Claim, SharedScope};
+
+/// The number of a registration, greater than all before it: the fencing token of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(pub i64);
+
+/// A node, as it registers.
+#[derive(Debug, Clone)]
+pub struct NodeEntry {
+    /// Its name, for people. Two processes may have one name: the old and the new one of an upgrade.
+    pub name: String,
+    /// The program's version.
+    pub version: String,
+    /// How long it may be silent before others take its places.
+    pub lease: Duration,
+}
+
+/// What a node tells of itself with each renewal.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NodeState {
+    /// Its connections.
+    pub sessions: u64,
+    /// Whether it accepts no more clients.
+    pub is_draining: bool,
+}
+
+/// A node as the database has it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NodeReport {
+    /// Its registration.
+    pub epoch: Epoch,
+    /// Its name.
+    pub name: String,
+    /// The program's version.
+    pub version: String,
+    /// How long ago it has renewed its lease, by the database's clock.
+    pub silent: Duration,
+    /// The length of its lease.
+    pub lease: Duration,
+    /// How long ago it has registered.
+    pub age: Duration,
+    /// What it told last.
+    pub state: NodeState,
+}
+
+impl NodeReport {
+    /// Returns whether its lease holds.
+    pub fn is_alive(&self) -> bool {
+        self.silent < self.lease
+    }
+}
+
+/// What becomes of a claim to places.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taking {
+    /// The places are taken.
+    Taken,
+    /// None is taken: the claim of this index finds all places taken.
+    Full(usize),
+    /// The epoch holds no more, and nothing was written.
+    Fenced,
+}
+
+/// What becomes of a write under an epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Renewal {
+    /// It is done.
+    Kept,
+    /// The epoch holds no more, and nothing was written.
+    Fenced,
+}
+
+/// A ban that nodes share: of a network, or of one user there.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct SharedBan {
+    /// Where it holds.
+    pub network: Network,
+    /// The user; `None` where the whole network is banned.
+    pub user: Option<Vec<u8>>,
+}
+
+/// A change of bans.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BanChange {
+    /// It holds for so long, or until it is lifted.
+    Banned(SharedBan, Option<Duration>),
+    /// It was lifted.
+    Lifted(SharedBan),
+}
+
+/// Changes of bans since an edition.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pulled {
+    /// In their order.
+    pub changes: Vec<BanChange>,
+    /// The edition after them.
+    pub edition: i64,
+}
+
+/// Why the database gives no answer.
+#[derive(Debug, Error)]
+pub enum TableError {
+    /// Too many logins wait for it. Nothing was asked.
+    #[error("too many logins wait for the database of the cluster")]
+    Busy,
+    /// It has not answered, so that what was asked may have been done or not.
+    #[error("the database of the cluster has not answered within {0:?}")]
+    TimedOut(Duration),
+    /// The connection, or an error of the database.
+    #[error("the database of the cluster: {0}")]
+    Backend(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The tables are newer than this program.
+    #[error("the tables of the cluster are of a later version of Millrace")]
+    LaterTables,
+}
+
+/// The tables of a cluster.
+pub trait Table: Debug + Send + Sync {
+    /// Registers a node with the places that it has, whatever the limits are, and returns its epoch. The registration that
+    /// it `replaces` ends in the same step.
+    fn register(
+        &self,
+        node: &NodeEntry,
+        replaces: Option<Epoch>,
+        places: &[(SharedScope, u64)],
+    ) -> Result<Epoch, TableError>;
+
+    /// Renews the lease, tells how the node is, gives `freed` places back, and ends the registrations of nodes that have
+    /// been silent for longer than their leases.
+    fn renew(
+        &self,
+        epoch: Epoch,
+        state: NodeState,
+        freed: &[(SharedScope, u64)],
+    ) -> Result<Renewal, TableError>;
+
+    /// Takes a place in each scope, or in none. One question.
+    fn take(&self, epoch: Epoch, claims: &[Claim]) -> Result<Taking, TableError>;
+
+    /// Ends a registration.
+    fn leave(&self, epoch: Epoch) -> Result<(), TableError>;
+
+    /// Lists the nodes, in the order in which they have registered.
+    fn nodes(&self) -> Result<Vec<NodeReport>, TableError>;
+
+    /// Returns the changes of bans since an edition; all that hold, and what was lifted lately, since edition 0.
+    fn pull_bans(&self, since: i64) -> Result<Pulled, TableError>;
+
+    /// Writes changes of bans.
+    fn push_bans(&self, epoch: Epoch, changes: &[BanChange]) -> Result<Renewal, TableError>;
+}

@@ -1,0 +1,58 @@
+//! Places of sessions in a cluster: which limits are shared, and a login that takes a place in each.
+//!
+//! A place is taken where a login waits for its password, on the pool of logins, and goes with the account that was granted.
+//! Without a cluster, or without a limit that a session counts against, nothing is asked.
+
+use millrace_accounts::{Account, Attempt, Authenticator, Decision};
+use millrace_cluster::{Claim, PlaceError, SharedScope};
+use millrace_ftp::session::Occupancy;
+use millrace_limits::{LoginLimit, TooManyConnections};
+
+use crate::login::{LoginAttempt, limits_of};
+use crate::services::Services;
+
+impl Services {
+    /// Decides a login at once where that is possible; one that needs a place in a cluster has to wait for it.
+    pub fn quick(&self, accounts: &dyn Authenticator, attempt: &Attempt<'_>) -> Option<Decision> {
+        let decision = accounts.quick(attempt)?;
+        let waits = self.cluster.is_some()
+            && matches!(&decision, Decision::Granted(account) if !self.shared_limits(attempt, account).is_empty());
+        (!waits).then_some(decision)
+    }
+
+    /// Takes a place in the cluster for a login that the accounts have granted. May wait.
+    pub fn take_place(&self, attempt: &LoginAttempt, decision: Decision) -> Decision {
+        let (Some(cluster), Decision::Granted(mut account)) = (&self.cluster, decision.clone()) else {
+            return decision;
+        };
+        let mut limits = self.shared_limits(&attempt.now(), &account);
+        if limits.is_empty() {
+            return decision;
+        }
+        let claims: Vec<Claim> = limits.iter().map(|(claim, _)| claim.clone()).collect();
+        match cluster.take(attempt.session, &attempt.user, &claims) {
+            Ok(place) => {
+                account.place = Some(place);
+                Decision::Granted(account)
+            }
+            Err(PlaceError::Full(index)) => Decision::Limited(limits.swap_remove(index).1),
+            Err(error @ PlaceError::Away(_)) => Decision::Unavailable(error.to_string()),
+        }
+    }
+
+    /// Returns the limits that sessions on all nodes count against, each with its refusal, in the order in which places are
+    /// taken: the server's, the address's, the user's.
+    fn shared_limits(&self, attempt: &Attempt<'_>, account: &Account) -> Vec<(Claim, LoginLimit)> {
+        let server = self.sessions.most().map(|most| {
+            (Claim { scope: SharedScope::server(), most }, TooManyConnections::Server(most).into())
+        });
+        let address = self.sessions.most_per_address(attempt.from).map(|most| {
+            let claim = Claim { scope: SharedScope::address(attempt.from), most };
+            (claim, TooManyConnections::Address(most).into())
+        });
+        let user = self.limits.user_refusal(attempt.user, &limits_of(account)).map(|refused| {
+            (Claim { scope: SharedScope::user(attempt.user), most: refused.value }, refused.into())
+        });
+        server.into_iter().chain(address).chain(user).collect()
+    }
+}

@@ -1,0 +1,45 @@
+//! The server as a node of a cluster: what it tells of itself, and where its bans are.
+
+use std::sync::{Arc, Weak};
+
+use millrace_cluster::{Member, NodeState};
+
+use crate::limits::Bans;
+use crate::log::Log;
+use crate::state::ServerState;
+
+/// A server that is a node, which the cluster does not keep alive.
+struct ServerNode {
+    state: Weak<ServerState>,
+    bans: Arc<Bans>,
+    log: Log,
+}
+
+/// Has the server join its cluster, if it has one.
+pub(crate) fn join(state: &Arc<ServerState>) -> std::io::Result<()> {
+    let Some(cluster) = &state.cluster else { return Ok(()) };
+    let bans = Arc::clone(&state.bans);
+    cluster.begin(Arc::new(ServerNode { state: Arc::downgrade(state), bans, log: state.log.clone() }))
+}
+
+/// Has it leave, once all sessions have ended.
+pub(crate) fn leave(state: &ServerState) {
+    state.cluster.iter().for_each(|cluster| cluster.leave());
+}
+
+impl Member for ServerNode {
+    fn state(&self) -> NodeState {
+        self.state.upgrade().map_or(NodeState { sessions: 0, is_draining: true }, |state| NodeState {
+            sessions: state.sessions.count() as u64,
+            is_draining: state.is_ending.load(std::sync::atomic::Ordering::Acquire),
+        })
+    }
+
+    fn bans(&self) -> &Bans {
+        &self.bans
+    }
+
+    fn warn(&self, text: &str) {
+        self.log.warn(text);
+    }
+}
