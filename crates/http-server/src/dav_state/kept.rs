@@ -5,6 +5,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
+use std::iter;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -26,6 +27,9 @@ type KeptProperty = (String, String, String);
 struct Kept {
     locks: Vec<KeptLock>,
     properties: Vec<(KeptPlace, Vec<KeptProperty>)>,
+    /// As part of whose share each of the properties counts; not in files of before.
+    #[serde(default)]
+    users: Vec<Option<Vec<u8>>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -98,8 +102,9 @@ pub(crate) fn write(told: &Told) -> serde_json::Result<Vec<u8>> {
         properties: told
             .properties
             .all()
-            .map(|(place, values)| (place.into(), values.iter().map(value).collect()))
+            .map(|(place, values, _)| (place.into(), values.iter().map(value).collect()))
             .collect(),
+        users: told.properties.all().map(|(_, _, user)| user.map(<[u8]>::to_vec)).collect(),
     })
 }
 
@@ -123,15 +128,16 @@ pub(crate) fn read(path: &Path) -> io::Result<Told> {
         Ok(metadata) if metadata.len() > MOST => return Err(io::ErrorKind::FileTooLarge.into()),
         Ok(_) => {}
     }
-    let Kept { locks, properties } = serde_json::from_slice(&fs::read(path)?)?;
+    let Kept { locks, properties, users } = serde_json::from_slice(&fs::read(path)?)?;
     let (mut told, now, wall) = (Told::default(), Instant::now(), wall());
     for lock in locks.into_iter().filter_map(|lock| lock.into_lock(now, wall)) {
         // What does not go with the others was not written by us.
         let _ = told.locks.give(lock);
     }
-    for (place, values) in properties {
+    let users = users.into_iter().chain(iter::repeat(None));
+    for ((place, values), user) in properties.into_iter().zip(users) {
         let values = values.into_iter().map(|(space, local, value)| (Name { space, local }, value)).collect();
-        told.properties.set(&place.into(), values);
+        told.properties.restore(&place.into(), values, user.as_deref());
     }
     Ok(told)
 }

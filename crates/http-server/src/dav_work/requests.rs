@@ -135,7 +135,8 @@ impl DavRequest {
         conditional::check(head, Some(&metadata))?;
         self.permit(head, Touch::Content)?;
         let chain = self.chain()?;
-        let groups = self.server.dav.change(|told| told.properties.patch(&chain[0], changes))?;
+        let user = self.user.as_deref();
+        let groups = self.server.dav.change(|told| told.properties.patch(&chain[0], changes, user))?;
         let is_full = groups.iter().any(|(status, _)| *status == Status::INSUFFICIENT_STORAGE);
         let reached =
             is_full.then(|| Box::new(Reached::new(LimitKey::Properties, properties::MAX_BYTES as u64)));

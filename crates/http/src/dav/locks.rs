@@ -22,6 +22,9 @@ const SHARE: usize = MAX_LOCKS / 4;
 /// Bytes of all locks together, as they are kept.
 const MOST_BYTES: usize = 16 << 20;
 
+/// Bytes of the locks of one user, and of one address.
+const SHARE_OF_BYTES: usize = MOST_BYTES / 4;
+
 /// Shared locks of one place, which all are told of it and of each of its members.
 const MOST_SHARED: usize = 64;
 
@@ -81,8 +84,8 @@ pub struct Locks {
     /// Those that are beneath one.
     beneath: HashMap<Place, Vec<u64>>,
     by_token: HashMap<Vec<u8>, u64>,
-    /// How many each user has, and each address.
-    held: HashMap<Holder, usize>,
+    /// What each user has, and each address.
+    held: HashMap<Holder, Held>,
     /// The number of the next one.
     next: u64,
     /// None ends before.
@@ -91,6 +94,13 @@ pub struct Locks {
     bytes: usize,
     /// Counts what changed them.
     changes: u64,
+}
+
+/// How many locks, and the bytes that they take.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Held {
+    count: usize,
+    bytes: usize,
 }
 
 /// Who holds locks, and may hold a share of them.
@@ -242,8 +252,8 @@ impl Locks {
             }
             beside += usize::from(other.reaches(&lock.chain));
         }
-        let has_share =
-            lock.holders().any(|holder| self.held.get(&holder).is_some_and(|&held| held >= SHARE));
+        let is_share = |held: &Held| held.count >= SHARE || held.bytes + size > SHARE_OF_BYTES;
+        let has_share = lock.holders().any(|holder| self.held.get(&holder).is_some_and(is_share));
         if has_share || self.all.len() >= MAX_LOCKS || beside >= MOST_SHARED || self.bytes + size > MOST_BYTES
         {
             return Err(LockDenied::Full);
@@ -254,7 +264,10 @@ impl Locks {
         for above in &lock.chain[1..] {
             self.beneath.entry(above.clone()).or_default().push(self.next);
         }
-        lock.holders().for_each(|holder| *self.held.entry(holder).or_default() += 1);
+        for holder in lock.holders() {
+            let held = self.held.entry(holder).or_default();
+            (held.count, held.bytes) = (held.count + 1, held.bytes + size);
+        }
         self.soonest = Some(self.soonest.map_or(lock.until, |soonest| soonest.min(lock.until)));
         self.by_token.insert(lock.token.clone().into_bytes(), self.next);
         self.all.insert(self.next, lock);
@@ -287,14 +300,15 @@ impl Locks {
 
     fn remove(&mut self, number: u64) {
         let Some(lock) = self.all.remove(&number) else { return };
-        self.bytes -= lock.size();
+        let size = lock.size();
+        self.bytes -= size;
         self.by_token.remove(lock.token.as_bytes());
         take_out(&mut self.on, &lock.chain[0], number);
         lock.chain[1..].iter().for_each(|above| take_out(&mut self.beneath, above, number));
         for holder in lock.holders() {
             if let Some(held) = self.held.get_mut(&holder) {
-                *held -= 1;
-                if *held == 0 {
+                (held.count, held.bytes) = (held.count - 1, held.bytes - size);
+                if held.count == 0 {
                     self.held.remove(&holder);
                 }
             }
@@ -556,6 +570,21 @@ mod tests {
         }
         locks.forget(&Place::within((1, 2), b"0"));
         assert_eq!(locks.give(of(MAX_LOCKS + 1, Some("u"), here)), Ok(()));
+    }
+
+    #[test]
+    fn a_user_with_long_locks_leaves_bytes_to_others() {
+        let of = |at: usize, user: &str| Lock {
+            user: Some(user.as_bytes().to_vec()),
+            owner: Some("x".repeat(4096)),
+            ..lock(&[&at.to_string(), ""], true, false)
+        };
+        let mut locks = Locks::default();
+        let given = (0..MAX_LOCKS).take_while(|at| locks.give(of(*at, "u")).is_ok()).count();
+        assert!(given < SHARE, "{given}");
+        assert_eq!(locks.give(of(MAX_LOCKS, "v")), Ok(()));
+        locks.forget(&Place::within((1, 2), b"0"));
+        assert_eq!(locks.give(of(MAX_LOCKS + 1, "u")), Ok(()));
     }
 
     /// A lookup costs as much as it finds, however many locks there are.
