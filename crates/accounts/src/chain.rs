@@ -12,6 +12,7 @@ mod proving;
 mod roster;
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use millrace_ftp::session::Permissions;
@@ -346,6 +347,11 @@ fn without_group(source: &dyn Source, effective: &Effective) -> Option<Decision>
 }
 
 impl Authenticator for Chain {
+    fn virtual_host(&self, name: &str, local: Option<SocketAddr>) -> Option<String> {
+        let host = KnownBy::choose(&self.hosts, |host| &host.known_by, name, local);
+        host.map(|host| host.known_by.first())
+    }
+
     /// Answers where the first source to know the name has it in memory, and the password needs no hash now.
     fn quick(&self, attempt: &Attempt<'_>) -> Option<Decision> {
         if Self::is_unsound(attempt) {

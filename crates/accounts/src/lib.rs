@@ -88,6 +88,13 @@ pub trait Authenticator: Send + Sync + Debug {
         None
     }
 
+    /// Returns the first name, or else address, of the virtual host of a client that says this plain name and came to this
+    /// address of the machine.
+    fn virtual_host(&self, name: &str, local: Option<SocketAddr>) -> Option<String> {
+        let _ = (name, local);
+        None
+    }
+
     /// Answers on a thread of the blocking pool, however long it takes.
     fn authenticate(&self, attempt: &Attempt<'_>) -> Decision;
 

@@ -1,6 +1,6 @@
 //! `millrace link`: a link to a file or a folder that expires, for those who have no account.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::SystemTime;
 
 use millrace_log::{Event, IssuedLink};
@@ -21,20 +21,23 @@ pub(crate) fn run(arguments: &MakeLink) -> Result<(), Failure> {
     let path = path.map_err(|_| wrong(format!("{:?} cannot be a path", arguments.path)))?;
     may_be_linked(&site, &path)?;
     let user = arguments.user.clone().unwrap_or_else(|| "anonymous".to_owned());
-    let account = account(&site, arguments, &user)?;
+    let url = arguments.url.clone().or_else(|| web_url(&site));
+    let at = Where::of(url.as_deref().unwrap_or_default());
+    let account = account(&site, arguments, &user, &at)?;
     let gives = gives(account.as_ref(), arguments, &path)?;
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let expires = (now + arguments.valid.value.0).as_secs();
     let permits = if gives == Gives::Upload { "put" } else { "get" };
     let link = Link { path, gives, user: user.clone().into_bytes(), expires };
     let links = &site.config.web.links;
-    let target = links.sign(&link).ok_or_else(|| {
+    let host = site.accounts.virtual_host(&at.name, at.local);
+    let target = links.sign_at(&link, host.as_deref()).ok_or_else(|| {
         wrong(
             "there is no key to sign links with: write http-link-keys = \"FILE\" in the configuration file"
                 .to_owned(),
         )
     })?;
-    let url = arguments.url.clone().or_else(|| web_url(&site)).ok_or_else(|| {
+    let url = url.ok_or_else(|| {
         wrong(
             "the configuration does not say where browsers find the server (http and https are off, or at a \
              port that is drawn): say it with --url"
@@ -65,11 +68,25 @@ fn may_be_linked(site: &Site, path: &VirtualPath) -> Result<(), Failure> {
 /// What to do where `serve` is given more than the configuration file.
 const FORCE: &str = "where flags of \"serve\" name users or the folder, --force makes the link";
 
+/// Where the link is to be used: by another name or address of the server there may be other files.
+struct Where {
+    name: String,
+    local: Option<SocketAddr>,
+}
+
+impl Where {
+    fn of(url: &str) -> Self {
+        let (scheme, rest) = url.split_once("://").unwrap_or_default();
+        let host = rest.split('/').next().unwrap_or_default();
+        let port = if scheme == "https" { 443 } else { 80 };
+        let ip = || host.trim_start_matches('[').trim_end_matches(']').parse().ok();
+        let local = host.parse().ok().or_else(|| Some(SocketAddr::new(ip()?, port)));
+        Self { name: plain_host(host.as_bytes()), local }
+    }
+}
+
 /// The account in whose name the link acts; `None`, and a warning, where only a login would tell.
-fn account(site: &Site, arguments: &MakeLink, user: &str) -> Result<Option<Account>, Failure> {
-    // By another name of the server there may be other files.
-    let url = arguments.url.as_deref().unwrap_or_default();
-    let host = url.split_once("://").map_or("", |(_, rest)| rest.split('/').next().unwrap_or_default());
+fn account(site: &Site, arguments: &MakeLink, user: &str, at: &Where) -> Result<Option<Account>, Failure> {
     let attempt = Attempt {
         user: user.as_bytes(),
         password: b"",
@@ -77,8 +94,8 @@ fn account(site: &Site, arguments: &MakeLink, user: &str) -> Result<Option<Accou
         protocol: Protocol::Http,
         encrypted: true,
         certified: true,
-        host: &plain_host(host.as_bytes()),
-        local: host.parse().ok(),
+        host: &at.name,
+        local: at.local,
         now: SystemTime::now(),
     };
     let doubt = match site.accounts.current(&attempt) {

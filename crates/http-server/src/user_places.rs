@@ -48,14 +48,36 @@ impl Places {
     ) -> Result<UserPlace, Refused> {
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         users.retain(|(_, place)| place.strong_count() > 0);
-        let mut known = users.iter().filter(|(name, _)| name == user);
+        let counted_by = limits.counted_by(user);
+        let mut known = users.iter().filter(|(name, _)| **name == *counted_by);
         if let Some(place) = known.find_map(|(_, place)| place.upgrade()) {
             return Ok(place);
         }
         let mut member = tree.accompany(self.bound, now);
         tree.log_in(&mut member, user, limits, now)?;
         let place = Arc::new(member);
-        users.push((user.to_vec(), Arc::downgrade(&place)));
+        users.push((counted_by.into_owned(), Arc::downgrade(&place)));
         Ok(place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_limits::HostOfUser;
+
+    use super::*;
+
+    #[test]
+    fn users_of_one_name_at_two_hosts_have_a_place_each() {
+        let (now, bound) = (Instant::now(), "192.0.2.1:443".parse().unwrap());
+        let tree = Tree::new(millrace_limits::ServerLimits::default(), now, 0);
+        let places = Places::new(bound, tree.accompany(bound, now));
+        let at = |name: &str| AccountLimits {
+            host: Some(HostOfUser { name: name.into(), has_own_users: true }),
+            ..AccountLimits::default()
+        };
+        let place = |host| places.of(&tree, b"zoe", &at(host), now).unwrap();
+        let (first, again, other) = (place("a.example"), place("a.example"), place("b.example"));
+        assert!(Arc::ptr_eq(&first, &again) && !Arc::ptr_eq(&first, &other));
     }
 }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use super::row_04_virtual_hosts::{add_user, at, fetch_by, folder, make_certificate};
+use super::row_04_virtual_hosts::{add_user, at, fetch_by, fetch_path_by, folder, make_certificate};
 use super::site::{Client, Folder, HASH, Site, eventually, free_port, program};
 
 /// A host with users of its own beside those of the server, of whom each may have one session and download little.
@@ -172,5 +172,30 @@ fn by_http2_a_host_is_known_by_its_address_and_its_name() {
             "{host} {:?}",
             String::from_utf8_lossy(&output.stderr)
         );
+    }
+}
+
+/// Another host has other files at the path, and may have another user of the name.
+#[test]
+fn a_signed_link_is_good_at_the_host_that_it_was_made_for_alone() {
+    let folder = folder("linked-host", &["second", "third"]);
+    fs::write(folder.0.join("keys"), "0123456789abcdef0123456789abcdef\n").unwrap();
+    let keys = "http = \"0.0.0.0:0\"\nhttp-link-keys = \"keys\"\n\
+                [[host]]\naddresses = \"127.0.0.2\"\ndirectory = \"second\"\n\
+                [[host]]\nnames = \"third.test\"\ndirectory = \"third\"\n";
+    let site = Site::start_in(folder, keys);
+    let hosts = ["127.0.0.1", "127.0.0.2", "third.test"];
+    for made_at in hosts {
+        let url = format!("http://{made_at}");
+        let link =
+            site.folder.tell(&["link", "/f", "--config", "millrace.toml", "--user", "bob", "--url", &url]);
+        let target = link.trim().strip_prefix(&url).unwrap();
+        for used_at in hosts {
+            let ip = if used_at == "third.test" { "127.0.0.1" } else { used_at };
+            let stream = std::net::TcpStream::connect(at(ip, &site.http)).unwrap();
+            let answer = fetch_path_by(stream, used_at, target);
+            let expected = if used_at == made_at { "HTTP/1.1 200 " } else { "HTTP/1.1 403 " };
+            assert!(answer.starts_with(expected), "{made_at} {used_at}: {answer}");
+        }
     }
 }

@@ -35,8 +35,13 @@ fn fetch_all(address: &str, host: &str) -> String {
 }
 
 /// The same on a connection.
-pub(super) fn fetch_by(mut stream: TcpStream, host: &str) -> String {
-    let request = format!("GET /f HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+pub(super) fn fetch_by(stream: TcpStream, host: &str) -> String {
+    fetch_path_by(stream, host, "/f")
+}
+
+/// The answer to a request for this on a connection.
+pub(super) fn fetch_path_by(mut stream: TcpStream, host: &str, target: &str) -> String {
+    let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();

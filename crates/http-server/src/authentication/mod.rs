@@ -131,8 +131,7 @@ impl Exchange<'_> {
     /// The user; `None` if the accounts must be asked, or the request was refused.
     pub(crate) fn know_who(&mut self, target: &Target<'_>) -> Option<Arc<Who>> {
         let head = self.head;
-        let links = self.core.http.web.links.clone();
-        let link = links.verify(&target.path, target.query, head.method, self.core.now.wall.seconds);
+        let link = self.link(target);
         let (said, host) = (&*said(head, link.is_some()), host_of(self.core, head, target));
         if !matches!(link, Some(Err(_)))
             && let Some(who) = Visitor::of(self.connection).still_known(self.core, said, host)
@@ -145,6 +144,22 @@ impl Exchange<'_> {
         }
         let login = self.login_of(said, host)?;
         self.try_login((said, host), login)
+    }
+
+    /// Returns what a link lets the request do; `None` where it came by none.
+    pub(crate) fn link(&self, target: &Target<'_>) -> Option<Result<Link, Bad>> {
+        let links = &self.core.http.web.links;
+        if !links.is_link(target.query) {
+            return None;
+        }
+        let (now, host) = (self.core.now.wall.seconds, self.virtual_host(target));
+        links.verify(&target.path, target.query, self.head.method, now, host.as_deref())
+    }
+
+    /// Returns the virtual host that the client belongs to.
+    pub(crate) fn virtual_host(&self, target: &Target<'_>) -> Option<String> {
+        let name = plain_host(host_of(self.core, self.head, target));
+        self.core.server.accounts().virtual_host(&name, self.connection.reached())
     }
 
     /// Has the accounts asked about a link, where it is good.

@@ -4,10 +4,9 @@
 //! The invariants: the origin for downloads answers signed links and nothing else, so that no browser has a login for
 //! it; and no request for a document is answered with a file by any other origin, also not one that came by a link.
 
-use millrace_accounts::plain_host;
+use millrace_http::Status;
 use millrace_http::download_origin::opens_document;
 use millrace_http::target::Target;
-use millrace_http::{Field, Status};
 use millrace_vfs::VirtualPath;
 
 use crate::answer::Answers;
@@ -50,14 +49,13 @@ pub(crate) fn sends_to_download_origin(
     if isolated.origin.is_host_of(head) || !opens_document(head) {
         return false;
     }
-    // A link does not say which host's tree it leads into.
-    let host = plain_host(head.get(Field::Host).unwrap_or_default());
-    if web.hosts.iter().any(|name| name.covers(&host)) {
+    // A link that is good at a virtual host is good nowhere else.
+    if exchange.virtual_host(target).is_some() {
         return false;
     }
     let now = exchange.core.now.wall.seconds;
     let latest = u64::try_from(now).unwrap_or(0) + VALIDITY;
-    let expires = match web.links.verify(&target.path, target.query, head.method, now) {
+    let expires = match exchange.link(target) {
         Some(Ok(link)) => link.expires.min(latest),
         _ => latest,
     };

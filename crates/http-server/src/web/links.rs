@@ -68,10 +68,15 @@ impl LinkKeys {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = keys;
     }
 
-    /// The path and query of a link; `None` where there is no key.
+    /// The path and query of a link of no virtual host; `None` where there is no key.
     pub fn sign(&self, link: &Link) -> Option<String> {
+        self.sign_at(link, None)
+    }
+
+    /// The same of a link that is good at this virtual host and nowhere else.
+    pub fn sign_at(&self, link: &Link, host: Option<&str>) -> Option<String> {
         let keys = self.keys();
-        let mac = hmac::sign(&keys.first()?.key, &link.signed());
+        let mac = hmac::sign(&keys.first()?.key, &at_host(link.signed(), host));
         Some(link.target(mac.as_ref()))
     }
 
@@ -97,20 +102,30 @@ impl LinkKeys {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a request's query lets it do: `None` where it is no link's.
+    /// What a request's query lets it do at a virtual host: `None` where it is no link's.
     pub(crate) fn verify(
         &self,
         path: &VirtualPath,
         query: Option<&[u8]>,
         method: Method,
         now: i64,
+        host: Option<&str>,
     ) -> Option<Result<Link, BadLink>> {
         self.is_link(query).then(|| {
             link::verify(path, query, method, now, |signed, mac| {
+                let signed = &at_host(signed.to_vec(), host);
                 // In constant time for each key.
                 self.keys().iter().any(|LinkKey { key, .. }| hmac::verify(key, signed, mac).is_ok())
             })
         })
+    }
+}
+
+/// What the MAC of a link is over. A virtual host has other files and other users; without one a link begins otherwise.
+fn at_host(link: Vec<u8>, host: Option<&str>) -> Vec<u8> {
+    match host {
+        Some(host) => [b"at ", host.as_bytes(), b"\n", &link].concat(),
+        None => link,
     }
 }
 
@@ -137,7 +152,7 @@ mod tests {
 
     fn verdict(keys: &LinkKeys, target: &str, method: Method, now: i64) -> Option<Result<Link, BadLink>> {
         let target = target::parse(target.as_bytes()).unwrap();
-        keys.verify(&target.path, target.query, method, now)
+        keys.verify(&target.path, target.query, method, now, None)
     }
 
     #[test]
@@ -154,6 +169,20 @@ mod tests {
         assert_eq!(verdict(&keys, "/a?expires=1000", Method::Get, 0), None);
         assert_eq!(&*keys.without_signature(b"/a?signature=12"), b"/a?signature=...");
         assert_eq!(&*LinkKeys::default().without_signature(b"/a?signature=12"), b"/a?signature=12");
+    }
+
+    #[test]
+    fn a_link_of_a_virtual_host_is_good_there_alone() {
+        let keys = LinkKeys::parse(KEYS[0]).unwrap();
+        let hosts = [None, Some("a.example"), Some("b.example")];
+        for made_at in hosts {
+            let target = keys.sign_at(&link("/a"), made_at).unwrap();
+            let target = target::parse(target.as_bytes()).unwrap();
+            for used_at in hosts {
+                let verdict = keys.verify(&target.path, target.query, Method::Get, 0, used_at).unwrap();
+                assert_eq!(verdict.is_ok(), made_at == used_at, "{made_at:?} {used_at:?}");
+            }
+        }
     }
 
     #[test]
