@@ -228,14 +228,14 @@ millrace_delivery_queue_events{state="waiting"} ${quiet ? 0 : 1}
 millrace_worker_lag_seconds{worker="0"} 0.001
 `;
 
-/** Serves the log, a line now and then. */
-function log(response) {
+/** Serves the log: some of its last lines, and then a line now and then. */
+function log(response, lines) {
   response.writeHead(200, { 'content-type': 'text/event-stream' });
   const kinds = ['#17 192.0.2.7:51123 alice download path="/pub/a.iso" bytes=734003200 seconds=9.2', '#18 203.0.113.7:40112 - login-failed tried="root"',
     '#19 198.51.100.9:41000 - connected', '- - - warning what="the certificate expires in 6 days"', '#19 198.51.100.9:41000 press upload path="/in/<b>x</b>.txt" bytes=12', '- - - reload failed what="line 3"'];
   let at = 0;
   const line = () => response.write(`data: ${new Date().toISOString()} ${kinds[at++ % kinds.length]}\n\n`);
-  for (let i = 0; i < 24; i++) line();
+  for (let i = 0; i < Math.min(lines, 24); i++) line();
   const timer = setInterval(line, 700);
   response.on('close', () => clearInterval(timer));
 }
@@ -266,7 +266,7 @@ export async function mock({ port = 0, role = 'administrator', isFirstRun = fals
     if (path === 'logout') return json(200, {}, { 'set-cookie': 'session=; Max-Age=0; Path=/' });
     if (!request.headers.cookie?.includes('session=mock') && request.headers.authorization !== 'Bearer token') return json(401, { detail: 'Sign in.' });
     if (path === 'me') return json(200, { name: 'root', role });
-    if (path === 'log') return log(response);
+    if (path === 'log') return log(response, Number(url.searchParams.get('lines') ?? 0));
     try {
       const of = { state, query: Object.fromEntries(url.searchParams), body, headers: request.headers };
       const answer = perform(of, request.method, path);

@@ -97,13 +97,15 @@ export function usePoll(load, period, dependencies) {
   return { ...state, refresh };
 }
 
-/** Reads server-sent events until `signal` aborts, and connects again when they end. */
+/** Reads server-sent events until `signal` aborts, and connects again, without the query, when they end. */
 export async function follow(path, onEvent, onState, signal) {
+  let at = path;
   while (!signal.aborted) {
     try {
-      const answer = await send('GET', path, { signal, headers: { accept: 'text/event-stream' } });
+      const answer = await send('GET', at, { signal, headers: { accept: 'text/event-stream' } });
       if (answer.status === 401) return whenSignedOut();
       if (!answer.ok) throw new Problem(answer.status);
+      at = path.replace(/\?.*/, '');
       onState(true);
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
       let rest = '';

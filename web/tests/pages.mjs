@@ -132,6 +132,8 @@ test('a viewer is shown everything, and offered nothing that is refused', async 
 test('the log is shown as text, paused and filtered', async () => {
   const page = await dashboard();
   await visit(page, 'log');
+  // The last lines are there at once.
+  await page.waitForFunction(() => document.querySelectorAll('.log p').length >= 20, undefined, { timeout: 5000 });
   await page.getByText('path="/in/<b>x</b>.txt"').first().waitFor();
   await page.getByRole('button', { name: 'Pause' }).click();
   const count = await page.locator('.log p').count();

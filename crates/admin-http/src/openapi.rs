@@ -64,8 +64,8 @@ fn described(operation: &Operation) -> Value {
 }
 
 fn responses(operation: &Operation) -> Value {
-    let good = match (operation.path.rsplit('/').next(), operation.answer) {
-        (Some("log" | "trace"), _) => json!({ EVENTS: { "schema": { "type": "string" } } }),
+    let good = match (operation.action, operation.answer) {
+        (Action::Live(..), _) => json!({ EVENTS: { "schema": { "type": "string" } } }),
         (_, []) => json!({ JSON: { "schema": { "type": "object" } } }),
         (_, answer) => json!({ JSON: { "schema": record(answer, false) } }),
     };

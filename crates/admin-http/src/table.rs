@@ -58,7 +58,14 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     ),
     get("/api/v1/audit", VIEWER, "Tells the last record of the audit log", &[], AUDIT, Order("audit", &[])),
     get("/api/v1/rates", VIEWER, "Tells the figures of the last hour", &[], RATES, Own(orders::rates)),
-    get("/api/v1/log", VIEWER, "Sends the log from now on, as server-sent events", &[], &[], Own(live::log)),
+    get(
+        "/api/v1/log",
+        VIEWER,
+        "Sends the log from now on, as server-sent events",
+        LOG_QUERY,
+        &[],
+        Action::Live("log", live::log),
+    ),
     get(
         "/api/v1/trace",
         OPERATOR,
@@ -355,6 +362,9 @@ const STATUS: &[Field] = &[
     needed("sessions", Whole, "How many there are"),
     needed("transfers", Whole, "How many run"),
 ];
+
+const LOG_QUERY: &[Field] =
+    &[field("lines", Whole, "So many of its last lines first, as far as they are kept")];
 
 const TRACE_QUERY: &[Field] = &[
     field("user", Text, "Sessions of this user, from the USER command on"),

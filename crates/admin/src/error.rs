@@ -29,7 +29,7 @@ pub enum AdminError {
     #[error("there are as many traces as there may be; end another")]
     TooManyTraces,
     /// An order whose answer is a stream, where none can be sent.
-    #[error("this is followed live: at the control socket, or by GET /api/v1/trace")]
+    #[error("this is followed live: at the control socket, or by GET /api/v1/trace and /api/v1/log")]
     Live,
     /// An order that has one answer.
     #[error("this has one answer, and is not followed")]

@@ -19,7 +19,7 @@ const PULSE: Duration = Duration::from_secs(1);
 
 /// Returns whether an order is followed live.
 pub(super) fn is_live(order: &Map<String, Value>) -> bool {
-    order.get("do").and_then(Value::as_str) == Some("trace")
+    matches!(order.get("do").and_then(Value::as_str), Some("trace" | "log"))
 }
 
 /// Returns what says that there are lines, and hears it.

@@ -242,7 +242,30 @@ fn a_trace_shows_requests_of_both_protocols_and_ends_in_time() {
     child.wait().unwrap();
     let ended = trace(&["alice", "--seconds", "100ms"]).wait().unwrap();
     assert!(ended.success());
-    assert_eq!(trace(&[]).wait().unwrap().code(), Some(2));
+    assert_eq!(trace(&["--seconds", "1"]).wait().unwrap().code(), Some(2));
+}
+
+#[test]
+fn the_log_is_followed_from_its_last_lines_on() {
+    let site = Site::start("log", "login-delay = \"0s\"");
+    let mut client = site.connect();
+    client.say("USER mallory", "331");
+    client.say("PASS wrong", "530");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_millrace"))
+        .args(["ctl", "log", "-n", "1", "--control"])
+        .arg(site.folder.join("control"))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let last = lines.next().unwrap();
+    assert!(last.ends_with("login-failed tried=\"mallory\""), "{last}");
+    // What --quiet leaves out is seen from now on.
+    client.say("QUIT", "221");
+    let next = lines.next().unwrap();
+    assert!(next.contains("Z disconnected ") && next.contains("reason=\"quit\""), "{next}");
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 #[test]

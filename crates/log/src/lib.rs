@@ -16,6 +16,7 @@ mod line;
 mod live;
 mod outlet;
 mod position;
+mod recent;
 mod rotation;
 mod syslog;
 mod trace;
@@ -42,6 +43,7 @@ pub use self::live::Live;
 use self::live::Watched;
 use self::outlet::{Events, FileKind, LogFile, events, log_file};
 pub use self::position::{Position, Sha256};
+use self::recent::Recent;
 pub use self::rotation::Rotation;
 use self::syslog::Syslog;
 pub use self::syslog::{SyslogError, SyslogSettings};
@@ -135,6 +137,7 @@ pub struct Log {
     syslog: Option<Arc<Syslog>>,
     metrics: Arc<Registry>,
     watched: Arc<Watched>,
+    recent: Arc<Recent>,
     traced: Arc<Traced>,
 }
 
@@ -191,7 +194,7 @@ impl Log {
             AuditLog::open(audit, told.clone(), syslog.clone()).map_err(|error| (audit.path.clone(), error))
         });
         let (audit, transfers_have_times) = (audit.transpose()?, settings.transfers_have_times);
-        let (metrics, watched, traced) = Default::default();
+        let (metrics, watched, recent, traced) = Default::default();
         Ok(Self {
             format,
             events,
@@ -204,6 +207,7 @@ impl Log {
             syslog,
             metrics,
             watched,
+            recent,
             traced,
         })
     }
@@ -367,10 +371,10 @@ impl Log {
         }
     }
 
-    /// Gives the lines from now on, each a JSON object, to a reader. `wake` is called, on any thread, when there are some;
-    /// it must not wait.
-    pub fn watch(&self, wake: Box<dyn Fn() + Send + Sync>) -> Live {
-        self.watched.watch(wake)
+    /// Gives the lines from now on, each a JSON object, to a reader, and before them the last `lines` that were written, as
+    /// far as they are kept. `wake` is called, on any thread, when there are some; it must not wait.
+    pub fn watch(&self, lines: usize, wake: Box<dyn Fn() + Send + Sync>) -> Live {
+        self.recent.watch(lines, &self.watched, wake)
     }
 
     /// Returns who follows commands and replies.
@@ -403,8 +407,11 @@ impl Log {
 
     /// Hands over the lines of a turn.
     pub fn flush(&self, lines: &mut Lines) {
-        if !lines.live.is_empty() {
-            self.watched.push(&std::mem::take(&mut lines.live));
+        let requests = if self.is_binary() { &[][..] } else { &lines.requests[..] };
+        if !lines.live.is_empty() || !lines.events.is_empty() || !requests.is_empty() {
+            self.recent.push([lines.events.as_bytes(), requests], &lines.live, &self.watched);
+            lines.live.clear();
+            lines.live.shrink_to(64 * 1024);
         }
         if !lines.events.is_empty() {
             if let Some(events) = &self.events {
@@ -468,6 +475,7 @@ mod tests {
             syslog: None,
             metrics: Arc::default(),
             watched: Arc::default(),
+            recent: Arc::default(),
             traced: Arc::default(),
         };
         let mut lines = Lines::default();

@@ -54,6 +54,11 @@ impl Live {
         (Self(reader), way)
     }
 
+    /// Adds lines that were there before.
+    pub(super) fn preload(&self, lines: &str) {
+        self.0.push(lines);
+    }
+
     /// Takes the lines that have come, and how many were dropped behind them.
     pub fn take(&self) -> (VecDeque<String>, u64) {
         let queue = std::mem::take(&mut *lock(&self.0.queue));

@@ -41,7 +41,7 @@ export function Log() {
   useEffect(() => {
     const over = new AbortController();
     let number = 0;
-    follow('log', (data) => held.current.push({ number: number++, ...lineOf(data) }), (isThere) => setLost(!isThere), over.signal);
+    follow(`log?lines=${MOST}`, (data) => held.current.push({ number: number++, ...lineOf(data) }), (isThere) => setLost(!isThere), over.signal);
     const take = setInterval(() => {
       if (held.current.length > MOST) held.current = held.current.slice(-MOST);
       if (paused.current || held.current.length === 0) return;

@@ -19,12 +19,12 @@ const PULSE: Duration = Duration::from_secs(5);
 /// Parts that wait for the client.
 const PARTS: usize = 4;
 
-/// Sends each line of the log from now on as an event.
+/// Sends each line of the log from now on as an event, and some of the last before.
 pub(crate) fn log(call: Call) -> Answering {
     Box::pin(async move {
         let place = Place::take(&call)?;
         let notify = Arc::new(Notify::new());
-        let live = call.running.watch_log(waking(&notify));
+        let live = call.follow("log", waking(&notify)).await?;
         Ok(place.stream(live, notify, ": the log from now on\n\n"))
     })
 }

@@ -71,7 +71,7 @@ fn up_to(stream: &mut BufReader<TcpStream>, last: &str) -> Vec<String> {
 fn a_trace_shows_both_directions_of_later_sessions_without_passwords() {
     let site = Site::start(AdminAccess::default());
     let token = site.token("operator", None);
-    let log = site.running.watch_log(Box::new(|| {}));
+    let log = site.running.watch_log(0, Box::new(|| {}));
     let mut stream = follow(&site, &token, "user=ann");
     let (logged, _) = log.take();
     let told = r#""what":"trace user=ann","admin":"token of-operator-None""#;

@@ -126,7 +126,7 @@ impl Administration {
         })
     }
 
-    /// Begins to follow what an order names, and notes in the log who does. May wait.
+    /// Begins to follow what an order names, and notes in the log who traces sessions. May wait.
     pub fn follow(
         &self,
         order: Map<String, Value>,
@@ -136,9 +136,12 @@ impl Administration {
     ) -> Result<Live, AdminError> {
         let text = request::said(&order);
         let request: Request = serde_json::from_value(order.into())?;
+        let is_told = request.changes();
         let followed = request.follow(running, wake);
-        let failed = followed.as_ref().err().map(ToString::to_string);
-        running.note_administered(&text, failed.as_deref(), by);
+        if is_told {
+            let failed = followed.as_ref().err().map(ToString::to_string);
+            running.note_administered(&text, failed.as_deref(), by);
+        }
         followed
     }
 

@@ -32,6 +32,8 @@ pub(super) enum Request {
     Kick { session: Option<u64>, user: Option<String>, host: Option<String>, address: Option<IpAddr> },
     /// Follows the commands and replies of the sessions that every given part matches.
     Trace { user: Option<String>, address: Option<IpAddr>, session: Option<u64> },
+    /// Follows the log, from so many lines before on.
+    Log { lines: Option<u32> },
     /// Without a scope: reports the effective limits. With one: sets the given limits, or restores the configured ones.
     Limits {
         scope: Option<String>,
@@ -110,6 +112,7 @@ impl Request {
             | Self::Quotas {}
             | Self::Events { .. }
             | Self::Audit {}
+            | Self::Log { .. }
             | Self::Tokens {}
             | Self::GiveWay {} => false,
             _ => true,
@@ -123,6 +126,7 @@ impl Request {
             Self::Trace { user, address, session } => {
                 running.trace(TraceFilter { user, address, session }, wake).ok_or(AdminError::TooManyTraces)
             }
+            Self::Log { lines } => Ok(running.watch_log(lines.unwrap_or(0) as usize, wake)),
             _ => Err(AdminError::NotLive),
         }
     }
@@ -140,8 +144,8 @@ impl Request {
                 Ok(json!({ "sessions": running.sessions().iter().map(session).collect::<Vec<_>>() }))
             }
             Self::Kick { session: None, user: None, host: None, address: None } => Err(AdminError::KickWhom),
-            Self::Trace { .. } => Err(AdminError::Live),
             Self::Kick { session, user, host, address } => Ok(kick(running, session, user, host, address)),
+            Self::Trace { .. } | Self::Log { .. } => Err(AdminError::Live),
             Self::Limits { scope: None, download: None, upload: None, sessions: None, restore: false } => {
                 Ok(json!({ "limits": running.limits().iter().map(limits).collect::<Vec<_>>() }))
             }

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use self::finding::find;
 use self::link::{ServerLink, parsed};
 use self::top::Top;
-use self::trace::Trace;
+use self::trace::{FollowLog, Trace};
 use crate::role::Role;
 
 pub use self::error::{ClientError, FoundServer};
@@ -66,6 +66,10 @@ enum Action {
     /// Each line has the time (UTC), the session, its user and address, and what was said: > by the client, < by the
     /// server. Of HTTP it has request lines and the status of answers. Sessions have to match all that is given.
     Trace(Trace),
+    /// Follow the log live, from its last lines on
+    ///
+    /// It has what happens while this runs, whatever --quiet and log-format say.
+    Log(FollowLog),
     /// End the sessions that match all given flags
     Kick {
         /// The session with this number, as listed by "sessions"
@@ -257,7 +261,10 @@ pub fn run(arguments: Ctl) -> Result<(), ClientError> {
         return top::run(&socket, top, arguments.json);
     }
     if let Action::Trace(trace) = &arguments.action {
-        return trace::run(&socket, trace, arguments.json);
+        return trace::run(&socket, &trace.request(), trace.time, arguments.json);
+    }
+    if let Action::Log(log) = &arguments.action {
+        return trace::run(&socket, &log.request(), log.time, arguments.json);
     }
     let awaited = match arguments.action {
         Action::Drain { wait: true, .. } => Some(process(&socket)?),
@@ -300,6 +307,7 @@ fn request(action: &Action) -> Value {
         Action::Status => json!({ "do": "status" }),
         Action::Sessions | Action::Top(_) => json!({ "do": "sessions" }),
         Action::Trace(trace) => trace.request(),
+        Action::Log(log) => log.request(),
         Action::Kick { session, user, host, address } => {
             json!({ "do": "kick", "session": session, "user": user, "host": host, "address": address.map(|address| address.to_string()) })
         }

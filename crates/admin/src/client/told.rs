@@ -20,7 +20,7 @@ pub(super) fn told(action: &Action, answer: &Value) -> String {
             [] => "No client is connected.\n".to_owned(),
             sessions => sessions_table(sessions),
         },
-        Action::Trace(_) => String::new(),
+        Action::Trace(_) | Action::Log(_) => String::new(),
         Action::Kick { .. } => format!("{} ended.\n", counted(&answer["kicked"], "session")),
         Action::Limits { .. } => limits(answer, rows("limits")),
         Action::Ban { network, time: None } => {

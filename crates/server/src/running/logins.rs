@@ -69,9 +69,10 @@ impl Running {
         self.state.edition()
     }
 
-    /// Returns the lines of the log from now on; `wake` is called, on any thread, when there are some.
-    pub fn watch_log(&self, wake: Box<dyn Fn() + Send + Sync>) -> Live {
-        self.state.log.watch(wake)
+    /// Returns the lines of the log from now on, and the last `lines` before; `wake` is called, on any thread, when there are
+    /// some.
+    pub fn watch_log(&self, lines: usize, wake: Box<dyn Fn() + Send + Sync>) -> Live {
+        self.state.log.watch(lines, wake)
     }
 
     /// Returns the commands and replies of some sessions from now on, unless there are as many traces as there may be;
