@@ -478,7 +478,7 @@ fn a_cluster_is_one_table_in_single_brackets_with_a_database() {
         (format!("[[cluster]]\n{database}"), "is one table, which begins with [cluster], in single brackets"),
         ("[cluster]\nnode = \"a\"".to_owned(), "[cluster] table needs `database`"),
         ("[cluster]\ndatabase = \"dbname=x\"".to_owned(), "host"),
-        (format!("[cluster]\n{database}\nlease = \"1s\""), "a lease is 3 to 60 seconds long"),
+        (format!("[cluster]\n{database}\nlease = \"1s\""), "lease is 3 to 60 seconds long"),
         (format!("[cluster]\n{database}\nleases = \"1s\""), "did you mean `lease`?"),
     ] {
         let error = folder.error(folder.file(&text));
