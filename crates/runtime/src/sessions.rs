@@ -29,6 +29,8 @@ pub struct Descriptors {
     pub most: u64,
     /// Those that control connections leave to data connections, files and listeners.
     pub reserve: u64,
+    /// How many workers share them.
+    pub workers: usize,
 }
 
 impl Descriptors {
@@ -37,9 +39,10 @@ impl Descriptors {
         usize::try_from(self.most.saturating_sub(self.reserve)).unwrap_or(usize::MAX).max(1)
     }
 
-    /// Returns how many files a worker may keep open for later.
+    /// Returns how many files a worker may keep open for later: all of them half of the reserve, and each a quarter at most.
     pub fn for_files(self) -> usize {
-        (self.reserve / 4).min(512) as usize
+        let share = self.reserve / 2 / self.workers.max(2) as u64;
+        share.clamp(8, 512) as usize
     }
 }
 
@@ -169,7 +172,7 @@ mod tests {
     fn a_place_is_free_again_when_its_admission_is_dropped() {
         let timed = |most| Timed::new(Limit::of(most), 0);
         let limit = |most| ConnectionLimit::new(timed(most), NetworkBits::default());
-        let descriptors = Descriptors { most: 1000, reserve: 100 };
+        let descriptors = Descriptors { most: 1000, reserve: 100, workers: 2 };
         let sessions = Arc::new(Sessions::new(timed(2), descriptors, limit(1), limit(2)));
         let [one, other] = [IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2])];
 
@@ -185,5 +188,12 @@ mod tests {
         drop(place);
         assert_eq!(sessions.count(), 0);
         assert_eq!(sessions.admit(one), Ok(()));
+    }
+
+    #[test]
+    fn files_that_are_kept_leave_half_of_the_reserve_however_many_workers_keep_them() {
+        let kept = |workers| Descriptors { most: 20_000, reserve: 1088, workers }.for_files();
+        assert_eq!([1, 2, 4, 32].map(kept), [272, 272, 136, 17]);
+        assert!((1..=64).all(|workers| kept(workers) * workers <= 544));
     }
 }

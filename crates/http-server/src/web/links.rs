@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use millrace_http::Method;
@@ -28,7 +29,15 @@ pub enum LinkKeysError {
 
 /// The keys of links: the first one signs, all of them are good. Clones are the same keys.
 #[derive(Clone, Default)]
-pub struct LinkKeys(Arc<RwLock<Vec<LinkKey>>>);
+pub struct LinkKeys(Arc<Keys>);
+
+/// All of them, and whether there are any: most servers have none, and a lock that every request takes is a line that all
+/// workers write.
+#[derive(Default)]
+struct Keys {
+    any: AtomicBool,
+    list: RwLock<Vec<LinkKey>>,
+}
 
 /// A key, and its name in the audit log.
 #[derive(Clone)]
@@ -58,14 +67,16 @@ impl LinkKeys {
         let keys = lines.map(key).collect::<Result<Vec<_>, _>>()?;
         match keys.is_empty() {
             true => Err(LinkKeysError::Empty),
-            false => Ok(Self(Arc::new(RwLock::new(keys)))),
+            false => Ok(Self(Arc::new(Keys { any: AtomicBool::new(true), list: RwLock::new(keys) }))),
         }
     }
 
     /// Has these keys from now on, in all clones.
     pub(crate) fn replace(&self, others: &Self) {
         let keys = others.keys().clone();
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = keys;
+        let any = !keys.is_empty();
+        *self.0.list.write().unwrap_or_else(PoisonError::into_inner) = keys;
+        self.0.any.store(any, Ordering::Release);
     }
 
     /// The path and query of a link of no virtual host; `None` where there is no key.
@@ -82,14 +93,14 @@ impl LinkKeys {
 
     /// Returns whether a query has the form of a link, valid or not.
     pub(crate) fn is_link(&self, query: Option<&[u8]>) -> bool {
-        link::is_link(query) && !self.keys().is_empty()
+        link::is_link(query) && self.0.any.load(Ordering::Acquire)
     }
 
     /// A request target without the signature, for logs.
     pub(crate) fn without_signature<'a>(&self, target: &'a [u8]) -> Cow<'a, [u8]> {
-        match self.keys().is_empty() {
-            true => Cow::Borrowed(target),
-            false => link::without_signature(target),
+        match self.0.any.load(Ordering::Acquire) {
+            true => link::without_signature(target),
+            false => Cow::Borrowed(target),
         }
     }
 
@@ -99,7 +110,7 @@ impl LinkKeys {
     }
 
     fn keys(&self) -> RwLockReadGuard<'_, Vec<LinkKey>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+        self.0.list.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What a request's query lets it do at a virtual host: `None` where it is no link's.

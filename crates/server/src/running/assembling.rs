@@ -96,7 +96,8 @@ pub(crate) fn state(
     if let Err(error) = read {
         log.warn(&error.to_string());
     }
-    let descriptors = Descriptors { most: descriptors, reserve: descriptor_reserve(descriptors) };
+    let reserve = descriptor_reserve(descriptors);
+    let descriptors = Descriptors { most: descriptors, reserve, workers: config.workers };
     let threads = config.blocking_threads;
     let sessions = Arc::new(sessions(&config, descriptors));
     let now = machine.clock.instant();

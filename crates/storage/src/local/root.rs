@@ -76,15 +76,16 @@ impl RootDirectory {
     /// The root's descriptor: the one that is held, unless the operator has put another directory in its place.
     fn root(&self, wait: Wait) -> io::Result<Arc<OwnedFd>> {
         let there = open_root(&self.path, wait);
-        let mut held = self.lock();
-        match (&*held, there) {
-            (Some(ours), Ok(there)) if is_same(ours, &there)? => Ok(Arc::clone(ours)),
-            (_, Ok(there)) => Ok(Arc::clone(held.insert(Arc::new(there)))),
+        // Compared without the lock, which every use of the tree takes.
+        let held = self.lock().clone();
+        match (held, there) {
+            (Some(ours), Ok(there)) if is_same(&ours, &there)? => Ok(ours),
+            (_, Ok(there)) => Ok(Arc::clone(self.lock().insert(Arc::new(there)))),
             (_, Err(errno @ (Errno::AGAIN | Errno::INVAL))) if wait == Wait::Never => {
                 Err(if errno == Errno::INVAL { Errno::AGAIN } else { errno }.into())
             }
             // Moved away, or a link is in its place: the directory is still the one that was named.
-            (Some(ours), Err(_)) => Ok(Arc::clone(ours)),
+            (Some(ours), Err(_)) => Ok(ours),
             (None, Err(errno)) => Err(errno.into()),
         }
     }
