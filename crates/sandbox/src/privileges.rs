@@ -205,13 +205,20 @@ pub(crate) fn lock_helper() -> io::Result<()> {
     if sets.permitted.contains(CapabilitySet::SETPCAP) {
         bound_by(OF_HELPER);
     }
-    let permitted = sets.permitted & OF_HELPER;
-    rustix::thread::clear_ambient_capability_set()?;
-    set_capabilities(
-        None,
-        CapabilitySets { effective: permitted, permitted, inheritable: CapabilitySet::empty() },
-    )?;
+    keep(sets, sets.permitted & OF_HELPER)?;
     Ok(set_no_new_privs(true)?)
+}
+
+/// Gives up all capabilities of these sets but the ones that are kept.
+fn keep(sets: CapabilitySets, kept: CapabilitySet) -> io::Result<()> {
+    // A service manager may refuse the call where there is nothing to give up.
+    if kept == sets.permitted {
+        return Ok(());
+    }
+    rustix::thread::clear_ambient_capability_set()?;
+    let effective = sets.effective & kept;
+    let inheritable = CapabilitySet::empty();
+    Ok(set_capabilities(None, CapabilitySets { effective, permitted: kept, inheritable })?)
 }
 
 /// Has no program that this thread starts get another capability than these. That takes a capability itself.
@@ -233,14 +240,6 @@ pub fn lock() -> io::Result<()> {
         true => sets.permitted & OF_ROOT,
         false => sets.permitted & NEEDED_AT_START,
     };
-    // A service manager may refuse the call where there is nothing to give up.
-    if kept != sets.permitted {
-        rustix::thread::clear_ambient_capability_set()?;
-        let effective = sets.effective & kept;
-        set_capabilities(
-            None,
-            CapabilitySets { effective, permitted: kept, inheritable: CapabilitySet::empty() },
-        )?;
-    }
+    keep(sets, kept)?;
     Ok(set_no_new_privs(true)?)
 }
