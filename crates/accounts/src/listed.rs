@@ -17,6 +17,12 @@ pub struct Listed {
     users: HashMap<Vec<u8>, (User, Password)>,
 }
 
+impl Default for Listed {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Listed {
     /// An empty list.
     pub fn new() -> Self {

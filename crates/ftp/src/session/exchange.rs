@@ -13,8 +13,8 @@ use crate::codec::Coding;
 use crate::digest::Algorithm;
 use crate::listing::{Lister, Listing, Unread};
 use crate::reply::{Replies, Reply, code};
-use crate::session::Occupancy;
 use crate::session::rules::Rules;
+use crate::session::texts::Occupancy;
 
 /// An input of a session.
 #[derive(Debug)]
