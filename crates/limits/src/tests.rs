@@ -552,3 +552,38 @@ proptest! {
         prop_assert!(u128::from(moved) <= most + slack, "{moved} moved, {most} allowed");
     }
 }
+
+#[test]
+fn the_refusal_of_a_user_is_that_of_the_sessions_that_the_tree_counts() {
+    let now = Instant::now();
+    let defaults = Limits { sessions: Some(Limit::of(3)), ..Limits::default() };
+    let tree = Tree::new(ServerLimits { user: defaults, ..ServerLimits::default() }, now, 0);
+    let own = |sessions: u64| AccountLimits {
+        user: Limits { sessions: Some(Limit::of(sessions)), ..Limits::default() },
+        ..AccountLimits::default()
+    };
+    let host = HostOfUser { name: "files.example.org".into(), has_own_users: true };
+    let at_host = AccountLimits { host: Some(host), ..own(1) };
+    tree.set(&Scope::User(b"set"[..].into()), &own(5).user, now);
+    for (user, said, value, is_default, counted) in [
+        (&b"zoe"[..], AccountLimits::default(), 3, true, &b"zoe"[..]),
+        (b"zoe", own(2), 2, false, b"zoe"),
+        (b"zoe", at_host.clone(), 1, false, b"files.example.org/zoe"),
+        (b"set", own(2), 5, false, b"set"),
+    ] {
+        let expected = Refused { scope: Scope::User(counted.into()), value, is_default };
+        assert_eq!(tree.user_refusal(user, &said), Some(expected.clone()));
+        let mut members: Vec<_> =
+            (0..=value).map(|_| tree.accompany(([127, 0, 0, 1], 21).into(), now)).collect();
+        let mut last = Ok(());
+        for member in &mut members {
+            last = tree.log_in(member, user, &said, now);
+        }
+        assert_eq!(last, Err(expected));
+    }
+    let unlimited = AccountLimits {
+        user: Limits { sessions: Some(Limit::none()), ..Limits::default() },
+        ..AccountLimits::default()
+    };
+    assert_eq!(tree.user_refusal(b"zoe", &unlimited), None);
+}

@@ -223,6 +223,7 @@ impl Tree {
 
     /// Returns how a user with this account is refused who has all sessions that there may be; `None` where there is no limit.
     pub fn user_refusal(&self, user: &[u8], said: &AccountLimits) -> Option<Refused> {
+        let user = &*said.counted_by(user);
         let set = lock(&self.users).get(user).and_then(|node| node.sessions_set());
         let is_default = said.user.sessions.is_none() && set.is_none();
         let limit = set.or_else(|| said.user.sessions.clone());

@@ -55,7 +55,9 @@ impl Services {
     /// for a wrong password: else a client that guesses on many connections at once would have them all looked at.
     pub fn decision_now(&self, from: IpAddr, user: &[u8], decision: Decision, now: Instant) -> Decision {
         match decision {
-            Decision::Granted(_) | Decision::NeedsCode if self.bans.is_banned(from, user, now) => {
+            Decision::Granted(_) | Decision::NeedsCode | Decision::Limited(_)
+                if self.bans.is_banned(from, user, now) =>
+            {
                 Decision::Denied
             }
             decision => decision,

@@ -50,8 +50,10 @@ impl Services {
             let claim = Claim { scope: SharedScope::address(attempt.from), most };
             (claim, TooManyConnections::Address(most).into())
         });
-        let user = self.limits.user_refusal(attempt.user, &limits_of(account)).map(|refused| {
-            (Claim { scope: SharedScope::user(attempt.user), most: refused.value }, refused.into())
+        let limits = limits_of(account);
+        let user = self.limits.user_refusal(attempt.user, &limits).map(|refused| {
+            let scope = SharedScope::user(&limits.counted_by(attempt.user));
+            (Claim { scope, most: refused.value }, refused.into())
         });
         server.into_iter().chain(address).chain(user).collect()
     }

@@ -275,7 +275,7 @@ impl Login {
             }
             Decision::Limited(limit) => {
                 scene.log_as(user, log::Event::Limited { reached: &limit.reached, reason: None });
-                let lines = scene.door.ftp.settings().of_server().texts.limit.as_slice().into();
+                let lines = scene.session.settings.texts.limit.as_slice().into();
                 Verdict::Limited {
                     reason: limit.reason.to_owned(),
                     lines,
