@@ -385,17 +385,19 @@ impl SimulatedClient {
         let Some(errand) = &mut self.errand else { return Ok("has no errand".to_owned()) };
         let is_ours = around.now < self.asked_for_port + LEASE;
         match self.port {
-            Some(port) if !errand.is_connected() && is_ours => match around.draw.chance(90) {
-                true => {
-                    self.port_is_untouched = false;
-                    let connected = errand.connect(&around.ports, self.address, port);
-                    if around.draw.chance(self.manners.dawdles / 2) {
-                        self.extras.extend(around.ports.connect(self.address, port).ok());
+            Some(port) if !errand.is_connected() && !errand.is_listening() && is_ours => {
+                match around.draw.chance(90) {
+                    true => {
+                        self.port_is_untouched = false;
+                        let connected = errand.connect(&around.ports, self.address, port);
+                        if around.draw.chance(self.manners.dawdles / 2) {
+                            self.extras.extend(around.ports.connect(self.address, port).ok());
+                        }
+                        Ok(connected)
                     }
-                    Ok(connected)
+                    false => Ok("does not connect".to_owned()),
                 }
-                false => Ok("does not connect".to_owned()),
-            },
+            }
             _ => errand.go_on(around, self.manners.dawdles).map_err(|why| why.of(self.name)),
         }
     }
