@@ -1,14 +1,14 @@
 //! Requests about the cluster that a server is a node of.
 
-use millrace_server::Running;
 use millrace_server::cluster::{Epoch, NodeReport};
+use millrace_server::{Running, cluster_of};
 use serde_json::{Value, json};
 
 use super::error::AdminError;
 
 /// The nodes, by the database; those that have died are among them until another has taken their places.
 pub(super) fn list(running: &Running) -> Result<Value, AdminError> {
-    let cluster = running.cluster().ok_or(AdminError::NoCluster)?;
+    let cluster = cluster_of(running).ok_or(AdminError::NoCluster)?;
     let nodes = cluster.nodes().map_err(AdminError::Cluster)?;
     let own = cluster.epoch();
     Ok(json!({ "nodes": nodes.iter().map(|report| node(report, own)).collect::<Vec<_>>() }))

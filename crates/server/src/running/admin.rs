@@ -24,6 +24,11 @@ use crate::log::{self, Administrator, Position};
 use crate::worker::Client;
 use crate::worker::{AS_LONG_AS_IT_TAKES, Core};
 
+/// The cluster that a server is a node of, if it is one.
+pub fn cluster_of(running: &Running) -> Option<&Cluster> {
+    running.state.cluster.as_deref()
+}
+
 impl Running {
     /// The sessions: all FTP connections, and HTTP connections with a user or a request under way.
     pub fn sessions(&self) -> Vec<SessionReport> {
@@ -107,11 +112,6 @@ impl Running {
     /// Lifts a ban, also those of users there; answers whether there was one.
     pub fn lift_ban(&self, network: Network) -> bool {
         self.state.bans.lift(network)
-    }
-
-    /// The cluster that it is a node of, if it is one.
-    pub fn cluster(&self) -> Option<&Cluster> {
-        self.state.cluster.as_deref()
     }
 
     /// Networks that are banned, altogether or for some users, and for how long yet.
