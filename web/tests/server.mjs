@@ -90,7 +90,7 @@ test('the rate of a transfer is shown, follows a limit, and ends with its sessio
 
 test('the log tells of it, and a ban refuses the next client until it is lifted', async () => {
   await visit(page, 'log');
-  await page.waitForResponse((answer) => answer.url().endsWith('/log'));
+  await page.waitForResponse((answer) => new URL(answer.url()).pathname.endsWith('/log'));
   const other = start('curl', ['-s', `ftp://alice:wrong@127.0.0.1:${ready.ftp[0].port}/`]);
   await page.locator('.log p.warning').filter({ hasText: 'login-failed' }).waitFor();
   other.kill();
