@@ -1,6 +1,6 @@
 //! The places that this node has, and its lease: what is known here without asking the database.
 //!
-//! The database counts `held + freed + telling` of this epoch: a place that is freed stays counted until the keeper has told
+//! The database counts `held + freed + surplus + telling` of this epoch: a place that is freed stays counted until the keeper has told
 //! it. Until then a session with the same claims may have it without asking.
 
 use std::collections::{BTreeMap, HashMap};
@@ -8,13 +8,13 @@ use std::time::Instant;
 
 use crate::lease::{Duty, Lease, LeaseTimes};
 use crate::scope::{Claim, SharedScope};
-use crate::table::{Epoch, Taking};
+use crate::table::{Epoch, Renewal, Taking};
 
 /// How a claim begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Begun {
-    /// A place that is not given back yet is taken on.
-    Reused,
+    /// A place of this epoch that is not given back yet is taken on.
+    Reused(Epoch),
     /// The database has to be asked under this epoch.
     Ask(Epoch),
     /// This node may grant nothing now.
@@ -28,7 +28,7 @@ pub(crate) enum Ended {
     Taken,
     /// The claim of this index finds no place.
     Full(usize),
-    /// The epoch has ended meanwhile, and the places with it.
+    /// There are no places now, or the epoch has ended meanwhile, and the places with it.
     Away,
 }
 
@@ -40,11 +40,19 @@ pub(crate) struct Book {
     held: BTreeMap<SharedScope, u64>,
     /// Places of sessions that have ended, by all that each had claimed.
     freed: HashMap<Box<[Claim]>, u64>,
+    /// Places of sessions that have ended, which were taken under an earlier epoch. They may be over the limit: no session takes
+    /// them on.
+    surplus: BTreeMap<SharedScope, u64>,
 }
 
 impl Book {
     pub(crate) fn new(times: LeaseTimes) -> Self {
-        Self { lease: Lease::new(times), held: BTreeMap::new(), freed: HashMap::new() }
+        Self {
+            lease: Lease::new(times),
+            held: BTreeMap::new(),
+            freed: HashMap::new(),
+            surplus: BTreeMap::new(),
+        }
     }
 
     /// Begins a claim.
@@ -56,20 +64,26 @@ impl Book {
             self.freed.remove(claims);
         }
         self.hold(claims);
-        Begun::Reused
+        Begun::Reused(epoch)
     }
 
     /// Ends a claim that the database was asked about under this epoch.
-    pub(crate) fn end(&mut self, epoch: Epoch, claims: &[Claim], taking: Taking) -> Ended {
+    pub(crate) fn end(&mut self, epoch: Epoch, claims: &[Claim], taking: Taking, now: Instant) -> Ended {
         match taking {
             Taking::Full(index) => Ended::Full(index),
+            Taking::Closed => Ended::Away,
             Taking::Fenced => {
                 self.lease.fence(epoch);
                 Ended::Away
             }
-            Taking::Taken if self.lease.epoch() == Some(epoch) => {
+            Taking::Taken if self.lease.grants(now) == Some(epoch) => {
                 self.hold(claims);
                 Ended::Taken
+            }
+            // The answer came late, and the places may be another node's: they are given back if the lease can be renewed.
+            Taking::Taken if self.lease.epoch() == Some(epoch) => {
+                *self.freed.entry(claims.into()).or_default() += 1;
+                Ended::Away
             }
             Taking::Taken => Ended::Away,
         }
@@ -79,8 +93,19 @@ impl Book {
         claims.iter().for_each(|claim| *self.held.entry(claim.scope.clone()).or_default() += 1);
     }
 
-    /// A session has ended.
-    pub(crate) fn free(&mut self, claims: &[Claim]) {
+    /// Ends a renewal that was sent at this time. Without an answer, nothing is known of the registration.
+    pub(crate) fn renewed(&mut self, epoch: Epoch, sent: Instant, answer: Option<Renewal>) {
+        match answer {
+            // A login may have found meanwhile that the registration is to be replaced.
+            Some(Renewal::Kept) if self.lease.epoch() == Some(epoch) => self.lease.hold(epoch, sent),
+            Some(Renewal::Kept) => {}
+            Some(Renewal::Fenced) => self.lease.fence(epoch),
+            None => self.lease.doubt(epoch),
+        }
+    }
+
+    /// A session has ended that has taken its place under this epoch.
+    pub(crate) fn free(&mut self, epoch: Epoch, claims: &[Claim]) {
         for Claim { scope, .. } in claims {
             let Some(count) = self.held.get_mut(scope) else { continue };
             *count -= 1;
@@ -88,12 +113,16 @@ impl Book {
                 self.held.remove(scope);
             }
         }
-        *self.freed.entry(claims.into()).or_default() += 1;
+        if self.lease.epoch() == Some(epoch) {
+            *self.freed.entry(claims.into()).or_default() += 1;
+        } else {
+            claims.iter().for_each(|claim| *self.surplus.entry(claim.scope.clone()).or_default() += 1);
+        }
     }
 
     /// Returns whether there are places to give back.
     pub(crate) fn has_freed(&self) -> bool {
-        !self.freed.is_empty()
+        !self.freed.is_empty() || !self.surplus.is_empty()
     }
 
     /// Returns what is to be done now; with places to give back, a renewal.
@@ -108,12 +137,13 @@ impl Book {
     /// while the database registers it are given back afterwards.
     pub(crate) fn places_to_register(&mut self) -> Vec<(SharedScope, u64)> {
         self.freed.clear();
+        self.surplus.clear();
         self.held.iter().map(|(scope, count)| (scope.clone(), *count)).collect()
     }
 
     /// Returns the places to give back, by scope, which no session may take on any more.
     pub(crate) fn take_freed(&mut self) -> Vec<(SharedScope, u64)> {
-        let mut by_scope: BTreeMap<SharedScope, u64> = BTreeMap::new();
+        let mut by_scope = std::mem::take(&mut self.surplus);
         for (claims, count) in self.freed.drain() {
             for claim in claims {
                 *by_scope.entry(claim.scope).or_default() += count;
@@ -145,12 +175,12 @@ mod tests {
         let now = Instant::now();
         let mut book = book(now);
         assert_eq!(book.begin(&claims(7), now), Begun::Ask(Epoch(1)));
-        assert_eq!(book.end(Epoch(1), &claims(7), Taking::Taken), Ended::Taken);
-        book.free(&claims(7));
+        assert_eq!(book.end(Epoch(1), &claims(7), Taking::Taken, now), Ended::Taken);
+        book.free(Epoch(1), &claims(7));
         assert_eq!(book.begin(&claims(6), now), Begun::Ask(Epoch(1)), "the limit is another one now");
-        assert_eq!(book.begin(&claims(7), now), Begun::Reused);
+        assert_eq!(book.begin(&claims(7), now), Begun::Reused(Epoch(1)));
         assert_eq!(book.begin(&claims(7), now), Begun::Ask(Epoch(1)));
-        book.free(&claims(7));
+        book.free(Epoch(1), &claims(7));
         let scopes = claims(7).map(|claim| (claim.scope, 1));
         assert_eq!(book.take_freed(), scopes);
         assert_eq!(book.begin(&claims(7), now), Begun::Ask(Epoch(1)), "it is given back");
@@ -163,11 +193,24 @@ mod tests {
         let mut book = book(now);
         book.lease.doubt(Epoch(1));
         assert_eq!(book.begin(&claims(7), now), Begun::Away);
-        assert_eq!(book.end(Epoch(1), &claims(7), Taking::Taken), Ended::Away);
+        assert_eq!(book.end(Epoch(1), &claims(7), Taking::Taken, now), Ended::Away);
         book.lease.hold(Epoch(2), now);
-        assert_eq!(book.end(Epoch(1), &claims(7), Taking::Taken), Ended::Away);
-        assert_eq!(book.end(Epoch(2), &claims(7), Taking::Taken), Ended::Taken);
-        assert_eq!(book.end(Epoch(2), &claims(7), Taking::Full(1)), Ended::Full(1));
+        assert_eq!(book.end(Epoch(1), &claims(7), Taking::Taken, now), Ended::Away);
+        assert_eq!(book.end(Epoch(2), &claims(7), Taking::Taken, now), Ended::Taken);
+        assert_eq!(book.end(Epoch(2), &claims(7), Taking::Full(1), now), Ended::Full(1));
+    }
+
+    #[test]
+    fn a_place_whose_answer_comes_after_the_lease_is_given_back_and_no_session_has_it() {
+        let now = Instant::now();
+        let mut book = book(now);
+        let late = now + Duration::from_secs(20);
+        assert_eq!(book.end(Epoch(1), &claims(7), Taking::Taken, late), Ended::Away);
+        assert_eq!(book.begin(&claims(7), late), Begun::Away);
+        assert_eq!(book.take_freed(), claims(7).map(|claim| (claim.scope, 1)));
+        assert!(book.places_to_register().is_empty());
+        assert_eq!(book.end(Epoch(1), &claims(7), Taking::Closed, now), Ended::Away);
+        assert_eq!(book.lease.epoch(), Some(Epoch(1)), "it is registered, and may have places later");
     }
 
     #[test]
@@ -175,16 +218,17 @@ mod tests {
         let now = Instant::now();
         let mut book = book(now);
         for _ in 0..3 {
-            assert_eq!(book.end(Epoch(1), &claims(7), Taking::Taken), Ended::Taken);
+            assert_eq!(book.end(Epoch(1), &claims(7), Taking::Taken, now), Ended::Taken);
         }
-        book.free(&claims(7));
-        assert_eq!(book.end(Epoch(1), &claims(7), Taking::Fenced), Ended::Away);
-        book.free(&claims(7));
+        book.free(Epoch(1), &claims(7));
+        assert_eq!(book.end(Epoch(1), &claims(7), Taking::Fenced, now), Ended::Away);
+        book.free(Epoch(1), &claims(7));
         assert_eq!(book.duty(now, true), Duty::Register(None));
         assert_eq!(book.places_to_register(), claims(7).map(|claim| (claim.scope, 1)));
         book.lease.hold(Epoch(2), now);
         assert_eq!(book.duty(now, true), Duty::Rest);
-        book.free(&claims(7));
+        book.free(Epoch(1), &claims(7));
+        assert_eq!(book.begin(&claims(7), now), Begun::Ask(Epoch(2)), "it may be over the limit");
         assert_eq!((book.duty(now, false), book.duty(now, true)), (Duty::Rest, Duty::Renew(Epoch(2))));
     }
 }

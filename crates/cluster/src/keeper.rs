@@ -95,26 +95,15 @@ impl Keeper {
     fn renew(&mut self, epoch: Epoch, now: Instant) -> Result<(), TableError> {
         let freed = lock(&self.shared.book).take_freed();
         let renewed = self.shared.table.renew(epoch, self.member.state(), &freed);
-        let mut book = lock(&self.shared.book);
-        match renewed {
-            // A login may have found meanwhile that the registration is to be replaced.
-            Ok(Renewal::Kept) if book.lease.epoch() == Some(epoch) => book.lease.hold(epoch, now),
-            Ok(Renewal::Kept) => {}
-            Ok(Renewal::Fenced) => {
-                book.lease.fence(epoch);
-                drop(book);
-                self.member.warn(
-                    "the registration of this node in the cluster has ended: it was silent for longer than its lease, or the \
-                     database has crashed; it registers anew, with the sessions that it has",
-                );
-                return self.register(None, Instant::now());
-            }
-            Err(error) => {
-                book.lease.doubt(epoch);
-                return Err(error);
-            }
+        lock(&self.shared.book).renewed(epoch, now, renewed.as_ref().ok().copied());
+        if renewed? == Renewal::Kept {
+            return Ok(());
         }
-        Ok(())
+        self.member.warn(
+            "the registration of this node in the cluster has ended: it was silent for longer than its lease, or the \
+             database has crashed; it registers anew, with the sessions that it has",
+        );
+        self.register(None, Instant::now())
     }
 
     /// Writes the bans that have changed here, and at the times of exchange takes over those of others.

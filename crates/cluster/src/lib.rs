@@ -25,6 +25,8 @@ mod places;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod scope;
+#[cfg(test)]
+mod simulation;
 mod table;
 
 pub use cluster::Cluster;

@@ -11,7 +11,7 @@ use crate::book::{Begun, Book, Ended};
 use crate::lease::LeaseTimes;
 use crate::lock::lock;
 use crate::scope::Claim;
-use crate::table::{NodeEntry, Table, TableError};
+use crate::table::{Epoch, NodeEntry, Table, TableError};
 
 /// How a node keeps its lease, and what it shares.
 #[derive(Debug, Clone, Copy)]
@@ -65,6 +65,8 @@ type Slot = Mutex<Weak<Place>>;
 pub struct Place {
     holder: Holder,
     claims: Box<[Claim]>,
+    /// Under which it was taken.
+    epoch: Epoch,
     shared: Arc<Shared>,
 }
 
@@ -101,21 +103,24 @@ impl Shared {
         if let Some(place) = place.upgrade() {
             return Ok(place);
         }
-        if let Err(error) = self.ask(claims) {
-            drop(place);
-            drop(slot);
-            self.forget(&holder);
-            return Err(error);
-        }
-        let taken = Arc::new(Place { holder, claims: claims.into(), shared: Arc::clone(self) });
+        let epoch = match self.ask(claims) {
+            Ok(epoch) => epoch,
+            Err(error) => {
+                drop(place);
+                drop(slot);
+                self.forget(&holder);
+                return Err(error);
+            }
+        };
+        let taken = Arc::new(Place { holder, claims: claims.into(), epoch, shared: Arc::clone(self) });
         *place = Arc::downgrade(&taken);
         Ok(taken)
     }
 
-    fn ask(&self, claims: &[Claim]) -> Result<(), PlaceError> {
+    fn ask(&self, claims: &[Claim]) -> Result<Epoch, PlaceError> {
         let begun = lock(&self.book).begin(claims, Instant::now());
         let epoch = match begun {
-            Begun::Reused => return Ok(()),
+            Begun::Reused(epoch) => return Ok(epoch),
             Begun::Away => return Err(self.away()),
             Begun::Ask(epoch) => epoch,
         };
@@ -128,9 +133,9 @@ impl Shared {
                 return Err(PlaceError::Away(error.to_string().into()));
             }
         };
-        let ended = lock(&self.book).end(epoch, claims, taking);
+        let ended = lock(&self.book).end(epoch, claims, taking, Instant::now());
         match ended {
-            Ended::Taken => Ok(()),
+            Ended::Taken => Ok(epoch),
             Ended::Full(index) => Err(PlaceError::Full(index)),
             Ended::Away => {
                 self.call(|call| call.is_urgent = true);
@@ -141,7 +146,7 @@ impl Shared {
 
     fn away(&self) -> PlaceError {
         let trouble = lock(&self.trouble).clone();
-        PlaceError::Away(trouble.unwrap_or_else(|| "this node registers".into()))
+        PlaceError::Away(trouble.unwrap_or_else(|| "nodes register".into()))
     }
 
     /// Calls the keeper.
@@ -162,7 +167,7 @@ impl Shared {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        lock(&self.shared.book).free(&self.claims);
+        lock(&self.shared.book).free(self.epoch, &self.claims);
         self.shared.forget(&self.holder);
     }
 }

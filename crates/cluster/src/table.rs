@@ -67,6 +67,8 @@ pub enum Taking {
     Full(usize),
     /// The epoch holds no more, and nothing was written.
     Fenced,
+    /// The database has crashed, and nodes register with the sessions that they have; nothing was written.
+    Closed,
 }
 
 /// What becomes of a write under an epoch.

@@ -93,6 +93,7 @@ impl Table for PostgresTable {
                 [(&epoch.0, Type::INT8), (&scopes, Type::BYTEA_ARRAY), (&most, Type::INT8_ARRAY)];
             let row = client.query_typed_one(TAKE, &parameters).await?;
             match row.try_get::<_, i32>(0)? {
+                -2 => Ok(Taking::Closed),
                 -1 => Ok(Taking::Fenced),
                 0 => Ok(Taking::Taken),
                 full => match usize::try_from(full) {

@@ -40,11 +40,15 @@ const MIGRATIONS: &[&str] = &[r#"
 
     -- When any node was heard last. Where none was for longer than a lease, the database was away from all of them, and
     -- silence says nothing of a node: until spare_until none is ended.
+    -- The row is missing after a crash alone: then no place is taken until closed_until, as nodes register first, with the
+    -- sessions that they have.
     CREATE UNLOGGED TABLE pulse (
-        one         boolean PRIMARY KEY DEFAULT true CHECK (one),
-        heard       timestamptz NOT NULL,
-        spare_until timestamptz NOT NULL
+        one          boolean PRIMARY KEY DEFAULT true CHECK (one),
+        heard        timestamptz NOT NULL,
+        spare_until  timestamptz NOT NULL,
+        closed_until timestamptz NOT NULL DEFAULT '-infinity'
     );
+    INSERT INTO pulse (heard, spare_until) VALUES (clock_timestamp(), clock_timestamp());
 
     -- No user: the whole network. Lifted bans are remembered, for nodes that were away. edition grows in the order in which
     -- changes are committed, as writers take turns.
@@ -65,7 +69,8 @@ const MIGRATIONS: &[&str] = &[r#"
         t constant timestamptz := clock_timestamp();
         spare timestamptz;
     BEGIN
-        INSERT INTO millrace_cluster.pulse AS p (heard, spare_until) VALUES (t, t + length)
+        INSERT INTO millrace_cluster.pulse AS p (heard, spare_until, closed_until)
+            VALUES (t, t + length, t + length)
             ON CONFLICT (one) DO UPDATE SET
                 spare_until = CASE WHEN t > p.heard + length THEN t + length ELSE p.spare_until END,
                 heard = greatest(t, p.heard)
@@ -114,7 +119,8 @@ const MIGRATIONS: &[&str] = &[r#"
         RETURN true;
     END $$;
 
-    -- 0: taken; n: the places of the n-th scope are all taken, and nothing was written; -1: the epoch has ended or lapsed.
+    -- 0: taken; n: the places of the n-th scope are all taken, and nothing was written; -1: the epoch has ended or lapsed;
+    -- -2: nodes register after a crash.
     CREATE FUNCTION take(mine bigint, scopes bytea[], most bigint[]) RETURNS integer LANGUAGE plpgsql AS $$
     DECLARE
         taken bigint;
@@ -131,6 +137,9 @@ const MIGRATIONS: &[&str] = &[r#"
             WHERE n.epoch = mine AND n.renewed + n.lease > clock_timestamp() FOR KEY SHARE;
         IF NOT FOUND THEN
             RETURN -1;
+        END IF;
+        IF EXISTS (SELECT FROM millrace_cluster.pulse WHERE closed_until > clock_timestamp()) THEN
+            RETURN -2;
         END IF;
         FOR i IN 1 .. cardinality(scopes) LOOP
             INSERT INTO millrace_cluster.held AS h (scope, epoch, places) VALUES (scopes[i], mine, 1)
