@@ -110,9 +110,14 @@ impl Lease {
         }
     }
 
-    /// What was due has failed at this time: it is tried again after a pause.
+    /// A question has failed at this time: it is tried again after a pause. The renewal of a lease that is held, whose own
+    /// questions have answers, is not put off by it.
     pub(crate) fn put_off(&mut self, now: Instant) {
-        self.due = Some(now + self.times.pause);
+        let again = now + self.times.pause;
+        self.due = match (self.state, self.due) {
+            (State::Held(..), Some(due)) => Some(due.min(again)),
+            _ => Some(again),
+        };
     }
 }
 
@@ -164,6 +169,15 @@ mod tests {
         lease.fence(Epoch(1));
         lease.doubt(Epoch(1));
         assert_eq!(lease.grants(start), Some(Epoch(2)));
+    }
+
+    #[test]
+    fn bans_that_cannot_be_exchanged_do_not_put_a_renewal_off() {
+        let start = Instant::now();
+        let mut lease = Lease::new(TIMES);
+        lease.hold(Epoch(1), start);
+        lease.put_off(after(start, 1900));
+        assert_eq!(lease.duty(after(start, 2000)), Duty::Renew(Epoch(1)));
     }
 
     #[test]

@@ -137,7 +137,8 @@ impl Invariants {
         self.spreading = spreading;
         let due: Vec<Spreading> = due;
         for Spreading { network, by, .. } in due {
-            if !world.is_healthy(&world.processes[by], RECOVERY) {
+            let is_locked = world.bans_locked_until + RECOVERY > world.now;
+            if is_locked || !world.is_healthy(&world.processes[by], RECOVERY) {
                 continue;
             }
             let mut others = world.processes.iter().filter(|process| world.is_healthy(process, RECOVERY));

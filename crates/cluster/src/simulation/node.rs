@@ -25,6 +25,12 @@ pub(super) enum Question {
     Push(Epoch, Vec<BanChange>),
 }
 
+impl Question {
+    pub(super) fn is_of_bans(&self) -> bool {
+        matches!(self, Self::Pull(_) | Self::Push(..))
+    }
+}
+
 /// An answer of the database.
 #[derive(Debug, Clone)]
 pub(super) enum Answer {

@@ -75,6 +75,8 @@ pub(super) struct World {
     away_until: Instant,
     /// Since when the database is there, when it is.
     pub(super) up_since: Instant,
+    /// Until when the table of bans is locked.
+    pub(super) bans_locked_until: Instant,
     events: BTreeMap<(Instant, u64), Event>,
     numbers: u64,
     /// Questions whose answers are waited for.
@@ -95,6 +97,7 @@ impl World {
             processes: Vec::new(),
             away_until: now,
             up_since: now,
+            bans_locked_until: now,
             events: BTreeMap::new(),
             numbers: 0,
             open: HashSet::new(),
@@ -102,7 +105,7 @@ impl World {
             invariants: Invariants::default(),
             trace: traces.then(String::new),
         };
-        let nodes = if seed % CROWDED == 0 { 100 } else { 3 + world.draw.up_to(8) };
+        let nodes = if seed.is_multiple_of(CROWDED) { 100 } else { 3 + world.draw.up_to(8) };
         (0..nodes).for_each(|_| world.start_node(now));
         world
     }
@@ -142,6 +145,7 @@ impl World {
         self.note(|| "calm".to_owned());
         let now = self.now;
         self.away_until = self.away_until.min(now);
+        self.bans_locked_until = self.bans_locked_until.min(now);
         for process in &mut self.processes {
             process.stopped_until = now;
             process.cut_until = now;
@@ -158,7 +162,8 @@ impl World {
             15..40 if is_alive => self.stop(process),
             40..60 if is_alive => self.cut(process),
             60..66 => self.take_database_away(),
-            66..100 if is_alive && self.is_running(process) => self.change_bans(process),
+            66..70 => self.lock_bans(),
+            70..100 if is_alive && self.is_running(process) => self.change_bans(process),
             _ => {
                 for _ in 0..=self.draw.up_to(6) {
                     self.client()?;
@@ -216,6 +221,11 @@ impl World {
             self.database.crash();
             self.invariants.crashed();
         }
+    }
+
+    fn lock_bans(&mut self) {
+        self.note(|| "the bans are locked".to_owned());
+        self.bans_locked_until = self.now + self.draw.millis(2_000, 30_000);
     }
 
     fn is_running(&self, process: usize) -> bool {
@@ -364,6 +374,9 @@ impl World {
             }
             return Ok(());
         }
+        if ask.question.is_of_bans() && self.bans_locked_until > self.now {
+            return Ok(());
+        }
         let answer = self.execute(process, &ask.question)?;
         if !answer_lost {
             let late = if self.fails(10) { 1_900 } else { 20 };
@@ -422,7 +435,8 @@ impl World {
 
     fn answer(&mut self, process: usize, ask: Ask, answer: Option<Answer>) -> Result<(), Violation> {
         let clock = self.processes[process].clock(self.now);
-        if answer.is_none() {
+        let is_locked = ask.question.is_of_bans() && self.bans_locked_until + ANSWER > self.now;
+        if answer.is_none() && !is_locked {
             self.processes[process].troubled = self.now.max(self.processes[process].troubled);
         }
         if let Some(Answer::Registered(epoch)) = answer {
