@@ -324,8 +324,9 @@ fn while_the_database_is_away_sessions_and_transfers_go_on_and_logins_that_need_
     database.start();
     let back = Instant::now();
     eventually("logins work again", || other.log_in("ann").is_ok());
-    assert!(back.elapsed() < Duration::from_secs(10), "{:?}", back.elapsed());
-    eventually("the session is counted again", || other.log_in("bob").is_err());
+    // It has crashed: a lease of 6 s and two seconds, and as much for a machine that is busy.
+    assert!(back.elapsed() < Duration::from_secs(16), "{:?}", back.elapsed());
+    assert!(other.log_in("bob").is_err(), "the session is counted before others are let in");
     client.expect("NOOP", "200");
     let log = other.log();
     assert!(

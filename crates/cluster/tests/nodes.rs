@@ -230,7 +230,12 @@ fn a_crash_of_the_database_takes_nodes_and_places_together_and_leaves_bans_and_e
     eventually("an old connection is given up", || {
         table.renew(epoch, NodeState::default(), &[]).is_ok_and(|renewal| renewal == Renewal::Fenced)
     });
-    assert!(table.register(&entry("one"), None, &[]).unwrap() > epoch);
+    let next = table.register(&entry("one"), None, &[]).unwrap();
+    assert!(next > epoch);
+    let claims = [claim(SharedScope::server(), 9)];
+    assert_eq!(table.take(next, &claims).unwrap(), Taking::Closed, "the others register first");
+    server.run("UPDATE millrace_cluster.pulse SET closed_until = clock_timestamp()");
+    assert_eq!(table.take(next, &claims).unwrap(), Taking::Taken);
     let pulled = table.pull_bans(0).unwrap();
     assert_eq!(pulled.changes, [BanChange::Banned(ban.clone(), None)]);
     assert_eq!(table.pull_bans(pulled.edition).unwrap().changes, []);
@@ -286,6 +291,7 @@ fn sessions_keep_their_places_while_the_database_is_away_and_none_is_added() {
     drop(second);
     server.start();
     eventually("both are back", || one.epoch().is_some() && other.epoch().is_some() && held(&server) == "1");
+    server.run("UPDATE millrace_cluster.pulse SET closed_until = clock_timestamp()");
     let third = take(&other, 2, 2).unwrap();
     assert!(matches!(take(&one, 2, 2), Err(PlaceError::Full(0))), "the first has its place yet");
     drop((first, third));
