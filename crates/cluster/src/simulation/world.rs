@@ -52,6 +52,8 @@ enum Asker {
 #[derive(Debug)]
 enum Event {
     Wake(usize),
+    /// A client comes, when a process goes on that was stopped.
+    Client(usize),
     /// The question arrives at the database; whether its answer is lost.
     Arrive(usize, Ask, bool),
     Answer(usize, Ask, Option<Answer>),
@@ -198,8 +200,14 @@ impl World {
     }
 
     fn stop(&mut self, process: usize) {
-        let until = self.now + self.draw.millis(500, 25_000);
+        // Where leases end there is most to see; clients wait there for the process to go on.
+        let (least, most) = if self.draw.permille(500) { (5_400, 7_500) } else { (500, 25_000) };
+        let until = self.now + self.draw.millis(least, most);
         self.note(|| format!("node {process} is stopped"));
+        if !self.processes[process].node.sessions.is_empty() {
+            self.processes[process].node.logout(0);
+        }
+        self.push(until, Event::Client(process));
         self.processes[process].stopped_until = until;
         self.processes[process].troubled = until;
     }
@@ -260,6 +268,10 @@ impl World {
             self.processes[process].node.logout(session);
             return self.invariants.covered(self, process);
         }
+        self.log_in(process)
+    }
+
+    fn log_in(&mut self, process: usize) -> Result<(), Violation> {
         let user = [b'a' + self.draw.up_to(3) as u8];
         let mut claims = vec![Claim { scope: SharedScope::server(), most: 9 }];
         if self.draw.permille(600) {
@@ -347,6 +359,8 @@ impl World {
                 self.push(at, event);
                 Ok(())
             }
+            Event::Client(process) if self.is_running(process) => self.log_in(process),
+            Event::Client(_) => Ok(()),
             Event::Wake(process) => {
                 self.push(self.now + TICK, Event::Wake(process));
                 self.wake(process);
