@@ -19,7 +19,7 @@
 //! **Invariants** ([`invariants`]). The database counts every session of a node that is registered. No session begins at a
 //! node whose registration has ended, and none over the limit. Over the limit may be sessions alone that ran on while their
 //! node was silent for longer than its lease. Writes under an epoch that has ended change nothing. A silent node is gone
-//! after 10 s, a ban is everywhere after 2 s, where the database can be asked. When all is calm every count equals what is
+//! after 10 s, a ban is everywhere after 2.5 s, where the database can be asked. When all is calm every count equals what is
 //! held, the dead have left nothing, and all nodes have the same bans.
 //!
 //! ```text
