@@ -52,7 +52,16 @@ impl Logins<'_> {
             Decision::Denied | Decision::NeedsCode | Decision::NeedsPassword => {
                 elsewhere = self.count_failure(user).saturating_sub(1);
             }
-            Decision::Refused(reason) | Decision::Unavailable(reason) => {
+            Decision::Unavailable(reason) => {
+                let refused = log::Event::LoginRefused { user, reason: &reason };
+                self.core.log(&self.connection.subject_of(None), refused);
+                self.connection.who = None;
+                self.connection
+                    .exchange(self.core, &asked.head)
+                    .refuse_for_a_while("Logins are not possible at the moment; try again later.");
+                return;
+            }
+            Decision::Refused(reason) => {
                 let refused = log::Event::LoginRefused { user, reason: &reason };
                 self.core.log(&self.connection.subject_of(None), refused);
             }

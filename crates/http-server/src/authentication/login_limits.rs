@@ -69,13 +69,21 @@ impl Logins<'_> {
 
 impl Exchange<'_> {
     pub(crate) fn answer_limit<T>(&mut self, limit: &LoginLimit) -> Option<T> {
-        let record = self.record();
-        let (status, wait) = match limit.wait {
-            Some(wait) => (Status::TOO_MANY_REQUESTS, wait),
-            None => (Status::SERVICE_UNAVAILABLE, A_WHILE),
-        };
-        let fields = [("Retry-After", &*wait.as_secs().max(1).to_string())];
-        Answers::new(self.connection, self.core).answer_page(record, status, limit.reason, &fields);
+        match limit.wait {
+            Some(wait) => self.answer_later(Status::TOO_MANY_REQUESTS, limit.reason, wait),
+            None => self.refuse_for_a_while(limit.reason),
+        }
         None
+    }
+
+    /// Answers 503: what is refused now may go well soon.
+    pub(crate) fn refuse_for_a_while(&mut self, reason: &'static str) {
+        self.answer_later(Status::SERVICE_UNAVAILABLE, reason, A_WHILE);
+    }
+
+    fn answer_later(&mut self, status: Status, reason: &'static str, wait: Duration) {
+        let record = self.record();
+        let fields = [("Retry-After", &*wait.as_secs().max(1).to_string())];
+        Answers::new(self.connection, self.core).answer_page(record, status, reason, &fields);
     }
 }

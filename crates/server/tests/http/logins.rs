@@ -117,6 +117,32 @@ fn wrong_passwords_ban_a_user_at_an_address_as_they_do_by_ftp() {
     assert_eq!(served.get("/a", RIGHT).status, 200);
 }
 
+/// Accounts that are out of reach.
+#[derive(Debug)]
+struct Away;
+
+impl Authenticator for Away {
+    fn authenticate(&self, _: &Attempt<'_>) -> Decision {
+        Decision::Unavailable("the cable is out".to_owned())
+    }
+}
+
+/// 401 would have browsers ask for the password again, and programs give it up.
+#[test]
+fn accounts_out_of_reach_are_no_wrong_password() {
+    let scratch = Scratch::new();
+    let bans = BanRules { after: 3, ..BanRules::default() };
+    let accounts = Arc::new(Away);
+    let served =
+        serve_http_with(Config { accounts, bans, anonymous: false, ..http_config(scratch.storage()) });
+    for _ in 0..5 {
+        let response = served.get("/", RIGHT);
+        assert_eq!(response.status, 503);
+        assert!(response.field("retry-after").is_some() && response.field("www-authenticate").is_none());
+    }
+    assert!(served.running.bans().is_empty());
+}
+
 /// Accounts that decide about the right password only once they are told to, as of a guess behind many others.
 #[derive(Debug)]
 struct Slow {
