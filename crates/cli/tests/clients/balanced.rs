@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use millrace_server::config::self_signed;
+
 use crate::server::{PASSWORD, USER, read};
 use crate::tool::{Tool, find, skip, tool};
 use crate::tree::noise;
@@ -117,7 +119,9 @@ impl Site {
         let folder = std::env::temp_dir().join(format!("millrace-balanced-{}", std::process::id()));
         let files = folder.join("files");
         fs::create_dir_all(&files).unwrap();
-        make_certificate(&folder);
+        let made = self_signed(&folder, &["files.example".to_owned()]).unwrap();
+        fs::rename(made.certificate, folder.join("cert.pem")).unwrap();
+        fs::rename(made.key, folder.join("key.pem")).unwrap();
         let settings = block("toml")
             .replace("/mnt/files", files.to_str().unwrap())
             .replace("/etc/millrace", folder.to_str().unwrap())
@@ -254,26 +258,6 @@ impl Drop for Over<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Release);
     }
-}
-
-fn make_certificate(folder: &Path) {
-    let output = Command::new("openssl")
-        .args([
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:P-256",
-            "-nodes",
-            "-days",
-            "2",
-        ])
-        .args(["-subj", "/CN=files.example", "-keyout", "key.pem", "-out", "cert.pem"])
-        .current_dir(folder)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
