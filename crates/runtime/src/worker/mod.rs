@@ -1,7 +1,7 @@
 //! A reactor: one thread with its own epoll, its own listeners and its own connections.
 //!
-//! Connections never move between workers and share nothing on the way of a command, so there is no lock
-//! to wait for. A turn of the loop first serves control connections and messages, then gives each
+//! Connections never move between workers, and a command takes no lock that they share unless it needs what they
+//! share: a passive port, a place among sessions, a file (`docs/scale.md` lists all of it). A turn of the loop first serves control connections and messages, then gives each
 //! waiting transfer one share ([`crate::transfer::TURN`]), so that a `NOOP` is answered within a
 //! millisecond or two however many downloads run.
 //!
