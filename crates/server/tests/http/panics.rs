@@ -58,6 +58,6 @@ fn a_login_is_answered_where_the_accounts_panic() {
     storage.insert("/f", "file");
     let accounts = Accounts::new().anonymous(Permissions::READ_ONLY, storage.clone());
     let served = serve_http_with(Config { accounts: Arc::new(Wrong(accounts)), ..http_config(storage) });
-    assert_eq!(served.ask(format!("GET /f HTTP/1.1\r\nHost: h\r\n{LOGIN}\r\n")).status, 401);
+    assert_eq!(served.ask(format!("GET /f HTTP/1.1\r\nHost: h\r\n{LOGIN}\r\n")).status, 503);
     assert_eq!(served.get("/f", "").status, 200);
 }
