@@ -115,7 +115,9 @@ fn a_disk_that_is_nearly_full_is_told_of_by_webhook_and_mail() {
         (&letter["from"], &letter["to"][0]),
         (&"millrace@example.net".into(), &"ops@example.net".into())
     );
-    let (subject, text) = (letter["heads"]["subject"].as_str().unwrap(), notice["text"].as_str().unwrap());
+    // A long field is folded (RFC 5322, 2.2.3), where depends on the folder's name.
+    let subject = letter["heads"]["subject"].as_str().unwrap().replace("\r\n", "");
+    let text = notice["text"].as_str().unwrap();
     assert!(subject.contains("% free"), "{letter}");
     assert!(
         letter["text"].as_str().unwrap().replace("\r\n", "\n").starts_with(&format!("{text}.\n  at ")),
