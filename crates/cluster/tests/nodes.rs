@@ -148,12 +148,16 @@ fn a_node_that_was_silent_for_longer_than_its_lease_loses_its_places_and_writes_
     let claims = [claim(SharedScope::server(), 1)];
     assert_eq!(dead.take(epoch, &claims).unwrap(), Taking::Taken);
     assert_eq!(other.take(others, &claims).unwrap(), Taking::Full(0));
-    silence(&server, epoch, 5);
+    silence(&server, epoch, 1);
     let renew = || other.renew(others, NodeState::default(), &[]).unwrap();
     assert_eq!(renew(), Renewal::Kept);
-    assert_eq!(other.take(others, &claims).unwrap(), Taking::Full(0), "its lease holds for another second");
+    assert_eq!(
+        other.take(others, &claims).unwrap(),
+        Taking::Full(0),
+        "its lease holds for another five seconds"
+    );
 
-    silence(&server, epoch, 2);
+    silence(&server, epoch, 6);
     let more = [claim(SharedScope::user(b"ann"), 1)];
     assert_eq!(dead.take(epoch, &more).unwrap(), Taking::Fenced, "its lease is over, if not yet taken");
     assert_eq!(other.take(others, &claims).unwrap(), Taking::Full(0), "until then its places count");
