@@ -89,7 +89,8 @@ fn a_client_that_resets_started_streams_is_disconnected() {
         let resets = streams.map(|stream| frame(RST_STREAM, 0, stream, 8_u32.to_be_bytes()));
         client.send(resets.collect::<Vec<_>>().concat());
         count += 16;
-        let is_flood = f64::from(count) > 150.0 * began.elapsed().as_secs_f64();
+        // A thousand are free.
+        let is_flood = f64::from(count) > 1_000.0 + 150.0 * began.elapsed().as_secs_f64();
         if count > 3_000 {
             assert!(!is_flood, "{count} were taken in {:?}", began.elapsed());
             // Time pays for what this machine manages to give up.
