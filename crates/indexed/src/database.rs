@@ -114,10 +114,9 @@ impl Database {
         let asked = async {
             let _turn = self.turns.acquire().await.map_err(|error| IndexError::Away(error.to_string()))?;
             let client = self.client(runtime, is_new).await?;
-            let answer = match self.root(&client).await {
-                Ok(root) => question(&client, root).await,
-                Err(error) => Err(error),
-            };
+            // Where the tables are not made the connection may be within a transaction: it is not used again.
+            let root = self.root(&client).await?;
+            let answer = question(&client, root).await;
             if !answer.as_ref().is_err_and(IndexError::is_loss) {
                 lock(&self.idle).push(client);
             }

@@ -338,7 +338,9 @@ pub(crate) async fn open_tree(client: &Client, name: &str) -> Result<i64, IndexE
 
 /// Returns the form of the tables that are there.
 async fn form(client: &Client) -> Result<Option<i32>, IndexError> {
-    const KNOWN: &str = "SELECT to_regclass('millrace_index.form') IS NOT NULL";
+    // By a table of the catalogue: names that are looked up otherwise may be those of a moment ago.
+    const KNOWN: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_tables
+        WHERE schemaname = 'millrace_index' AND tablename = 'form')";
     if !client.query_typed_one(KNOWN, &[]).await?.try_get::<_, bool>(0)? {
         return Ok(None);
     }

@@ -16,6 +16,7 @@ use millrace_storage::{Connecting, PostgresServer};
 use millrace_vfs::{Storage, WriteMode};
 use postgresql::Postgres;
 use stores::Server;
+#[allow(unused_imports, reason = "each test uses a part of them")]
 pub(crate) use stores::{names, path, read, write};
 use tokio_postgres::{Config, NoTls};
 
