@@ -4,6 +4,12 @@
 mod client;
 #[path = "../../s3/tests/common/mod.rs"]
 mod common;
+#[path = "../../server/tests/sources/daemon.rs"]
+#[allow(dead_code, reason = "other tests use all of it")]
+mod daemon;
+#[path = "../../server/tests/sources/postgresql.rs"]
+#[allow(dead_code, reason = "other tests use all of it")]
+mod postgresql;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -16,6 +22,7 @@ use client::Client;
 use common::proxy::Proxy;
 use common::{Server, names, read, write};
 use millrace_vfs::Storage;
+use postgresql::Postgres;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -24,6 +31,11 @@ struct Site(PathBuf);
 
 impl Site {
     fn new(name: &str, port: u16) -> Self {
+        Self::with(name, port, "")
+    }
+
+    /// With more keys of the folder.
+    fn with(name: &str, port: u16, more: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("millrace-buckets-{}-{name}", std::process::id()));
         fs::create_dir_all(folder.join("tree")).unwrap();
         let common::Settings { bucket, credentials, .. } = common::settings(port, "");
@@ -34,7 +46,7 @@ impl Site {
         fs::write(folder.join("keys"), keys).unwrap();
         let text = format!(
             "directory = \"tree\"\ncontrol = \"control\"\nanonymous = \"rw\"\n[[folder]]\npath = \"/b\"\nbucket = \
-             \"{bucket}\"\nendpoint = \"http://127.0.0.1:{port}\"\ncredentials-file = \"keys\"\n"
+             \"{bucket}\"\nendpoint = \"http://127.0.0.1:{port}\"\ncredentials-file = \"keys\"\n{more}"
         );
         fs::write(folder.join("m.toml"), text).unwrap();
         Self(folder)
@@ -133,6 +145,45 @@ fn small_files_cost_one_request_each() {
     client.say("DELE second", "250");
     assert_eq!(names(&bucket, "/"), ["first"]);
     assert!(!site.log().contains("ignores"), "{}", site.log());
+}
+
+#[test]
+fn with_names_in_a_database_the_store_is_asked_for_contents_alone() {
+    let (Some(database), Some(store)) = (Postgres::new(), Server::seaweed()) else { return };
+    let objects = store.storage("");
+    let proxy = Proxy::before(store.port);
+    let more = format!("layout = \"indexed\"\npostgres = \"{}\"\n", database.connection());
+    let site = Site::with("indexed", proxy.port, &more);
+    let server = site.start();
+    let mut client = server.log_in();
+    client.say("CWD /b", "250");
+    client.say("MKD old", "257");
+    let requests = || -> Vec<String> {
+        proxy
+            .requests()
+            .into_iter()
+            .filter_map(|request| request.split(' ').next().map(str::to_owned))
+            .collect()
+    };
+    requests();
+    client.upload("STOR old/first", "one");
+    assert_eq!(requests(), ["PUT"]);
+    assert_eq!(client.download("RETR old/first"), "one");
+    assert_eq!(requests(), ["GET"]);
+    assert_eq!(client.say("SIZE old/first", "213").trim(), "213 3");
+    client.say("RNFR old", "350");
+    client.say("RNTO new", "250");
+    assert_eq!(client.download("NLST new"), "first\r\n");
+    assert_eq!(requests(), [""; 0]);
+    client.upload("APPE new/first", "+two");
+    assert_eq!(client.download("RETR new/first"), "one+two");
+    client.say("DELE new/first", "250");
+    client.say("RMD new", "250");
+    drop(server);
+    let kept =
+        database.run("SELECT count(*) FROM millrace_index.unnamed WHERE due > now() + interval '50 minutes'");
+    assert_eq!((&*kept, names(&objects, "/").len()), ("2", 2), "for downloads that go on");
+    assert!(!site.log().contains("cannot be asked"), "{}", site.log());
 }
 
 #[test]
