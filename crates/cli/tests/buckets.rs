@@ -173,7 +173,7 @@ fn with_names_in_a_database_the_store_is_asked_for_contents_alone() {
     assert_eq!(client.say("SIZE old/first", "213").trim(), "213 3");
     client.say("RNFR old", "350");
     client.say("RNTO new", "250");
-    assert_eq!(client.download("NLST new"), "first\r\n");
+    assert_eq!(client.download("NLST new"), "new/first\r\n");
     assert_eq!(requests(), [""; 0]);
     client.upload("APPE new/first", "+two");
     assert_eq!(client.download("RETR new/first"), "one+two");

@@ -21,6 +21,11 @@ const SILENT: Duration = Duration::from_secs(300);
 /// How long, while that is not known: only those that were given up are swept.
 const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
+/// After how many rounds, and how old, unfinished uploads are ended that are known to the store alone: those whose end it
+/// has not taken.
+const ROUNDS: u32 = 60;
+const LEFT_AFTER: Duration = Duration::from_secs(24 * 3600);
+
 /// Objects that one request removes.
 const AT_ONCE: usize = 1_000;
 
@@ -44,9 +49,14 @@ pub(crate) fn begin(shared: &Arc<Shared>, stop: Receiver<()>, has_probed: bool) 
 }
 
 fn run(shared: &Weak<Shared>, stop: &Receiver<()>, mut has_probed: bool) {
-    let mut steady = Instant::now();
+    let (mut steady, mut round) = (Instant::now(), 0_u32);
     while let Err(RecvTimeoutError::Timeout) = stop.recv_timeout(EVERY) {
         let Some(shared) = shared.upgrade() else { return };
+        round = round.wrapping_add(1);
+        if round % ROUNDS == 0 {
+            // Not every store lists uploads; then its own rules have to remove them.
+            let _ = shared.store.sweep(LEFT_AFTER);
+        }
         has_probed = has_probed || shared.store.probe().is_ok();
         if shared.tree.hear(&shared.pending.all()).is_err() {
             // Where the database was away from all, silence says nothing of a server.

@@ -7,7 +7,7 @@
 //! | larger upload | 2 | create, `PUT` of each 5 MiB, complete | the same |
 //! | append, upload at an offset | 3 | create, copy parts, `PUT` parts, complete | the same; nothing is downloaded but a part at a seam |
 //! | metadata | 1 | none | |
-//! | listing | 1 for each 1,024 entries | none | times and modes as they were set |
+//! | listing | 1 for each 512 entries | none | times and modes as they were set |
 //! | make, remove, rename, change; a folder with all that is in it, too | 1 | none | at once, or not at all |
 //! | copy | 3 | copy by the store | the old file or all of the new |
 //!

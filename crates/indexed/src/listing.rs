@@ -9,7 +9,7 @@ use crate::tree::Tree;
 
 /// Rows of the first page, which has to be quick, and of the others.
 const FIRST: usize = 128;
-const PAGE: usize = 1024;
+const PAGE: usize = 512;
 
 /// An open folder: what is left of a page, and the last name that came.
 #[derive(Debug)]

@@ -4,6 +4,7 @@
 //! leaves nothing but a multipart upload where the process is killed, which [`ObjectStore::give_up`] ends.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use millrace_vfs::{FileError, ReadHandle};
 
@@ -98,6 +99,11 @@ impl ObjectStore {
     pub fn remove(&self, names: &[String]) -> Result<(), StoreError> {
         let keys: Vec<String> = names.iter().map(|name| self.key(name)).collect();
         self.bucket.wait(self.bucket.client.delete_all(&keys))
+    }
+
+    /// Ends all unfinished uploads that were begun so long ago, also those that still go on.
+    pub fn sweep(&self, left_after: Duration) -> Result<usize, StoreError> {
+        self.bucket.wait(self.bucket.sweep_uploads(left_after))
     }
 
     /// Ends the unfinished uploads of an object.
