@@ -16,6 +16,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use client::Client;
@@ -184,6 +185,94 @@ fn with_names_in_a_database_the_store_is_asked_for_contents_alone() {
         database.run("SELECT count(*) FROM millrace_index.unnamed WHERE due > now() + interval '50 minutes'");
     assert_eq!((&*kept, names(&objects, "/").len()), ("2", 2), "for downloads that go on");
     assert!(!site.log().contains("cannot be asked"), "{}", site.log());
+}
+
+/// Uploads a file; an error where the server dies meanwhile.
+fn try_upload(server: SocketAddr, name: &str, content: &[u8]) -> std::io::Result<()> {
+    let mut lines = BufReader::new(TcpStream::connect(server)?);
+    lines.get_ref().set_read_timeout(Some(PATIENCE))?;
+    let mut reply = String::new();
+    let mut data = None;
+    for (command, code) in [("", "220"), ("USER anonymous", "331"), ("PASS x", "230"), ("EPSV", "229")] {
+        if !command.is_empty() {
+            lines.get_mut().write_all(format!("{command}\r\n").as_bytes())?;
+        }
+        reply.clear();
+        lines.read_line(&mut reply)?;
+        let wrong = || std::io::Error::other(reply.clone());
+        if !reply.starts_with(code) {
+            return Err(wrong());
+        }
+        if command == "EPSV" {
+            let port = reply.split('|').nth(3).and_then(|port| port.parse::<u16>().ok()).ok_or_else(wrong)?;
+            data = Some(TcpStream::connect((server.ip(), port))?);
+        }
+    }
+    lines.get_mut().write_all(format!("STOR {name}\r\n").as_bytes())?;
+    lines.read_line(&mut reply)?;
+    data.ok_or(std::io::ErrorKind::NotConnected)?.write_all(content)?;
+    reply.clear();
+    lines.read_line(&mut reply)?;
+    if reply.starts_with("226") { Ok(()) } else { Err(std::io::Error::other(reply)) }
+}
+
+#[test]
+fn of_a_server_that_is_killed_every_acknowledged_file_is_whole_and_every_object_has_a_row() {
+    const THREADS: usize = 4;
+    const KILLS: usize = 3;
+    const BETWEEN: usize = 15;
+    let (Some(database), Some(store)) = (Postgres::new(), Server::seaweed()) else { return };
+    let objects = store.storage("");
+    let more = format!("layout = \"indexed\"\npostgres = \"{}\"\n", database.connection());
+    let site = Site::with("kills", store.port, &more);
+    let first = site.start();
+    let address = Mutex::new(first.ftp);
+    let acknowledged = Mutex::new(Vec::new());
+    let count = || acknowledged.lock().unwrap().len();
+    // Small ones, and ones of two parts.
+    let content = |name: &str| name.repeat(if name.ends_with('3') { 1 << 20 } else { 3 });
+    let mut server = first;
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (address, acknowledged) = (&address, &acknowledged);
+            scope.spawn(move || {
+                for number in 0.. {
+                    if count() >= (KILLS + 1) * BETWEEN {
+                        return;
+                    }
+                    // Some names come again.
+                    let name = format!("file-{thread}-{}", number % 20);
+                    let server = *address.lock().unwrap();
+                    match try_upload(server, &format!("/b/{name}"), content(&name).as_bytes()) {
+                        Ok(()) => acknowledged.lock().unwrap().push(name),
+                        Err(_) => std::thread::yield_now(),
+                    }
+                }
+            });
+        }
+        for kill in 1..=KILLS {
+            while count() < kill * BETWEEN {
+                std::thread::yield_now();
+            }
+            server.child.kill().unwrap();
+            server.child.wait().unwrap();
+            let _ = fs::remove_file(site.0.join("control"));
+            server = site.start();
+            *address.lock().unwrap() = server.ftp;
+        }
+    });
+    let mut client = server.log_in();
+    for name in acknowledged.into_inner().unwrap() {
+        assert!(client.download(&format!("RETR /b/{name}")) == content(&name), "{name}");
+    }
+    drop((client, server));
+    let rows = database.run(
+        "SELECT encode(object, 'hex') FROM millrace_index.node WHERE object IS NOT NULL
+        UNION SELECT encode(object, 'hex') FROM millrace_index.unnamed",
+    );
+    let lost: Vec<String> =
+        names(&objects, "/").into_iter().filter(|object| !rows.contains(&**object)).collect();
+    assert_eq!(lost, Vec::<String>::new());
 }
 
 #[test]
