@@ -5,6 +5,7 @@ mod absent;
 mod accounts;
 mod argon2id;
 mod asked;
+mod bucket;
 mod chain;
 #[cfg(any(feature = "ldap", feature = "mysql", feature = "postgres"))]
 mod columns;
@@ -55,6 +56,7 @@ use millrace_vfs::{Storage, VirtualPath};
 
 pub use accounts::Accounts;
 pub use asked::{Asked, Service};
+pub use bucket::MountedBucket;
 pub use chain::{Chain, Explained, RosterSource};
 pub use database_error::DatabaseError;
 pub use effective::{AdmitError, Effective, Origin, TemplateError, resolve};
@@ -63,7 +65,7 @@ pub use hosts::plain as plain_host;
 pub use hosts::{KnownBy, VirtualHost};
 pub use ldap::{Ldap, ldap};
 pub use listed::Listed;
-pub use mounts::{Mount, MountError, MountedBucket, MountedDatabase, MountedDirectory, MountedFiles, Mounts};
+pub use mounts::{Mount, MountError, MountedDatabase, MountedDirectory, MountedFiles, Mounts};
 pub use pam::{Pam, pam};
 pub use password::{Password, PasswordError, hash_password};
 pub use profile::{Access, Amount, Expiry, Group, Hours, Profile, Tree, User, ValueError};

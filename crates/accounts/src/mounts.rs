@@ -15,7 +15,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use millrace_ftp::session::{Permission, Permissions, Rules};
-use millrace_s3::{S3Storage, Settings, SettingsError};
 use millrace_storage::{
     Archives, Conversions, Encrypted, Folders, Key, Ledger, LocalOptions, LocalStorage, Quota, SqlError,
     SqlStorage, Tally, Withheld,
@@ -23,6 +22,7 @@ use millrace_storage::{
 use millrace_vfs::hash::Algorithms;
 use millrace_vfs::{FileError, QuotaScope, Storage, VirtualPath};
 
+use super::bucket::MountedBucket;
 use super::effective::{Effective, TemplateError};
 use super::guard;
 use super::homes::{HomeError, Homes};
@@ -73,13 +73,6 @@ pub struct MountedDirectory {
     homes: Homes,
     /// The rest after the part without templates.
     beneath: String,
-}
-
-/// A bucket of an S3-compatible store, which has files as objects.
-#[derive(Debug)]
-pub struct MountedBucket {
-    name: String,
-    storage: S3Storage,
 }
 
 /// A database that has files as rows.
@@ -234,19 +227,6 @@ impl MountedDatabase {
     }
 }
 
-impl MountedBucket {
-    /// A bucket. It does not connect yet.
-    pub fn new(settings: &Settings, hashes: Algorithms) -> Result<Self, SettingsError> {
-        let storage = S3Storage::new(settings)?.hashing(hashes);
-        Ok(Self { name: settings.name(), storage })
-    }
-
-    /// Begins to use it. Returns what the operator should know of it.
-    fn start(&self) -> Vec<String> {
-        self.storage.start().into_iter().map(|message| format!("{} {message}", self.name)).collect()
-    }
-}
-
 impl MountedFiles {
     /// Where they are, in words: `the folder /srv/archive`.
     pub fn shown(&self) -> String {
@@ -258,7 +238,7 @@ impl MountedFiles {
                 format!("the folder {}", path.display())
             }
             Self::Database(database) => database.shown(),
-            Self::Bucket(bucket) => bucket.name.clone(),
+            Self::Bucket(bucket) => bucket.name().to_owned(),
             Self::Storage(_) => "elsewhere".to_owned(),
         }
     }
@@ -277,9 +257,7 @@ impl Mount {
         match (&mut self.files, &self.key) {
             (MountedFiles::Directory(directory), Some(_)) => directory.homes.stage_unhashed(),
             (MountedFiles::Database(database), Some(_)) => database.hashes = Algorithms::NONE,
-            (MountedFiles::Bucket(bucket), Some(_)) => {
-                bucket.storage = bucket.storage.clone().hashing(Algorithms::NONE);
-            }
+            (MountedFiles::Bucket(bucket), Some(_)) => bucket.leave_unhashed(),
             _ => {}
         }
     }
@@ -307,7 +285,7 @@ impl Mount {
                 }
             }
             MountedFiles::Database(database) => Arc::new(database.open()?.hashing(database.hashes)),
-            MountedFiles::Bucket(bucket) => Arc::new(bucket.storage.clone()),
+            MountedFiles::Bucket(bucket) => bucket.storage(),
             MountedFiles::Storage(storage) => Arc::clone(storage),
         };
         let files = match &self.key {
@@ -338,7 +316,7 @@ impl Mount {
                 Rows::Sqlite { path, .. } => format!("database {}", path.display()),
                 Rows::Postgres { name, .. } => name.clone(),
             },
-            MountedFiles::Bucket(bucket) => bucket.name.clone(),
+            MountedFiles::Bucket(bucket) => bucket.name().to_owned(),
             MountedFiles::Storage(_) => format!("storage {}", user.fill(&self.path)?),
         })
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use millrace_net::tls::RootsError;
 use millrace_process::How;
+use millrace_s3::SettingsError;
 
 use crate::database_error::DatabaseError;
 use crate::password::PasswordError;
@@ -50,6 +51,9 @@ pub enum SetupError {
     /// The trusted certificates cannot be read.
     #[error(transparent)]
     Roots(#[from] RootsError),
+    /// The settings of a store of objects.
+    #[error(transparent)]
+    Store(#[from] SettingsError),
     /// The system starts no thread.
     #[error("there can be no thread for it: {0}")]
     Thread(#[from] io::Error),

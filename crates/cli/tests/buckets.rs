@@ -4,18 +4,26 @@
 mod client;
 #[path = "../../s3/tests/common/mod.rs"]
 mod common;
+#[path = "../../server/tests/sources/daemon.rs"]
+#[allow(dead_code, reason = "other tests use all of it")]
+mod daemon;
+#[path = "../../server/tests/sources/postgresql.rs"]
+#[allow(dead_code, reason = "other tests use all of it")]
+mod postgresql;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use client::Client;
 use common::proxy::Proxy;
 use common::{Server, names, read, write};
 use millrace_vfs::Storage;
+use postgresql::Postgres;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -24,6 +32,11 @@ struct Site(PathBuf);
 
 impl Site {
     fn new(name: &str, port: u16) -> Self {
+        Self::with(name, port, "")
+    }
+
+    /// With more keys of the folder.
+    fn with(name: &str, port: u16, more: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("millrace-buckets-{}-{name}", std::process::id()));
         fs::create_dir_all(folder.join("tree")).unwrap();
         let common::Settings { bucket, credentials, .. } = common::settings(port, "");
@@ -34,7 +47,7 @@ impl Site {
         fs::write(folder.join("keys"), keys).unwrap();
         let text = format!(
             "directory = \"tree\"\ncontrol = \"control\"\nanonymous = \"rw\"\n[[folder]]\npath = \"/b\"\nbucket = \
-             \"{bucket}\"\nendpoint = \"http://127.0.0.1:{port}\"\ncredentials-file = \"keys\"\n"
+             \"{bucket}\"\nendpoint = \"http://127.0.0.1:{port}\"\ncredentials-file = \"keys\"\n{more}"
         );
         fs::write(folder.join("m.toml"), text).unwrap();
         Self(folder)
@@ -133,6 +146,133 @@ fn small_files_cost_one_request_each() {
     client.say("DELE second", "250");
     assert_eq!(names(&bucket, "/"), ["first"]);
     assert!(!site.log().contains("ignores"), "{}", site.log());
+}
+
+#[test]
+fn with_names_in_a_database_the_store_is_asked_for_contents_alone() {
+    let (Some(database), Some(store)) = (Postgres::new(), Server::seaweed()) else { return };
+    let objects = store.storage("");
+    let proxy = Proxy::before(store.port);
+    let more = format!("layout = \"indexed\"\npostgres = \"{}\"\n", database.connection());
+    let site = Site::with("indexed", proxy.port, &more);
+    let server = site.start();
+    let mut client = server.log_in();
+    client.say("CWD /b", "250");
+    client.say("MKD old", "257");
+    let requests = || -> Vec<String> {
+        proxy
+            .requests()
+            .into_iter()
+            .filter_map(|request| request.split(' ').next().map(str::to_owned))
+            .collect()
+    };
+    requests();
+    client.upload("STOR old/first", "one");
+    assert_eq!(requests(), ["PUT"]);
+    assert_eq!(client.download("RETR old/first"), "one");
+    assert_eq!(requests(), ["GET"]);
+    assert_eq!(client.say("SIZE old/first", "213").trim(), "213 3");
+    client.say("RNFR old", "350");
+    client.say("RNTO new", "250");
+    assert_eq!(client.download("NLST new"), "new/first\r\n");
+    assert_eq!(requests(), [""; 0]);
+    client.upload("APPE new/first", "+two");
+    assert_eq!(client.download("RETR new/first"), "one+two");
+    client.say("DELE new/first", "250");
+    client.say("RMD new", "250");
+    drop(server);
+    let kept =
+        database.run("SELECT count(*) FROM millrace_index.unnamed WHERE due > now() + interval '50 minutes'");
+    assert_eq!((&*kept, names(&objects, "/").len()), ("2", 2), "for downloads that go on");
+    assert!(!site.log().contains("cannot be asked"), "{}", site.log());
+}
+
+/// Uploads a file; an error where the server dies meanwhile.
+fn try_upload(server: SocketAddr, name: &str, content: &[u8]) -> std::io::Result<()> {
+    let mut lines = BufReader::new(TcpStream::connect(server)?);
+    lines.get_ref().set_read_timeout(Some(PATIENCE))?;
+    let mut reply = String::new();
+    let mut data = None;
+    for (command, code) in [("", "220"), ("USER anonymous", "331"), ("PASS x", "230"), ("EPSV", "229")] {
+        if !command.is_empty() {
+            lines.get_mut().write_all(format!("{command}\r\n").as_bytes())?;
+        }
+        reply.clear();
+        lines.read_line(&mut reply)?;
+        let wrong = || std::io::Error::other(reply.clone());
+        if !reply.starts_with(code) {
+            return Err(wrong());
+        }
+        if command == "EPSV" {
+            let port = reply.split('|').nth(3).and_then(|port| port.parse::<u16>().ok()).ok_or_else(wrong)?;
+            data = Some(TcpStream::connect((server.ip(), port))?);
+        }
+    }
+    lines.get_mut().write_all(format!("STOR {name}\r\n").as_bytes())?;
+    lines.read_line(&mut reply)?;
+    data.ok_or(std::io::ErrorKind::NotConnected)?.write_all(content)?;
+    reply.clear();
+    lines.read_line(&mut reply)?;
+    if reply.starts_with("226") { Ok(()) } else { Err(std::io::Error::other(reply)) }
+}
+
+#[test]
+fn of_a_server_that_is_killed_every_acknowledged_file_is_whole_and_every_object_has_a_row() {
+    const THREADS: usize = 4;
+    const KILLS: usize = 3;
+    const BETWEEN: usize = 15;
+    let (Some(database), Some(store)) = (Postgres::new(), Server::seaweed()) else { return };
+    let objects = store.storage("");
+    let more = format!("layout = \"indexed\"\npostgres = \"{}\"\n", database.connection());
+    let site = Site::with("kills", store.port, &more);
+    let first = site.start();
+    let address = Mutex::new(first.ftp);
+    let acknowledged = Mutex::new(Vec::new());
+    let count = || acknowledged.lock().unwrap().len();
+    // Small ones, and ones of two parts.
+    let content = |name: &str| name.repeat(if name.ends_with('3') { 1 << 20 } else { 3 });
+    let mut server = first;
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (address, acknowledged) = (&address, &acknowledged);
+            scope.spawn(move || {
+                for number in 0.. {
+                    if count() >= (KILLS + 1) * BETWEEN {
+                        return;
+                    }
+                    // Some names come again.
+                    let name = format!("file-{thread}-{}", number % 20);
+                    let server = *address.lock().unwrap();
+                    match try_upload(server, &format!("/b/{name}"), content(&name).as_bytes()) {
+                        Ok(()) => acknowledged.lock().unwrap().push(name),
+                        Err(_) => std::thread::yield_now(),
+                    }
+                }
+            });
+        }
+        for kill in 1..=KILLS {
+            while count() < kill * BETWEEN {
+                std::thread::yield_now();
+            }
+            server.child.kill().unwrap();
+            server.child.wait().unwrap();
+            let _ = fs::remove_file(site.0.join("control"));
+            server = site.start();
+            *address.lock().unwrap() = server.ftp;
+        }
+    });
+    let mut client = server.log_in();
+    for name in acknowledged.into_inner().unwrap() {
+        assert!(client.download(&format!("RETR /b/{name}")) == content(&name), "{name}");
+    }
+    drop((client, server));
+    let rows = database.run(
+        "SELECT encode(object, 'hex') FROM millrace_index.node WHERE object IS NOT NULL
+        UNION SELECT encode(object, 'hex') FROM millrace_index.unnamed",
+    );
+    let lost: Vec<String> =
+        names(&objects, "/").into_iter().filter(|object| !rows.contains(&**object)).collect();
+    assert_eq!(lost, Vec::<String>::new());
 }
 
 #[test]

@@ -9,7 +9,7 @@ const TIERS: &[&[&str]] = &[
     // Vocabulary: imports nothing of ours.
     &["vfs", "net", "process", "sandbox", "blocking", "uring", "stats", "payload"],
     // Protocols and back ends.
-    &["ftp", "http", "privsep", "storage", "s3"],
+    &["ftp", "http", "privsep", "storage", "s3", "indexed"],
     // Policy.
     &["limits", "cluster", "accounts", "metrics", "log", "hooks", "acme", "notices"],
     // What sessions of every protocol run on.

@@ -5,7 +5,7 @@ use std::future::Future;
 
 use millrace_storage::identity_of;
 use millrace_vfs::{FileError, FileKind, Metadata, Owner, Timestamp, VirtualPath};
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 
 use crate::answers::{Listed, Page};
 use crate::attributes::Attributes;
@@ -14,6 +14,7 @@ use crate::error::StoreError;
 use crate::folders::{Kind, KnownFolders, Snapshot};
 use crate::honours::Honours;
 use crate::keys;
+use crate::settings::{Settings, SettingsError};
 
 /// Entries of a page of a listing: the most that stores give.
 pub(crate) const PAGE: usize = 1_000;
@@ -52,6 +53,15 @@ impl Drop for Bucket {
 }
 
 impl Bucket {
+    pub(crate) fn new(settings: &Settings) -> Result<Self, SettingsError> {
+        let (client, prefix) = (settings.client()?, settings.key_prefix()?);
+        let mut builder = Builder::new_multi_thread();
+        let runtime = builder.worker_threads(1).thread_name("millrace-s3").enable_all().build()?;
+        let device = identity_of(format!("{} {} {prefix}", settings.endpoint, client.bucket).as_bytes());
+        let (known, honours) = Default::default();
+        Ok(Self { client, prefix, device, known, honours, runtime: Some(runtime) })
+    }
+
     /// Waits for what the store answers, on a thread that may wait.
     pub(crate) fn wait<T>(&self, answer: impl Future<Output = T>) -> T {
         self.runtime().block_on(answer)

@@ -45,6 +45,15 @@ pub(crate) struct Object {
     pub(crate) attributes: Attributes,
 }
 
+/// An object that others are made of.
+#[derive(Debug, Clone)]
+pub(crate) struct Source {
+    pub(crate) key: String,
+    /// `None` where the key never has another object.
+    pub(crate) etag: Option<String>,
+    pub(crate) size: u64,
+}
+
 /// A condition of a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Condition {
@@ -354,19 +363,19 @@ impl Client {
         Ok((number, self.tag(draft.body(body).patient()).await?))
     }
 
-    /// `UploadPartCopy`: bytes of an object, which is still the one of this tag, as a part.
+    /// `UploadPartCopy`: bytes of an object, which is still the one of this tag if one is given, as a part.
     pub(crate) async fn copy_part(
         &self,
         key: &str,
         upload: &str,
         number: u32,
-        from: (&str, &str),
+        from: (&str, Option<&str>),
         range: std::ops::Range<u64>,
     ) -> Result<Part, StoreError> {
         let draft = Draft::new(Method::PUT, key).query("partNumber", number).query("uploadId", upload);
         let draft = draft
             .header("x-amz-copy-source", self.source(from.0))
-            .header("x-amz-copy-source-if-match", from.1)
+            .headers(from.1.map(|etag| ("x-amz-copy-source-if-match", etag.to_owned())))
             .header("x-amz-copy-source-range", format!("bytes={}-{}", range.start, range.end - 1));
         Ok((number, answers::element(&self.text(draft.patient()).await?, "ETag")?))
     }

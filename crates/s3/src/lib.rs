@@ -26,6 +26,7 @@ mod attributes;
 mod bucket;
 mod buffers;
 mod client;
+mod copying;
 mod error;
 mod folders;
 mod honours;
@@ -33,6 +34,7 @@ mod housekeeping;
 mod http;
 mod keys;
 mod listing;
+mod objects;
 mod owner;
 mod parts;
 mod patch;
@@ -41,6 +43,7 @@ mod read;
 mod renaming;
 mod settings;
 mod sign;
+mod splice;
 #[cfg(test)]
 mod tests;
 mod upload;
@@ -48,26 +51,27 @@ mod upload;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_storage::{Hashed, identity_of};
+use millrace_storage::Hashed;
 use millrace_vfs::hash::{Algorithms, Hashers, Hashes};
 use millrace_vfs::{
     Change, DirEntry, Directory, FileError, Metadata, ReadHandle, Space, Storage, Upload, VirtualPath, Wait,
     WriteMode,
 };
-use tokio::runtime::Builder;
 
 use attributes::Attributes;
 use bucket::{Bucket, Node};
 use buffers::PartMemory;
-use client::{Condition, Object};
+use client::Condition;
+use copying::copy_object;
 use folders::Kind;
 use listing::Cursor;
-use parts::Parts;
 use patch::Patch;
 use read::ObjectReader;
-use upload::{LARGEST_COPY, Staged};
+use upload::Staged;
 
 pub use error::StoreError;
+pub use objects::{ObjectStore, ObjectUpload};
+pub use patch::start as upload_start;
 pub use settings::{Settings, SettingsError};
 pub use sign::Credentials;
 
@@ -87,13 +91,7 @@ pub fn set_part_memory(bytes: u64) {
 impl S3Storage {
     /// A store, which need not be reachable yet.
     pub fn new(settings: &Settings) -> Result<Self, SettingsError> {
-        let (client, prefix) = (settings.client()?, settings.key_prefix()?);
-        let mut builder = Builder::new_multi_thread();
-        let runtime = builder.worker_threads(1).thread_name("millrace-s3").enable_all().build()?;
-        let device = identity_of(format!("{} {} {prefix}", settings.endpoint, client.bucket).as_bytes());
-        let (known, honours) = Default::default();
-        let bucket = Bucket { client, prefix, device, known, honours, runtime: Some(runtime) };
-        Ok(Self { bucket: Arc::new(bucket), hashes: Algorithms::NONE })
+        Ok(Self { bucket: Arc::new(Bucket::new(settings)?), hashes: Algorithms::NONE })
     }
 
     /// The same, whose uploads are hashed on their way.
@@ -171,27 +169,11 @@ impl S3Storage {
             Node::File(object) => {
                 let key = bucket.key(path)?;
                 let attributes = object.attributes.clone().changed(change);
-                self.copy_object((&key, &object), &key, &attributes, &mut |_| true).await
+                copy_object(&self.bucket, (&key, &object), &key, &attributes, &mut |_| true).await
             }
             Node::Folder(_) if path.is_root() => Err(FileError::Unsupported),
             Node::Folder(attributes) => bucket.mark(path, &attributes.changed(change)).await,
         }
-    }
-
-    /// Copies an object by the store's own means.
-    async fn copy_object(
-        &self,
-        from: (&str, &Object),
-        to: &str,
-        attributes: &Attributes,
-        progress: &mut (dyn FnMut(u64) -> bool + '_),
-    ) -> Result<(), FileError> {
-        if from.1.size <= LARGEST_COPY {
-            return Ok(self.bucket.client.copy(from.0, to, Some(attributes)).await?);
-        }
-        let mut parts = Parts::begin(&self.bucket, to, attributes).await?;
-        parts.copy((from.0, &from.1.etag), 0..from.1.size, progress).await?;
-        parts.complete(&Condition::None, attributes.upload.as_deref().unwrap_or_default()).await
     }
 
     async fn copy_file(
@@ -208,7 +190,8 @@ impl S3Storage {
         if from != to {
             let inherited = old.map(|old| old.attributes.inherited()).unwrap_or_default();
             let attributes = Attributes { hashes: object.attributes.hashes.clone(), ..inherited };
-            self.copy_object((&bucket.key(from)?, &object), &bucket.key(to)?, &attributes, progress).await?;
+            copy_object(&self.bucket, (&bucket.key(from)?, &object), &bucket.key(to)?, &attributes, progress)
+                .await?;
             bucket.known.note(to, Some(Kind::File));
         }
         progress(object.size);
@@ -231,7 +214,8 @@ impl S3Storage {
             (Node::File(_), Some(Kind::Folder)) => Err(FileError::IsDirectory),
             (Node::File(object), _) => {
                 let (source, target) = (bucket.key(from)?, bucket.key(to)?);
-                self.copy_object((&source, &object), &target, &object.attributes, &mut |_| true).await?;
+                copy_object(&self.bucket, (&source, &object), &target, &object.attributes, &mut |_| true)
+                    .await?;
                 bucket.known.note(to, Some(Kind::File));
                 bucket.client.delete(&source).await?;
                 bucket.known.note(from, None);

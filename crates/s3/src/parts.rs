@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use crate::attributes::Attributes;
 use crate::bucket::Bucket;
 use crate::buffers::{PART, PartMemory, Share};
-use crate::client::{Condition, Part};
+use crate::client::{Condition, Part, Source};
 use crate::error::StoreError;
 
 /// Parts that an upload may have.
@@ -96,7 +96,7 @@ impl Parts {
     /// Copies a range of an object as parts, none of which is too small unless the range is.
     pub(crate) async fn copy(
         &mut self,
-        from: (&str, &str),
+        from: &Source,
         range: std::ops::Range<u64>,
         mut progress: impl FnMut(u64) -> bool,
     ) -> Result<(), FileError> {
@@ -105,7 +105,8 @@ impl Parts {
         for at in 0..count {
             let (start, end) = (range.start + length * at / count, range.start + length * (at + 1) / count);
             let number = self.next_number()?;
-            let part = self.bucket.client.copy_part(&self.key, &self.id, number, from, start..end).await?;
+            let source = (&*from.key, from.etag.as_deref());
+            let part = self.bucket.client.copy_part(&self.key, &self.id, number, source, start..end).await?;
             self.done.push(part);
             if !progress(end - range.start) {
                 return Err(FileError::Cancelled);

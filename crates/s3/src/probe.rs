@@ -105,8 +105,8 @@ async fn parts_broken(client: &Client, key: &str) -> Result<Option<Promise>, Sto
         let upload = client.create_upload(key, &none).await?;
         let made = async {
             let parts = [
-                client.copy_part(key, &upload, 1, (key, &etag), 0..first).await?,
-                client.copy_part(key, &upload, 2, (key, &etag), 0..length).await?,
+                client.copy_part(key, &upload, 1, (key, Some(&etag)), 0..first).await?,
+                client.copy_part(key, &upload, 2, (key, Some(&etag)), 0..length).await?,
                 client.put_part(key, &upload, 3, Bytes::from_static(b"r")).await?,
             ];
             // The object stays for the second try, which makes it anew.

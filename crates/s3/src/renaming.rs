@@ -17,11 +17,11 @@ use tokio::time::timeout;
 use crate::answers::Listed;
 use crate::attributes::Attributes;
 use crate::bucket::{Bucket, PAGE};
-use crate::client::{Condition, Object, random_name};
+use crate::client::{Condition, Object, Source, random_name};
+use crate::copying::LARGEST_COPY;
 use crate::error::StoreError;
 use crate::owner::Owner;
 use crate::parts::Parts;
-use crate::upload::LARGEST_COPY;
 
 /// Copies on their way at once.
 const AT_ONCE: usize = 32;
@@ -141,7 +141,8 @@ impl Bucket {
         }
         let Object { etag, attributes, size, .. } = self.client.head(&object.key).await?;
         let mut parts = Parts::begin(self, to, &attributes).await?;
-        parts.copy((&object.key, &etag), 0..size, |_| true).await?;
+        let source = Source { key: object.key.clone(), etag: Some(etag), size };
+        parts.copy(&source, 0..size, |_| true).await?;
         parts.complete(&Condition::None, attributes.upload.as_deref().unwrap_or_default()).await
     }
 

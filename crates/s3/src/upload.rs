@@ -11,6 +11,7 @@ use crate::attributes::Attributes;
 use crate::bucket::Bucket;
 use crate::buffers::{PART, PartMemory, Share};
 use crate::client::{Condition, random_name};
+use crate::copying::LARGEST_COPY;
 use crate::folders::Kind;
 use crate::parts::Parts;
 use crate::read::MemoryReader;
@@ -37,8 +38,18 @@ impl Body {
     }
 
     /// Continues an object that has some parts.
-    pub(crate) fn after(self, parts: Parts, size: u64) -> Self {
-        Self { parts: Some(parts), size, ..self }
+    pub(crate) fn continue_after(&mut self, parts: Parts, size: u64) {
+        (self.parts, self.size) = (Some(parts), size);
+    }
+
+    pub(crate) fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Returns the bytes that came, as long as all of them are in memory.
+    pub(crate) fn preview(&self) -> Option<ReadHandle> {
+        let reader = self.is_in_memory().then(|| MemoryReader(Bytes::copy_from_slice(&self.gathered)))?;
+        Some(ReadHandle::Stream(Box::new(reader)))
     }
 
     pub(crate) fn size(&self) -> u64 {
@@ -182,9 +193,6 @@ impl Staged {
     }
 }
 
-/// The largest object that one request copies.
-pub(crate) const LARGEST_COPY: u64 = 5 << 30;
-
 impl Upload for Staged {
     fn file(&mut self) -> Result<Option<(&File, u64)>, FileError> {
         Ok(None)
@@ -198,11 +206,7 @@ impl Upload for Staged {
 
     /// Only as long as it is in memory.
     fn preview(&mut self) -> Result<Option<ReadHandle>, FileError> {
-        if !self.body.is_in_memory() {
-            return Ok(None);
-        }
-        let reader = MemoryReader(Bytes::copy_from_slice(&self.body.gathered));
-        Ok(Some(ReadHandle::Stream(Box::new(reader))))
+        Ok(self.body.preview())
     }
 
     fn set_hashes(&mut self, hashes: Hashes, length: u64) {

@@ -196,9 +196,9 @@ impl Loaded {
         let files = files.into_iter().chain(syslog).flatten();
         let certificates = written.tls_cert.iter().chain(&written.tls_key).chain(&written.tls_client_crl);
         let of_folders = written.folder.iter().flat_map(|folder| {
-            [&folder.key_file, &folder.password_file, &folder.credentials_file, &folder.ca]
-                .into_iter()
-                .flatten()
+            let certificates = [&folder.ca, &folder.database_ca];
+            let secrets = [&folder.key_file, &folder.password_file, &folder.credentials_file];
+            secrets.into_iter().chain(certificates).flatten()
         });
         let of_sources = written.source.iter().flat_map(|source| source.files());
         let of_hooks = written.hook.iter().filter_map(|hook| hook.secret_file.as_ref());

@@ -12,6 +12,7 @@ use millrace_server::{Permission, Permissions};
 use millrace_storage::{Key, LocalOptions};
 use millrace_vfs::hash::Algorithms;
 
+use super::bucket::Layout;
 use super::places::Places;
 use super::said::{Place, Said};
 use super::setting::{default, required, settings, unset};
@@ -39,6 +40,9 @@ settings! {
         postgres: One<String> = unset("this or another place");
         /// The bucket of an S3-compatible store, where the files are as objects
         bucket: One<String> = unset("this or another place");
+        /// For `bucket`: `"mapped"`, where keys are the paths of files, or `"indexed"`, where the names are in
+        /// the database `postgres`, see [folders.md](folders.md#names-in-a-database)
+        layout: One<Layout> = default("mapped");
         /// For `bucket`: what the keys of its files begin with: `"customers/acme"`
         prefix: One<String> = unset("nothing");
         /// For `bucket`: the URL of the store: `"https://s3.example.com"`
@@ -55,6 +59,11 @@ settings! {
         /// For `postgres` and `bucket`: a file of certificates in PEM; the connection is encrypted, and the
         /// server's certificate has to be signed by one of them
         ca: One<PathBuf> = unset("none");
+        /// For `layout = "indexed"`: as `ca`, which is for the store then, for the database
+        database_ca: One<PathBuf> = unset("none");
+        /// For `layout = "indexed"`: how long the object of a file that was replaced or removed is kept, for
+        /// downloads of it that go on
+        keep_replaced: One<Period> = default("1h");
         /// For `postgres` and `bucket`: how long an answer may take
         timeout: One<Period> = default("10s").positive();
         /// A file with 64 hexadecimal digits (`openssl rand -hex 32`): the content of the folder's files is
@@ -163,18 +172,22 @@ fn check_path(path: &Said<String>, places: &Places<'_>) -> Result<(), Failure> {
 fn files(table: &FolderTable, options: LocalOptions, places: &Places<'_>) -> Result<MountedFiles, Failure> {
     refuse_keys_of_others(table, places)?;
     let given: Vec<_> = PLACES.iter().filter_map(|(_, place)| place(table)).collect();
-    if let [_, .., last] = given[..] {
-        let message = "a folder has one of `directory`, `database`, `postgres` and `bucket`";
+    let is_indexed = table.postgres.is_some() && super::bucket::is_indexed(table);
+    if let [_, .., last] = given[..]
+        && !(is_indexed && given.len() == 2)
+    {
+        let message = "a folder has one of `directory`, `database`, `postgres` and `bucket`, or with `layout = \
+                       \"indexed\"` the latter two";
         return Err(places.error(last, "folder", message));
     }
     if let Some(said) = &table.directory {
         directory(said, options, places)
     } else if let Some(said) = &table.database {
         database(said, options.hashes, places)
-    } else if let Some(said) = &table.postgres {
-        postgres(table, said, options.hashes, places)
     } else if let Some(said) = &table.bucket {
         super::bucket::bucket(table, said, options.hashes, places)
+    } else if let Some(said) = &table.postgres {
+        postgres(table, said, options.hashes, places)
     } else {
         let message =
             "the folder needs a `directory`, a `database`, `postgres` or a `bucket`, where its files are";
@@ -194,10 +207,13 @@ const PLACES: [(&str, Found); 4] = [
 ];
 
 /// Keys that mean something only beside some of those.
-const BESIDE: [(&str, &[&str], Found); 8] = [
+const BESIDE: [(&str, &[&str], Found); 11] = [
     ("password-file", &["postgres"], |table| table.password_file.as_ref().map(|said| &said.place)),
     ("ca", &["postgres", "bucket"], |table| table.ca.as_ref().map(|said| &said.place)),
     ("timeout", &["postgres", "bucket"], |table| table.timeout.as_ref().map(|said| &said.place)),
+    ("layout", &["bucket"], |table| table.layout.as_ref().map(|said| &said.place)),
+    ("database-ca", &["bucket"], |table| table.database_ca.as_ref().map(|said| &said.place)),
+    ("keep-replaced", &["bucket"], |table| table.keep_replaced.as_ref().map(|said| &said.place)),
     ("prefix", &["bucket"], |table| table.prefix.as_ref().map(|said| &said.place)),
     ("endpoint", &["bucket"], |table| table.endpoint.as_ref().map(|said| &said.place)),
     ("region", &["bucket"], |table| table.region.as_ref().map(|said| &said.place)),
@@ -248,17 +264,27 @@ fn postgres(
     hashes: Algorithms,
     places: &Places<'_>,
 ) -> Result<MountedFiles, Failure> {
-    let settings = Sql {
-        connection: said.value.clone(),
-        password: sources::password(table.password_file.as_ref(), places)?,
-        roots: sources::read(table.ca.as_ref(), "ca", places)?,
-        query: None,
-        time: table.timeout.as_ref().map_or(TIMEOUT, |said| said.value.0),
-    };
-    let database = MountedDatabase::postgres(&settings);
+    let roots = sources::read(table.ca.as_ref(), "ca", places)?;
+    let database = MountedDatabase::postgres(&sql(table, said, roots, places)?);
     database
         .map(|database| MountedFiles::Database(database.hashing(hashes)))
         .map_err(|message| places.error(&said.place, "postgres", &message))
+}
+
+/// The way to the database of a table.
+pub(super) fn sql(
+    table: &FolderTable,
+    said: &Said<String>,
+    roots: Option<Vec<u8>>,
+    places: &Places<'_>,
+) -> Result<Sql, Failure> {
+    Ok(Sql {
+        connection: said.value.clone(),
+        password: sources::password(table.password_file.as_ref(), places)?,
+        roots,
+        query: None,
+        time: table.timeout.as_ref().map_or(TIMEOUT, |said| said.value.0),
+    })
 }
 
 fn read_key(said: &Said<PathBuf>, places: &Places<'_>) -> Result<Key, Failure> {

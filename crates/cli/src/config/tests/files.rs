@@ -467,6 +467,39 @@ fn an_argument_that_a_client_could_make_an_option_is_warned_of() {
 }
 
 #[test]
+fn the_names_of_a_bucket_are_in_a_database_where_that_is_said() {
+    let folder = Folder::new();
+    fs::write(folder.path().join("keys"), "aws_access_key_id = a\naws_secret_access_key = b\n").unwrap();
+    let bucket = "[[folder]]\npath = \"/b\"\nbucket = \"files\"\ncredentials-file = \"keys\"\n";
+    let database = "postgres = \"host=/run/postgresql dbname=files\"\n";
+    let rest = "database-ca = \"keys\"\nkeep-replaced = \"0s\"\npassword-file = \"keys\"\n";
+    folder.file(&format!("{bucket}layout = \"mapped\"\n")).unwrap();
+    folder.file(&format!("{bucket}layout = \"indexed\"\n{database}keep-replaced = \"0s\"\n")).unwrap();
+    let path = "[[folder]]\npath = \"/b\"\n";
+    for (text, told) in [
+        (
+            format!("{bucket}layout = \"indexed\"\n"),
+            "are in a database: write `postgres`, its connection string",
+        ),
+        (format!("{bucket}layout = \"index\"\n"), "write mapped or indexed"),
+        (format!("{bucket}layout = \"indexed\"\npostgres = \"dbname=files\"\n"), "it names no host"),
+        (format!("{bucket}layout = \"indexed\"\n{database}{rest}"), "PEM"),
+        (format!("{bucket}{database}"), "or with `layout = \"indexed\"` the latter two"),
+        (
+            format!("{bucket}keep-replaced = \"5m\"\n"),
+            "means nothing to a bucket without `layout = \"indexed\"`",
+        ),
+        (
+            format!("{path}{database}layout = \"indexed\"\n"),
+            "`layout` means nothing to a folder without `bucket`",
+        ),
+    ] {
+        let error = folder.error(folder.file(&text));
+        assert!(error.contains(told), "{text}: {error}");
+    }
+}
+
+#[test]
 fn a_cluster_is_one_table_in_single_brackets_with_a_database() {
     let folder = Folder::new();
     let database = "database = \"host=/run/postgresql dbname=millrace\"";
