@@ -107,6 +107,14 @@ impl Server {
         server
     }
 
+    /// Stops it from answering, or resumes it.
+    pub(crate) fn freeze(&self, is_frozen: bool) {
+        let signal = if is_frozen { "-STOP" } else { "-CONT" };
+        assert!(
+            Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap().success()
+        );
+    }
+
     pub(crate) fn settings(&self, prefix: &str) -> Settings {
         settings(self.port, prefix)
     }
