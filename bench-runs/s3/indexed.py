@@ -54,17 +54,19 @@ class Client:
         return self.reply()
 
     def list(self, line):
-        """Seconds to the first byte and to the end, and the number of lines."""
+        """Seconds to the first byte and to the end, and the number of lines; None where it is refused."""
         port = int(self.say("EPSV").split("|")[3])
         data = socket.create_connection(("127.0.0.1", port))
         begun, first, count = time.monotonic(), None, 0
         self.socket.sendall(line.encode() + b"\r\n")
+        if not self.reply().startswith("150"):
+            data.close()
+            return None
         while piece := data.recv(1 << 18):
             first = first or time.monotonic() - begun
             count += piece.count(b"\n")
         data.close()
-        if self.reply().startswith("150"):
-            assert self.reply().startswith("226")
+        assert self.reply().startswith("226")
         return first, time.monotonic() - begun, count
 
 
@@ -151,7 +153,8 @@ def main(millrace):
             while not stop.is_set():
                 # All or none; never a part.
                 for name in ("old", "new"):
-                    seen.append(watcher.list(f"NLST /b/{name}")[2])
+                    if listed := watcher.list(f"NLST /b/{name}"):
+                        seen.append(listed[2])
 
         watching = threading.Thread(target=look)
         for is_watched in (False, True):
@@ -173,7 +176,7 @@ def main(millrace):
                   f"all {milliseconds(times)}")
         stop.set()
         watching.join()
-        print(f"listings meanwhile: {len(seen)}, names in each: {sorted(set(seen))}")
+        print(f"listings of it meanwhile: {len(seen)}, names in each: {sorted(set(seen))}")
     finally:
         for one in reversed(running):
             one.terminate()

@@ -482,7 +482,7 @@ fn the_names_of_a_bucket_are_in_a_database_where_that_is_said() {
             "are in a database: write `postgres`, its connection string",
         ),
         (format!("{bucket}layout = \"index\"\n"), "write mapped or indexed"),
-        (format!("{bucket}layout = \"indexed\"\npostgres = \"dbname=files\"\n"), "it names no host"),
+        (format!("{bucket}layout = \"indexed\"\npostgres = \"dbname=files\"\n"), "names no host"),
         (format!("{bucket}layout = \"indexed\"\n{database}{rest}"), "PEM"),
         (format!("{bucket}{database}"), "or with `layout = \"indexed\"` the latter two"),
         (
