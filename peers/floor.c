@@ -1,9 +1,12 @@
 // The floor: the least that a server can do for an FTP client, to measure real servers against.
 //
-//   floor ROOT PORT [PASSIVE_FIRST-PASSIVE_LAST] [staged]
+//   floor ROOT PORT [PASSIVE_FIRST-PASSIVE_LAST] [staged|careful]
 //
 // With "staged" an upload goes into an unnamed file, is flushed, and takes its name in one step, by the calls that
-// Millrace makes by default; otherwise the file itself is emptied and written.
+// Millrace makes by default; otherwise the file itself is emptied and written. With "careful" a download makes the further
+// calls that Millrace makes, each for a reason: the path is kept beneath the root, the port is looked at for what an earlier
+// client left there, both ends of the file must be in the page cache, and a client that has sent something is read before
+// the socket is closed, at the end and, after more than 16 KiB, once more later.
 //
 // One blocking thread a session and, for each command, only the calls that no server can avoid. A session
 // binds one passive listener, at an explicit port, and keeps it: bind(0) scans the ephemeral range once
@@ -12,8 +15,10 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -25,6 +30,8 @@
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 enum { LINE = 1024, CHUNK = 256 * 1024, STACK = 64 * 1024, BACKLOG = 4096 };
@@ -36,11 +43,12 @@ struct session {
     struct sockaddr_in active; // where PORT said to connect; sin_port 0 means passive
     char *chunk;              // for uploads; allocated by the first one
     size_t filled;
+    int leaving;              // careful: the socket of the last download, or -1
     char line[LINE];
 };
 
 static int passive_first = 30000, passive_last = 31999;
-static bool staged;
+static bool staged, careful;
 static atomic_uint staged_drawn;
 static atomic_uint passive_drawn;
 
@@ -128,7 +136,28 @@ static bool receive_file(struct session *s, int data, int file) {
     return got == 0;
 }
 
+static bool is_cached(int file, off_t size) {
+    char byte;
+    struct iovec one = {&byte, 1};
+    return preadv2(file, &one, 1, 0, RWF_NOWAIT) == 1 && preadv2(file, &one, 1, size - 1, RWF_NOWAIT) == 1;
+}
+
+// Ends a download as a careful server does.
+static void see_off(struct session *s, int data, off_t size) {
+    char junk[256];
+    if (s->leaving >= 0) {
+        recv(s->leaving, junk, sizeof junk, MSG_DONTWAIT);
+        close(s->leaving);
+    }
+    recv(data, junk, sizeof junk, MSG_DONTWAIT);
+    s->leaving = -1;
+    if (size <= 16 * 1024) close(data);
+    else shutdown(s->leaving = data, SHUT_WR);
+}
+
 static int open_for(const char *path, bool upload) {
+    struct open_how beneath = {.flags = O_CLOEXEC | O_RDONLY, .resolve = RESOLVE_BENEATH};
+    if (!upload && careful) return syscall(SYS_openat2, AT_FDCWD, path + (*path == '/'), &beneath, sizeof beneath);
     if (!upload) return open(path, O_CLOEXEC | O_RDONLY);
     if (!staged) return open(path, O_CLOEXEC | O_WRONLY | O_CREAT | O_TRUNC, 0644);
     return open(".", O_CLOEXEC | O_RDWR | O_TMPFILE, 0644);
@@ -154,12 +183,15 @@ static void transfer(struct session *s, const char *path, bool upload) {
         reply(s, "550 The file cannot be opened.\r\n");
         return;
     }
+    struct pollfd port = {.fd = s->listener, .events = POLLIN};
+    if (careful && !upload) poll(&port, 1, 0), is_cached(file, status.st_size);
     int data = open_data(s);
     if (data >= 0) {
         reply(s, "150 Here it comes.\r\n");
         bool whole = upload ? receive_file(s, data, file) : send_file(data, file, status.st_size);
         if (whole && upload && staged) whole = publish(file, path);
-        close(data);
+        if (careful && !upload) see_off(s, data, status.st_size);
+        else close(data);
         reply(s, whole ? "226 Done.\r\n" : "426 The transfer broke off.\r\n");
     } else {
         reply(s, "425 No data connection.\r\n");
@@ -213,12 +245,13 @@ static char *read_line(struct session *s, size_t *consumed) {
 }
 
 static void *serve(void *control) {
-    struct session s = {.control = (int)(intptr_t)control, .listener = -1};
+    struct session s = {.control = (int)(intptr_t)control, .listener = -1, .leaving = -1};
     size_t consumed = 0;
     char *line;
     reply(&s, "220 The floor.\r\n");
     while ((line = read_line(&s, &consumed)) && obey(&s, line)) {}
     if (s.listener >= 0) close(s.listener);
+    if (s.leaving >= 0) close(s.leaving);
     free(s.chunk);
     close(s.control);
     return NULL;
@@ -226,10 +259,11 @@ static void *serve(void *control) {
 
 int main(int argc, char **argv) {
     if (argc < 3 || chdir(argv[1]) < 0) {
-        fprintf(stderr, "usage: floor ROOT PORT [PASSIVE_FIRST-PASSIVE_LAST] [staged]\n");
+        fprintf(stderr, "usage: floor ROOT PORT [PASSIVE_FIRST-PASSIVE_LAST] [staged|careful]\n");
         return 2;
     }
     staged = argc > 4 && !strcmp(argv[4], "staged");
+    careful = argc > 4 && !strcmp(argv[4], "careful");
     if (argc > 3 && sscanf(argv[3], "%d-%d", &passive_first, &passive_last) != 2) die(argv[3]);
     signal(SIGPIPE, SIG_IGN); // sendfile has no MSG_NOSIGNAL
 

@@ -1,6 +1,7 @@
 //! What connections of FTP share: on a server ([`Ftp`]), and on a worker ([`Door`]).
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
@@ -45,6 +46,8 @@ pub struct Ftp {
     settings: RwLock<SettingsByHost>,
     /// Classes of sessions.
     classes: RwLock<Arc<[Class]>>,
+    /// Whether there is one: a login without takes no lock that all workers share.
+    has_classes: AtomicBool,
     /// Names of clients' hosts, for classes.
     pub(super) client_names: Arc<ClientNames>,
     /// Ports for passive data connections.
@@ -84,6 +87,7 @@ impl Ftp {
             config,
             settings: RwLock::new(SettingsByHost::new(settings, hosts)),
             classes: RwLock::new(classes.into()),
+            has_classes: AtomicBool::new(!classes.is_empty()),
             client_names: Arc::default(),
             passive,
             listings,
@@ -114,14 +118,16 @@ impl Ftp {
         *settings = settings.changed(change);
     }
 
-    /// Returns the classes of sessions.
-    pub(super) fn classes(&self) -> Arc<[Class]> {
-        Arc::clone(&self.classes.read().unwrap_or_else(PoisonError::into_inner))
+    /// Returns the classes of sessions, where there are any.
+    pub(super) fn classes(&self) -> Option<Arc<[Class]>> {
+        let has_classes = self.has_classes.load(Ordering::Acquire);
+        has_classes.then(|| Arc::clone(&self.classes.read().unwrap_or_else(PoisonError::into_inner)))
     }
 
     /// Replaces them: they hold from the next logins on.
     pub fn replace_classes(&self, classes: &[Class]) {
         *self.classes.write().unwrap_or_else(PoisonError::into_inner) = classes.into();
+        self.has_classes.store(!classes.is_empty(), Ordering::Release);
     }
 
     /// Replaces the virtual hosts.

@@ -95,7 +95,7 @@ impl LoginScene<'_> {
     /// Returns where to look up the name of the client's host first, if a class depends on it and it is not known.
     fn unnamed(&self) -> Option<(Arc<ClientNames>, IpAddr)> {
         let (names, from) = (&self.door.ftp.client_names, self.from());
-        let is_due = Class::need_names(&self.door.ftp.classes()) && names.known(from).is_none();
+        let is_due = Class::need_names(&self.door.ftp.classes()?) && names.known(from).is_none();
         is_due.then(|| (Arc::clone(names), from))
     }
 
@@ -182,7 +182,7 @@ impl Login {
 
     /// Returns what is decided without asking the accounts.
     fn turned_away(&self, scene: &mut LoginScene<'_>, user: &[u8]) -> Option<Verdict> {
-        let (services, now) = (Arc::clone(&scene.core.services), scene.core.now.instant);
+        let (services, now) = (&scene.core.services, scene.core.now.instant);
         if let Err(limit) = services.check_load() {
             return Some(limited(scene, &limit));
         }
@@ -201,8 +201,8 @@ impl Login {
         decision: Decision,
     ) -> Option<Verdict> {
         let Question { user, edition, is_let_in, .. } = question;
-        let (services, now) = (Arc::clone(&scene.core.services), scene.core.now.instant);
-        let decision = services.decision_now(scene.from(), &user, decision, now);
+        let now = scene.core.now.instant;
+        let decision = scene.core.services.decision_now(scene.from(), &user, decision, now);
         match decision {
             Decision::Granted(account) if is_let_in => self.let_in(scene, &user, account, edition),
             decision => self.verdict(scene, &user, decision, edition),
@@ -295,8 +295,8 @@ impl Login {
 
     /// Keeps the account of a login that succeeded. Returns what the session has to know of it.
     fn admit(&mut self, scene: &mut LoginScene<'_>, user: &[u8], account: Account) -> Verdict {
-        let (services, now) = (Arc::clone(&scene.core.services), scene.core.now.instant);
-        if let Err(limit) = services.count_login(&limits_of(&account).counted_by(user), now) {
+        let now = scene.core.now.instant;
+        if let Err(limit) = scene.core.services.count_login(&limits_of(&account).counted_by(user), now) {
             return limited(scene, &limit);
         }
         if let Err(refused) = self.enter(scene, user, &account) {
@@ -306,7 +306,7 @@ impl Login {
                 most: refused.value,
             };
         }
-        services.bans.succeeded(scene.from(), user, now);
+        scene.core.services.bans.succeeded(scene.from(), user, now);
         let grant = self.grant(scene, user, &account);
         // The session learns of it only now.
         let by = match &account.told {
@@ -327,13 +327,14 @@ impl Login {
     fn enter(&mut self, scene: &mut LoginScene<'_>, user: &[u8], account: &Account) -> Result<(), Refused> {
         let (tree, now) = (&scene.core.services.limits, scene.core.now.instant);
         let mut limits = limits_of(account);
-        let client_names = &scene.door.ftp.client_names;
-        if self.client_name().is_none()
-            && let Some(name) = client_names.known(scene.from()).flatten()
+        let classes = scene.door.ftp.classes();
+        if classes.is_some()
+            && self.client_name().is_none()
+            && let Some(name) = scene.door.ftp.client_names.known(scene.from()).flatten()
         {
             self.names.get_or_insert_default().client = Some(name);
         }
-        if let Some(class) = self.class_of(&scene.door.ftp.classes(), scene, user) {
+        if let Some(class) = self.class_of(classes.as_deref(), scene, user) {
             limits.to_mut().groups.push(class.group());
         }
         let entered = tree.log_in(&mut self.member, user, &limits, now);
@@ -397,15 +398,20 @@ impl Login {
     }
 
     /// Returns the class of a session that a user has logged in to.
-    fn class_of<'a>(&self, classes: &'a [Class], scene: &LoginScene<'_>, user: &[u8]) -> Option<&'a Class> {
-        Class::of(classes, scene.from(), self.client_name(), is_anonymous(user))
+    fn class_of<'a>(
+        &self,
+        classes: Option<&'a [Class]>,
+        scene: &LoginScene<'_>,
+        user: &[u8],
+    ) -> Option<&'a Class> {
+        Class::of(classes?, scene.from(), self.client_name(), is_anonymous(user))
     }
 
     /// Returns what a client is told, besides the reason, that a limit on sessions turns away: what its class says, or else its
     /// host.
     fn limit_message(&self, scene: &LoginScene<'_>, user: &[u8], refused: &Refused) -> Arc<[Vec<u8>]> {
         let classes = scene.door.ftp.classes();
-        let class = self.class_of(&classes, scene, user);
+        let class = self.class_of(classes.as_deref(), scene, user);
         let class = class.filter(|class| refused.scope == Scope::Group(class.group().name));
         match class.map(|class| Arc::clone(&class.message)) {
             Some(message) if !message.is_empty() => message,
@@ -416,7 +422,7 @@ impl Login {
     /// Returns what the session has to know of an account that has its place.
     fn grant(&self, scene: &LoginScene<'_>, user: &[u8], account: &Account) -> Grant {
         let classes = scene.door.ftp.classes();
-        let class = self.class_of(&classes, scene, user).map(Class::group);
+        let class = self.class_of(classes.as_deref(), scene, user).map(Class::group);
         let headcount = class.and_then(|class| self.member.headcount(&class.name));
         Grant {
             permissions: account.permissions,

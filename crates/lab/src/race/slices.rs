@@ -2,7 +2,7 @@
 //!
 //! A block starts both servers afresh, since a process differs from the next by where its memory lies, and takes slices, in
 //! each of which a client of its own loads each server. Its sample is the median of its pairs' ratios, to which a few disturbed slices do
-//! nothing; an interval is of the samples of the blocks. Figures are looked at after 6 blocks and after 12.
+//! nothing; an interval is of the samples of the blocks. Figures are looked at after 6, 12, 24 and 48 blocks.
 
 use std::thread;
 
@@ -17,7 +17,7 @@ use millrace_load::stop::Stop;
 use millrace_stats::{Confidence, Interval, Random, median, paired};
 
 /// After so many blocks it may be decided; the last is the end.
-const LOOKS: [u32; 2] = [6, 12];
+const LOOKS: [u32; 4] = [6, 12, 24, 48];
 /// Slices of a block, of each load.
 const PAIRS: usize = 6;
 

@@ -55,6 +55,10 @@ use ticket_isolation::{Companions, Mark};
 /// Listeners that are bound before one is given out a second time, where there are descriptors enough.
 const KEPT: usize = 64;
 
+/// How many times as many stay bound once their leases have ended: the rest of what a burst took is closed, since each is a
+/// descriptor that a session lacks.
+const SPARE: usize = 16;
+
 /// Listeners that are bound so in a process that may have so many descriptors.
 pub fn kept(descriptors: u64) -> usize {
     usize::try_from(descriptors / 64).unwrap_or(KEPT).clamp(4, KEPT)
@@ -398,13 +402,13 @@ impl Host {
         if !tenants.list.is_empty() {
             return;
         }
-        let is_quiet = tenants.expected.is_empty();
+        let stays = tenants.expected.is_empty() && self.free.len() < self.kept * SPARE;
         drop(tenants);
         self.leased.remove(&port.number);
-        match is_quiet {
+        match stays {
             true => self.free.push(port),
-            // The client may still connect, and must be refused. This was the last reference, so the listener closes
-            // here and resets waiting connections.
+            // It is one too many, or its client may still connect and must be refused. This was the last reference, so
+            // the listener closes here and resets waiting connections.
             false => self.unbound.push_back(port.number),
         }
     }

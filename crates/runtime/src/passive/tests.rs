@@ -136,6 +136,17 @@ fn sessions_one_after_another_are_given_ports_drawn_at_random() {
 }
 
 #[test]
+fn of_the_ports_of_a_burst_only_some_stay_bound() {
+    let pool = PassivePool::new(range(20), 1, Arc::default());
+    let mut leases: Vec<Lease> = (0..20).map(|_| lease(&pool, client(1))).collect();
+    let clients: Vec<TcpStream> = leases.iter().map(|lease| connect(client(1), lease.address())).collect();
+    assert!(leases.iter_mut().all(|lease| accept(lease).is_some()));
+    drop((leases, clients));
+    let hosts = pool.shared.lock();
+    assert_eq!((hosts[&LOCAL].free.len(), hosts[&LOCAL].unbound.len()), (SPARE, 20 - SPARE));
+}
+
+#[test]
 fn a_stranger_is_turned_away_and_the_wait_goes_on() {
     let pool = pool(range(1));
     let mut lease = lease(&pool, client(1));

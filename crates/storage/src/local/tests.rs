@@ -74,3 +74,28 @@ fn a_root_that_cannot_hold_the_staging_directory_conforms() {
     std::fs::remove_file(in_the_way).unwrap();
     assert!(scratch.is_empty());
 }
+
+/// So many names that two threads share them; links are followed by either.
+#[test]
+fn a_large_batch_has_every_entry_once_and_in_the_order_of_the_names() {
+    let scratch = Scratch::new("shared-batch");
+    for number in 0..1500_usize {
+        match number % 100 {
+            0 => std::os::unix::fs::symlink("entry-0001", scratch.0.join(format!("entry-{number:04}")))
+                .unwrap(),
+            _ => std::fs::write(scratch.0.join(format!("entry-{number:04}")), vec![0; number]).unwrap(),
+        }
+    }
+    let storage = LocalStorage::open(&scratch.0, LocalOptions::default()).unwrap();
+    let (mut names, mut batch) = (Vec::new(), Vec::new());
+    let root = VirtualPath::root();
+    storage.open_directory(&root).unwrap().next_names(&mut |name| names.push(name.to_vec()), 2048).unwrap();
+    storage.open_directory(&root).unwrap().next_batch(&mut batch, 2048).unwrap();
+    assert_eq!((batch.len(), names.len()), (1500, 1500));
+    assert!(batch.iter().map(|entry| &entry.name).eq(&names));
+    for entry in batch {
+        let number: u64 = String::from_utf8_lossy(&entry.name)[6..].parse().unwrap();
+        let size = if entry.link.is_some() { 1 } else { number };
+        assert_eq!((entry.metadata.size, entry.link.is_some()), (size, number % 100 == 0), "{number}");
+    }
+}

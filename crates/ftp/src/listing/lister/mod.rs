@@ -19,7 +19,7 @@ use crate::glob::Glob;
 use descent::Tree;
 
 /// How many entries are asked of a back end at a time.
-const BATCH: usize = 512;
+const BATCH: usize = 2048;
 
 /// A listing in progress: bytes on demand. All calls may wait for the device.
 #[derive(Debug)]

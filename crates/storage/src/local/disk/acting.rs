@@ -35,6 +35,11 @@ pub fn as_user<T>(user: &Arc<UserFiles>, act: impl FnOnce() -> T) -> T {
     act()
 }
 
+/// Returns whether this thread acts as a user.
+pub(crate) fn is_user() -> bool {
+    USER.with_borrow(Option::is_some)
+}
+
 /// The user that this thread acts as.
 fn user() -> Option<Arc<UserFiles>> {
     USER.with_borrow(Clone::clone)
