@@ -40,6 +40,20 @@ test('where no one has access yet, the page says how to get it, and takes a toke
   await other.getByRole('heading', { name: 'Overview' }).waitFor();
 });
 
+test('single sign-on is offered where there is a provider, and why it failed is told once', async () => {
+  const without = await dashboard({ isSignedIn: false });
+  await without.getByLabel('User name').waitFor();
+  assert.equal(await without.getByRole('button', { name: 'single sign-on' }).count(), 0);
+  const page = await dashboard({ isSignedIn: false, hasProvider: true });
+  await page.getByRole('button', { name: 'Sign in with single sign-on' }).click();
+  await page.getByRole('alert').getByText('Your account has no role on this server').waitFor();
+  assert.deepEqual(await inaccessible(page), []);
+  await page.reload();
+  await page.getByRole('button', { name: 'Sign in with single sign-on' }).waitFor();
+  assert.equal(await page.getByRole('alert').count(), 0);
+  assert.deepEqual(page.faults, []);
+});
+
 for (const scheme of ['light', 'dark']) {
   test(`axe finds nothing serious on any page, ${scheme}, and the policy is kept`, async () => {
     const page = await dashboard({ view: { scheme } });

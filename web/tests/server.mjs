@@ -155,4 +155,34 @@ test('a user that is added logs in by FTP, with the new password alone once it i
   assert.equal(logsIn('dora', 'second password'), false);
 });
 
+// A provider in a process of its own: OIDC_PROVIDER is the program of the Python package oidc-provider-mock.
+test('a user of a provider logs in by single sign-on, and has the role of the group', { skip: !process.env.OIDC_PROVIDER }, async () => {
+  const claims = ['ops', 'other'].map((group) => JSON.stringify({ sub: `of-${group}`, email: `${group}@example.net`, email_verified: true, groups: [group] }));
+  const provider = start(process.env.OIDC_PROVIDER, ['--port', '0', '--require-nonce', ...claims.flatMap((one) => ['--user-claims', one])]);
+  let issuer;
+  for await (const line of createInterface(provider.stderr)) {
+    [issuer] = line.match(/http:\/\/127\.0\.0\.1:\d+/) ?? [];
+    if (issuer) break;
+  }
+  provider.stderr.resume();
+  // Where the sandbox lets it be read by a reload.
+  writeFileSync(join(folder, 'state/secret'), 'of the client\n');
+  const changed = `admin-operators = ["oidc group ops"]\n${CONFIG}[admin-oidc]\nissuer = "${issuer}"\nclient = "millrace"\nsecret-file = "state/secret"\n`;
+  writeFileSync(file, changed);
+  const reloaded = await page.evaluate(async () => (await fetch('/api/v1/reload', { method: 'POST', headers: { 'x-millrace-request': '1' } })).text());
+  assert.match(reloaded, /"ok":true/);
+  for (const [user, sees] of [['of-other', 'Your account has no role on this server'], ['of-ops', 'ops@example.net']]) {
+    const guest = await open(base);
+    // The pages of this provider ask for a style sheet of a foreign server.
+    await guest.route('https://**', (route) => route.abort());
+    await guest.getByRole('button', { name: 'Sign in with single sign-on' }).click();
+    await guest.waitForURL(`${issuer}/**`);
+    await guest.getByRole('button', { name: user }).click();
+    await guest.getByText(sees).waitFor();
+    assert.ok(guest.url().startsWith(base), guest.url());
+    assert.deepEqual(guest.faults.filter((fault) => !fault.startsWith('foreign: ')), []);
+    await guest.context().close();
+  }
+});
+
 test('nothing came from elsewhere, and no script failed', () => assert.deepEqual(page.faults, []));
