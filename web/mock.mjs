@@ -68,6 +68,27 @@ quota-bytes = "10G"
 [[folder]]
 path = "/pub"
 directory = "/srv/pub"
+access = "ro" # for all
+upload-hash = "sha256"
+
+# The mail room.
+[[folder]]
+path = "/mail"
+bucket = "mail"
+endpoint = "https://s3.example.com"
+layout = "indexed"
+postgres = "host=/run/postgresql dbname=files"
+groups = ["customers"]
+
+[[hook]]
+on = "upload"
+paths = "/in/**"
+run = ["/usr/local/bin/check", "{file}"]
+
+[[hook]]
+on = ["upload", "upload-failed"]
+webhook = "https://hooks.example.org/in"
+wait = false
 `;
 
 /** What the mock keeps. */
@@ -101,9 +122,11 @@ const etag = (text) => `"${createHash('sha256').update(text).digest('hex').slice
 
 /** Refuses a text with a line that is no setting, as the server would. */
 function check(text) {
-  const known = /^(\s*#.*|\s*|\s*\[\[?[a-z]+\]?\]|[a-z-]+ = ("[^"]*"|\d+|true|false|\[.*\]))$/;
+  const known = /^(\s*#.*|\s*|\s*\[\[?[a-z]+\]?\]|[a-z-]+ = ("[^"]*"|\d+|true|false|\[.*\])(\s*#.*)?)$/;
   const at = text.split('\n').findIndex((line) => !known.test(line));
   if (at >= 0) throw new Refusal(422, `/etc/millrace/millrace.toml:${at + 1}:1: not a setting: ${text.split('\n')[at]}`, { line: at + 1 });
+  const path = text.split('\n').findIndex((line) => /^path = "[^/]/.test(line));
+  if (path >= 0) throw new Refusal(422, `/etc/millrace/millrace.toml:${path + 1}:8: a path begins with a slash`, { line: path + 1 });
   return {};
 }
 
