@@ -68,10 +68,31 @@ quota-bytes = "10G"
 [[folder]]
 path = "/pub"
 directory = "/srv/pub"
+access = "ro" # for all
+upload-hash = "sha256"
+
+# The mail room.
+[[folder]]
+path = "/mail"
+bucket = "mail"
+endpoint = "https://s3.example.com"
+layout = "indexed"
+postgres = "host=/run/postgresql dbname=files"
+groups = ["customers"]
+
+[[hook]]
+on = "upload"
+paths = "/in/**"
+run = ["/usr/local/bin/check", "{file}"]
+
+[[hook]]
+on = ["upload", "upload-failed"]
+webhook = "https://hooks.example.org/in"
+wait = false
 `;
 
 /** What the mock keeps. */
-function makeState({ sessions = 128, isQuiet = false }) {
+function makeState({ sessions = 128, isQuiet = false, hasProvider = false }) {
   const now = Math.floor(Date.now() / 1000);
   const random = numbers(7);
   const rates = Array.from({ length: 720 }, (_, at) => {
@@ -80,7 +101,7 @@ function makeState({ sessions = 128, isQuiet = false }) {
       requests: wave * 120 + random() * 6, failures: isQuiet || random() < 0.95 ? 0 : Math.ceil(random() * 4) };
   });
   return {
-    isQuiet, rates, begun: Date.now(), sessions: Array.from({ length: sessions }, (_, index) => sessionAt(index)), cookie: false,
+    isQuiet, hasProvider, rates, begun: Date.now(), sessions: Array.from({ length: sessions }, (_, index) => sessionAt(index)), cookie: false,
     bans: isQuiet ? [] : [{ network: '203.0.113.7', user: null, 'seconds-left': 512 }, { network: '198.51.100.0/24', user: 'press', 'seconds-left': null }],
     limits: [{ scope: 'server', sessions, 'sessions-at-most': 12000, download: 80000000, upload: 0 }, { scope: 'listener 0.0.0.0:21', sessions: 80, 'sessions-at-most': 0, download: 0, upload: 0 },
       { scope: 'user alice', sessions: 3, 'sessions-at-most': 8, download: 2000000, upload: 500000 }],
@@ -101,9 +122,11 @@ const etag = (text) => `"${createHash('sha256').update(text).digest('hex').slice
 
 /** Refuses a text with a line that is no setting, as the server would. */
 function check(text) {
-  const known = /^(\s*#.*|\s*|\s*\[\[?[a-z]+\]?\]|[a-z-]+ = ("[^"]*"|\d+|true|false|\[.*\]))$/;
+  const known = /^(\s*#.*|\s*|\s*\[\[?[a-z]+\]?\]|[a-z-]+ = ("[^"]*"|\d+|true|false|\[.*\])(\s*#.*)?)$/;
   const at = text.split('\n').findIndex((line) => !known.test(line));
   if (at >= 0) throw new Refusal(422, `/etc/millrace/millrace.toml:${at + 1}:1: not a setting: ${text.split('\n')[at]}`, { line: at + 1 });
+  const path = text.split('\n').findIndex((line) => /^path = "[^/]/.test(line));
+  if (path >= 0) throw new Refusal(422, `/etc/millrace/millrace.toml:${path + 1}:8: a path begins with a slash`, { line: path + 1 });
   return {};
 }
 
@@ -259,6 +282,10 @@ export async function mock({ port = 0, role = 'administrator', isFirstRun = fals
     const path = url.pathname.replace('/api/v1/', '');
     const raw = Buffer.concat(chunks).toString();
     const body = request.headers['content-type'] === 'application/json' && raw ? JSON.parse(raw) : raw;
+    if (path === 'login' && request.method === 'GET') return json(200, { password: true, oidc: state.hasProvider });
+    if (path === 'login/oidc') return json(200, { url: '/provider' });
+    // A provider that sends everyone back who has no role.
+    if (path === '/provider') return response.writeHead(303, { location: '/#/overview?login=role' }).end();
     if (path === 'login') {
       if (body.password !== 's3cret') return json(401, { detail: 'wrong' });
       return json(200, {}, { 'set-cookie': 'session=mock; HttpOnly; SameSite=Strict; Path=/' });

@@ -5,8 +5,11 @@ import { call, keepToken, onSignedOut, usePoll } from './api.js';
 import { Shared } from './parts.jsx';
 import { language, text } from './text.js';
 import { Bans } from './pages/bans.jsx';
+import { Certificates } from './pages/certificates.jsx';
 import { Configuration } from './pages/configuration.jsx';
 import { Deliveries } from './pages/deliveries.jsx';
+import { Folders } from './pages/folders.jsx';
+import { HooksPage } from './pages/hooks.jsx';
 import { LimitsPage } from './pages/limits.jsx';
 import { Log } from './pages/log.jsx';
 import { Login } from './pages/login.jsx';
@@ -20,7 +23,8 @@ const ADMINISTRATOR = ['administrator'];
 /** The pages in the order of the navigation, and the roles that have them there. */
 const PAGES = [
   ['overview', Overview, VIEWER], ['sessions', Sessions, VIEWER], ['log', Log, VIEWER], ['deliveries', Deliveries, VIEWER], ['bans', Bans, VIEWER],
-  ['limits', LimitsPage, VIEWER], ['users', Users, VIEWER], ['configuration', Configuration, ADMINISTRATOR],
+  ['limits', LimitsPage, VIEWER], ['users', Users, VIEWER], ['folders', Folders, ADMINISTRATOR], ['hooks', HooksPage, ADMINISTRATOR],
+  ['certificates', Certificates, ADMINISTRATOR], ['configuration', Configuration, ADMINISTRATOR],
 ];
 
 const THEMES = ['auto', 'light', 'dark'];

@@ -64,7 +64,7 @@ export function Table({ label, columns, rows, empty, keyOf }) {
 }
 
 /** A labelled control. `initial` is its first value; with `value` it always has that one. `fault` says what is wrong with it. */
-export function Field({ label, hint, fault, as = 'input', options, initial, ...rest }) {
+export function Field({ label, hint, fault, as = 'input', options, initial, isHalf, ...rest }) {
   const id = useId();
   const control = useRef();
   useLayoutEffect(() => { if (initial !== undefined) control.current.value = initial; }, []);
@@ -72,7 +72,7 @@ export function Field({ label, hint, fault, as = 'input', options, initial, ...r
   const marks = { 'aria-invalid': fault ? true : undefined, 'aria-describedby': described };
   const Control = as;
   return (
-    <div class="field">
+    <div class={isHalf ? 'field half' : 'field'}>
       <label for={id}>{label}</label>
       {as === 'select'
         ? <select id={id} ref={control} {...marks} {...rest}>{options.map(([value, name]) => <option value={value}>{name}</option>)}</select>

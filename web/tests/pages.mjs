@@ -4,7 +4,7 @@ import { after, test } from 'node:test';
 import { mock } from '../mock.mjs';
 import { inaccessible, open, signIn, visit } from './browser.mjs';
 
-const PAGES = ['overview', 'sessions', 'log', 'deliveries', 'bans', 'limits', 'users', 'configuration'];
+const PAGES = ['overview', 'sessions', 'log', 'deliveries', 'bans', 'limits', 'users', 'folders', 'hooks', 'certificates', 'configuration'];
 
 /** Starts a stand-in, and opens its page; signed in, unless told otherwise. */
 async function dashboard({ isSignedIn = true, view, ...options } = {}) {
@@ -38,6 +38,20 @@ test('where no one has access yet, the page says how to get it, and takes a toke
   await other.getByLabel('Token').fill('token');
   await other.getByRole('button', { name: 'Sign in', exact: true }).click();
   await other.getByRole('heading', { name: 'Overview' }).waitFor();
+});
+
+test('single sign-on is offered where there is a provider, and why it failed is told once', async () => {
+  const without = await dashboard({ isSignedIn: false });
+  await without.getByLabel('User name').waitFor();
+  assert.equal(await without.getByRole('button', { name: 'single sign-on' }).count(), 0);
+  const page = await dashboard({ isSignedIn: false, hasProvider: true });
+  await page.getByRole('button', { name: 'Sign in with single sign-on' }).click();
+  await page.getByRole('alert').getByText('Your account has no role on this server').waitFor();
+  assert.deepEqual(await inaccessible(page), []);
+  await page.reload();
+  await page.getByRole('button', { name: 'Sign in with single sign-on' }).waitFor();
+  assert.equal(await page.getByRole('alert').count(), 0);
+  assert.deepEqual(page.faults, []);
 });
 
 for (const scheme of ['light', 'dark']) {
@@ -201,6 +215,101 @@ test('users are found, added and removed; what is wrong is said at its field', a
   await page.getByRole('button', { name: 'Delete' }).last().click();
   await page.getByText('dora deleted').waitFor();
   await page.getByText('No user matches.').waitFor();
+  assert.deepEqual(page.faults, []);
+});
+
+/** The configuration file of the stand-in. */
+const fileOf = (page) => page.evaluate(async () => (await (await fetch('/api/v1/config')).json()).text);
+
+test('folders are added, changed and removed, and what is wrong is said at its field', async () => {
+  const page = await dashboard();
+  await visit(page, 'folders');
+  await page.getByRole('row', { name: '/mail' }).getByText('customers').waitFor();
+  await page.getByRole('button', { name: 'Edit: /pub' }).click();
+  const sheet = page.getByRole('dialog');
+  assert.equal(await sheet.getByLabel('Other settings').inputValue(), 'upload-hash = "sha256"');
+  await sheet.getByLabel('Path').fill('pub');
+  await sheet.getByRole('button', { name: 'Save' }).click();
+  await sheet.getByText('a path begins with a slash').waitFor();
+  assert.equal(await sheet.getByLabel('Path').getAttribute('aria-invalid'), 'true');
+  assert.deepEqual(await inaccessible(page), []);
+  await sheet.getByLabel('Path').fill('/pub');
+  await sheet.getByLabel('Users').fill('bob, alice');
+  await sheet.getByLabel('Other settings').fill('oops = ?');
+  await sheet.getByRole('button', { name: 'Save' }).click();
+  await sheet.getByText('not a setting: oops = ?').waitFor();
+  await sheet.getByLabel('Other settings').fill('');
+  await sheet.getByRole('button', { name: 'Save' }).click();
+  await sheet.waitFor({ state: 'hidden' });
+  assert.match(await fileOf(page), /path = "\/pub"\ndirectory = "\/srv\/pub"\naccess = "ro" # for all\nusers = \["bob", "alice"\]\n\n# The mail/);
+  await page.getByRole('button', { name: 'Add folder' }).click();
+  await sheet.getByLabel('Path').fill('/rows');
+  await sheet.getByLabel('Where its files are').selectOption('database');
+  await sheet.getByLabel('File of the database').fill('/var/lib/rows.db');
+  await sheet.getByRole('button', { name: 'Add folder' }).click();
+  await page.getByRole('row', { name: '/rows' }).getByText('/var/lib/rows.db').waitFor();
+  await page.getByRole('button', { name: 'Edit: /mail' }).click();
+  assert.equal(await sheet.getByLabel('Address of the store').inputValue(), 'https://s3.example.com');
+  assert.equal(await sheet.getByLabel('Other settings').inputValue(), 'layout = "indexed"\npostgres = "host=/run/postgresql dbname=files"');
+  await sheet.getByRole('button', { name: 'Delete' }).click();
+  await page.getByText('Delete /mail?').waitFor();
+  await page.getByRole('button', { name: 'Delete' }).last().click();
+  await page.getByText('The folder is no longer shown').waitFor();
+  assert.doesNotMatch(await fileOf(page), /mail/);
+  assert.deepEqual(page.faults, []);
+});
+
+test('hooks are changed by keys alone, and another administrator loses nothing', async () => {
+  const page = await dashboard();
+  await visit(page, 'hooks');
+  await page.getByRole('button', { name: 'Edit: upload /in/**' }).focus();
+  await page.keyboard.press('Enter');
+  const sheet = page.getByRole('dialog');
+  const program = sheet.getByLabel('Program');
+  assert.equal(await program.inputValue(), '/usr/local/bin/check\n{file}');
+  await program.focus();
+  await page.keyboard.press('Control+End');
+  await page.keyboard.type('\n--all');
+  await sheet.getByLabel('Time limit').focus();
+  await page.keyboard.type('30s');
+  await page.keyboard.press('Enter');
+  await sheet.waitFor({ state: 'hidden' });
+  assert.match(await fileOf(page), /on = "upload"\npaths = "\/in\/\*\*"\nrun = \["\/usr\/local\/bin\/check", "\{file\}", "--all"\]\ntime-limit = "30s"\n/);
+  await page.getByRole('button', { name: 'Edit: upload, upload-failed' }).click();
+  await sheet.getByLabel('Action').selectOption('refuse');
+  await sheet.getByLabel('Text of the reply').fill('553 No.');
+  await page.evaluate(async () => {
+    const { headers, text } = await fetch('/api/v1/config').then(async (answer) => ({ headers: answer.headers, text: (await answer.json()).text }));
+    await fetch('/api/v1/config', { method: 'PUT', body: JSON.stringify({ text: text.replace('"40"', '41').replace('40', '41') }), headers: { 'if-match': headers.get('etag'), 'content-type': 'application/json' } });
+  });
+  await sheet.getByRole('button', { name: 'Save' }).click();
+  await sheet.getByText('Another administrator changed the configuration').waitFor();
+  assert.match(await fileOf(page), /sessions-per-address = 41[^]*webhook/);
+  assert.deepEqual(page.faults, []);
+});
+
+test('certificates are added with their keys, and say when they expire', async () => {
+  const page = await dashboard();
+  await visit(page, 'certificates');
+  await page.getByRole('row', { name: '/etc/millrace/cert.pem' }).getByText('in 5 days').waitFor();
+  await page.getByRole('button', { name: 'Add certificate' }).click();
+  const sheet = page.getByRole('dialog');
+  await sheet.getByLabel('Certificate', { exact: true }).fill('/etc/millrace/other.pem');
+  await sheet.getByRole('button', { name: 'Add certificate' }).click();
+  await page.getByRole('row', { name: '/etc/millrace/other.pem' }).waitFor();
+  assert.match(await fileOf(page), /tls-cert = \["\/etc\/millrace\/cert.pem", "\/etc\/millrace\/other.pem"\]\ntls-key = \["\/etc\/millrace\/key.pem", "\/etc\/millrace\/other.pem"\]\n/);
+  const acme = page.getByRole('form', { name: 'From a certificate authority' });
+  await acme.getByLabel('Names').fill('files.example.net, www.example.net');
+  await acme.getByLabel('Agree to the terms').check();
+  await acme.getByRole('button', { name: 'Save' }).click();
+  await page.getByText('The names are in force').waitFor();
+  assert.match(await fileOf(page), /acme = \["files.example.net", "www.example.net"\]\nacme-agree = true\n\n\[\[group/);
+  await page.getByRole('button', { name: 'Edit: /etc/millrace/cert.pem' }).click();
+  await sheet.getByRole('button', { name: 'Delete' }).click();
+  await page.getByRole('button', { name: 'Delete' }).last().click();
+  await page.getByText('The certificate is gone').waitFor();
+  assert.match(await fileOf(page), /tls-cert = "\/etc\/millrace\/other.pem"\ntls-key = "\/etc\/millrace\/other.pem"\n/);
+  assert.deepEqual(await inaccessible(page), []);
   assert.deepEqual(page.faults, []);
 });
 

@@ -19,9 +19,17 @@ admin-writes-config = true
 state = "state"
 users = "users.db"
 download-limit = "8M"
+tls-cert = "state/first.pem"
 `;
 const running = [];
 let [page, base, ready] = [];
+
+/** Makes a certificate, with its key in a file of its own or, without such a name, in the same. */
+function certify(name, days, key = name) {
+  const made = spawnSync('openssl', ['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', days, '-subj', '/CN=localhost', '-keyout', `state/${key}.key`], { cwd: folder });
+  assert.equal(made.status, 0, String(made.stderr));
+  writeFileSync(join(folder, `state/${name}.pem`), key === name ? made.stdout + readFileSync(join(folder, `state/${key}.key`), 'utf8') : made.stdout);
+}
 
 /** Starts a program that ends with the tests. */
 function start(program, words) {
@@ -35,6 +43,7 @@ before(async () => {
   mkdirSync(join(folder, 'files'));
   mkdirSync(join(folder, 'state'), { mode: 0o700 });
   writeFileSync(file, CONFIG);
+  certify('first', '100');
   spawnSync(process.env.MILLRACE, ['user', 'add', 'first', '--users', 'users.db'], { cwd: folder, input: 'not guessed soon\n' });
   writeFileSync(join(folder, 'files/large'), '');
   truncateSync(join(folder, 'files/large'), 4e9);
@@ -106,7 +115,7 @@ test('a change of the configuration is checked, put in force, and rolled back', 
   await visit(page, 'configuration');
   const editor = page.getByLabel('Configuration file');
   await editor.fill(`${CONFIG}downlaod-limit = "1M"\n`);
-  await page.getByRole('button', { name: 'line 10' }).waitFor();
+  await page.getByRole('button', { name: 'line 11' }).waitFor();
   await editor.fill(CONFIG.replace('8M', '6M'));
   await page.getByText('No faults found.').waitFor();
   await page.getByRole('button', { name: 'Review changes' }).click();
@@ -153,6 +162,84 @@ test('a user that is added logs in by FTP, with the new password alone once it i
   await sheet.getByRole('button', { name: 'Save' }).click();
   await sheet.waitFor({ state: 'hidden' });
   assert.equal(logsIn('dora', 'second password'), false);
+});
+
+test('a folder and a hook hold for FTP once they are saved, and faults of the file are said at their fields', async () => {
+  const sheet = page.getByRole('dialog');
+  mkdirSync(join(folder, 'files/elsewhere'));
+  writeFileSync(join(folder, 'files/elsewhere/note'), 'x');
+  await visit(page, 'folders');
+  await page.getByRole('button', { name: 'Add folder' }).click();
+  await sheet.getByLabel('Path').fill('/shown');
+  await sheet.getByLabel('Folder', { exact: true }).fill('files/elsewhere');
+  await sheet.getByLabel('Quota').fill('much');
+  await sheet.getByRole('button', { name: 'Add folder' }).click();
+  await sheet.locator('.field', { hasText: 'Quota' }).getByRole('alert').waitFor();
+  await sheet.getByLabel('Quota').fill('');
+  await sheet.getByRole('button', { name: 'Add folder' }).click();
+  await page.getByRole('row', { name: '/shown' }).waitFor();
+  const ftp = (...words) => spawnSync('curl', ['-s', '--max-time', '20', '-u', 'alice:s3cret', ...words, `ftp://127.0.0.1:${ready.ftp[0].port}/shown/`]);
+  assert.match(String(ftp().stdout), /note/);
+  await visit(page, 'hooks');
+  await page.getByRole('button', { name: 'Add hook' }).click();
+  await sheet.getByLabel('Events').fill('comand');
+  await sheet.getByLabel('Action').selectOption('refuse');
+  await sheet.getByLabel('Text of the reply').fill('553 Nothing is deleted.');
+  await sheet.getByRole('button', { name: 'Add hook' }).click();
+  await sheet.locator('.field', { hasText: 'Events' }).getByRole('alert').waitFor();
+  await sheet.getByLabel('Events').fill('command');
+  await sheet.getByLabel('Commands').fill('DELE, RMD');
+  await sheet.getByRole('button', { name: 'Add hook' }).click();
+  await page.getByRole('row', { name: 'command' }).waitFor();
+  assert.notEqual(ftp('-Q', 'DELE /shown/note').status, 0);
+  assert.equal(readFileSync(join(folder, 'files/elsewhere/note'), 'utf8'), 'x');
+  assert.equal(readFileSync(file, 'utf8'), `${CONFIG}\n[[folder]]\npath = "/shown"\ndirectory = "files/elsewhere"\n\n[[hook]]\non = ["command"]\nrefuse = "553 Nothing is deleted."\nverbs = ["DELE", "RMD"]\n`);
+});
+
+test('a certificate is in force once it is saved, and says when it expires', async () => {
+  const sheet = page.getByRole('dialog');
+  certify('second', '30', 'other');
+  await visit(page, 'certificates');
+  await page.getByRole('button', { name: 'Add certificate' }).click();
+  await sheet.getByLabel('Certificate', { exact: true }).fill('state/none.pem');
+  await sheet.getByRole('button', { name: 'Add certificate' }).click();
+  await sheet.locator('.field', { hasText: 'intermediate' }).getByRole('alert').waitFor();
+  await sheet.getByLabel('Certificate', { exact: true }).fill('state/second.pem');
+  await sheet.getByLabel('Private key').fill('state/other.key');
+  await sheet.getByRole('button', { name: 'Add certificate' }).click();
+  await page.getByRole('row', { name: 'state/second.pem' }).getByText('in 29 days').waitFor();
+  await page.getByRole('row', { name: 'state/first.pem' }).getByText('in 99 days').waitFor();
+  assert.match(readFileSync(file, 'utf8'), /^tls-cert = \["state\/first.pem", "state\/second.pem"\]\ntls-key = \["state\/first.pem", "state\/other.key"\]$/m);
+});
+
+// A provider in a process of its own: OIDC_PROVIDER is the program of the Python package oidc-provider-mock.
+test('a user of a provider logs in by single sign-on, and has the role of the group', { skip: !process.env.OIDC_PROVIDER }, async () => {
+  const claims = ['ops', 'other'].map((group) => JSON.stringify({ sub: `of-${group}`, email: `${group}@example.net`, email_verified: true, groups: [group] }));
+  const provider = start(process.env.OIDC_PROVIDER, ['--port', '0', '--require-nonce', ...claims.flatMap((one) => ['--user-claims', one])]);
+  let issuer;
+  for await (const line of createInterface(provider.stderr)) {
+    [issuer] = line.match(/http:\/\/127\.0\.0\.1:\d+/) ?? [];
+    if (issuer) break;
+  }
+  provider.stderr.resume();
+  // Where the sandbox lets it be read by a reload.
+  writeFileSync(join(folder, 'state/secret'), 'of the client\n');
+  const changed = `admin-operators = ["oidc group ops"]\n${CONFIG}[admin-oidc]\nissuer = "${issuer}"\nclient = "millrace"\nsecret-file = "state/secret"\n`;
+  writeFileSync(file, changed);
+  const reloaded = await page.evaluate(async () => (await fetch('/api/v1/reload', { method: 'POST', headers: { 'x-millrace-request': '1' } })).text());
+  assert.match(reloaded, /"ok":true/);
+  for (const [user, sees] of [['of-other', 'Your account has no role on this server'], ['of-ops', 'ops@example.net']]) {
+    const guest = await open(base);
+    // The pages of this provider ask for a style sheet of a foreign server.
+    await guest.route('https://**', (route) => route.abort());
+    await guest.getByRole('button', { name: 'Sign in with single sign-on' }).click();
+    await guest.waitForURL(`${issuer}/**`);
+    await guest.getByRole('button', { name: user }).click();
+    await guest.getByText(sees).waitFor();
+    assert.ok(guest.url().startsWith(base), guest.url());
+    assert.deepEqual(guest.faults.filter((fault) => !fault.startsWith('foreign: ')), []);
+    await guest.context().close();
+  }
 });
 
 test('nothing came from elsewhere, and no script failed', () => assert.deepEqual(page.faults, []));

@@ -1,8 +1,10 @@
 //! Who may do what: roles of users and groups, and the names that the API is reached by.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use millrace_admin::Role;
+use millrace_oidc::{Identity, Provider};
 use millrace_server::Accounts;
 
 /// What precedes the name of a group.
@@ -11,10 +13,17 @@ const GROUP: &str = "group ";
 /// What precedes a name in a client's certificate.
 const CERTIFICATE: &str = "certificate ";
 
+/// What precedes the name of a group of a provider of OpenID Connect.
+const OIDC_GROUP: &str = "oidc group ";
+
+/// What precedes a mail address that a provider has verified.
+const OIDC_EMAIL: &str = "oidc email ";
+
 /// Who may log in to the API, and by which names it is reached.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct AdminAccess {
-    /// Names of users, of groups behind `group `, and of clients' certificates behind `certificate `.
+    /// Names of users, of groups behind `group `, of clients' certificates behind `certificate `; of a provider's groups
+    /// behind `oidc group `, and mail addresses that it has verified behind `oidc email `.
     pub viewers: Vec<String>,
     /// The same.
     pub operators: Vec<String>,
@@ -22,6 +31,8 @@ pub struct AdminAccess {
     pub administrators: Vec<String>,
     /// Names beside those of loopback and the server's own addresses.
     pub hosts: Vec<String>,
+    /// Who logs in users besides.
+    pub provider: Option<Arc<Provider>>,
 }
 
 impl AdminAccess {
@@ -37,7 +48,10 @@ impl AdminAccess {
         }
         let is_held = |holder: &String| match holder.strip_prefix(GROUP) {
             Some(group) => groups.iter().any(|of_user| of_user == group),
-            None => holder == user && !holder.starts_with(CERTIFICATE),
+            None => {
+                holder == user
+                    && ![CERTIFICATE, OIDC_GROUP, OIDC_EMAIL].iter().any(|kind| holder.starts_with(kind))
+            }
         };
         Role::ALL.into_iter().rev().find(|role| self.holders(*role).iter().any(is_held))
     }
@@ -50,6 +64,20 @@ impl AdminAccess {
         };
         let of_role = |role: Role| self.holders(role).iter().find_map(held).map(|name| (role, name));
         Role::ALL.into_iter().rev().find_map(of_role)
+    }
+
+    /// Returns the highest role of a user of the provider, as long as that is the one in force.
+    pub(crate) fn role_of_identity(&self, identity: &Identity) -> Option<Role> {
+        self.provider.as_ref().filter(|provider| provider.issuer() == identity.issuer)?;
+        let is_held =
+            |holder: &String| match (holder.strip_prefix(OIDC_GROUP), holder.strip_prefix(OIDC_EMAIL)) {
+                (Some(group), _) => identity.groups.iter().any(|of_user| of_user == group),
+                (_, Some(email)) => {
+                    identity.email.as_ref().is_some_and(|own| own.eq_ignore_ascii_case(email))
+                }
+                _ => false,
+            };
+        Role::ALL.into_iter().rev().find(|role| self.holders(*role).iter().any(is_held))
     }
 
     /// Returns whether a `Host` field names this server: else a page of another site may have had its name lead here.
@@ -90,6 +118,8 @@ fn without_port(host: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use millrace_oidc::Settings;
+
     use super::*;
 
     #[test]
@@ -127,6 +157,31 @@ mod tests {
         assert_eq!(role(&["certificate ann@example.net"]), None);
         assert_eq!(access.role_of("ann@example.net", &[]), None);
         assert_eq!(access.role_of("certificate ann@example.net", &[]), None);
+    }
+
+    #[test]
+    fn a_user_of_the_provider_has_the_role_of_its_groups_and_address_and_of_no_other_name() {
+        let settings = Settings { issuer: "https://id.example.net".to_owned(), ..Settings::default() };
+        let access = AdminAccess {
+            viewers: vec!["oidc group staff".to_owned(), "ann@example.net".to_owned()],
+            operators: vec!["oidc email ann@example.net".to_owned(), "group ops".to_owned()],
+            provider: Some(Arc::new(Provider::new(settings).unwrap())),
+            ..AdminAccess::default()
+        };
+        let identity = |email: Option<&str>, groups: &[&str]| Identity {
+            issuer: "https://id.example.net".to_owned(),
+            subject: "ann@example.net".to_owned(),
+            email: email.map(str::to_owned),
+            groups: groups.iter().map(|group| (*group).to_owned()).collect(),
+        };
+        assert_eq!(access.role_of_identity(&identity(None, &["staff", "ops"])), Some(Role::Viewer));
+        assert_eq!(access.role_of_identity(&identity(Some("Ann@example.net"), &[])), Some(Role::Operator));
+        assert_eq!(access.role_of_identity(&identity(None, &["ops"])), None, "ops is a group of this server");
+        let other = Identity { issuer: "https://id.example.org".to_owned(), ..identity(None, &["staff"]) };
+        assert_eq!(access.role_of_identity(&other), None);
+        assert_eq!(access.role_of("oidc group staff", &[]), None);
+        let without = AdminAccess { provider: None, ..access };
+        assert_eq!(without.role_of_identity(&identity(None, &["staff"])), None);
     }
 
     #[test]

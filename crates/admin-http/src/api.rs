@@ -108,7 +108,7 @@ fn text(fields: &HeaderMap, name: impl hyper::header::AsHeaderName) -> Option<&s
 }
 
 /// Refuses names that are not this server's: a page may have had its own name lead here (DNS rebinding).
-fn check_host(api: &Api, fields: &HeaderMap, local: SocketAddr) -> Result<(), Problem> {
+pub(crate) fn check_host(api: &Api, fields: &HeaderMap, local: SocketAddr) -> Result<(), Problem> {
     let host = text(fields, HOST).unwrap_or_default();
     match api.access(|access| access.knows_host(host, local.ip())) {
         true => Ok(()),
@@ -122,7 +122,7 @@ fn check_host(api: &Api, fields: &HeaderMap, local: SocketAddr) -> Result<(), Pr
 /// Refuses changes that a page of another site has a browser ask for, with the cookie of this one.
 fn check_origin(method: &Method, fields: &HeaderMap, who: &Option<Who>) -> Result<(), Problem> {
     let refused = |why: &str| Err(Problem::new(StatusCode::FORBIDDEN, why));
-    let is_by_cookie = matches!(who, Some(Who { by: Means::Cookie(_), .. }));
+    let is_by_cookie = who.as_ref().is_some_and(|who| who.by.cookie().is_some());
     let is_by_token = matches!(who, Some(Who { by: Means::Token(_), .. }));
     if [Method::GET, Method::HEAD].contains(method) || is_by_token {
         return Ok(());
@@ -158,17 +158,22 @@ async fn who_calls(
             by: Means::Token(token.to_owned()),
         });
     }
-    let cookies = fields.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let mut pairs =
-        cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    match pairs.find(|(name, _)| *name == logins::COOKIE) {
-        Some((_, cookie)) => visits::who_has(cookie, api, running).await,
+    match cookie(fields, logins::COOKIE) {
+        Some(cookie) => visits::who_has(cookie, api, running).await,
         None => {
             let names = certificate?;
             let (role, name) = api.access(|access| access.role_of_certificate(&names))?;
             Some(Who { name, role, by: Means::Certificate(names) })
         }
     }
+}
+
+/// Returns the value of a cookie.
+pub(crate) fn cookie<'a>(fields: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
+    let cookies = fields.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs =
+        cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(name, _)| *name == wanted).map(|(_, value)| value)
 }
 
 /// Says how to get in.

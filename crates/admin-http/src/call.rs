@@ -23,6 +23,9 @@ const WAITING: usize = 4;
 /// Logins at a time, which are held back after a wrong password.
 const GUESSES: usize = 4;
 
+/// Logins at a time that wait for a provider of OpenID Connect.
+const AT_PROVIDER: usize = 2;
+
 /// Streams of events at a time.
 const STREAMS: usize = 8;
 
@@ -48,6 +51,7 @@ pub(crate) struct Api {
     pub(crate) configuration: Option<Configuration>,
     waiting: Semaphore,
     pub(crate) guesses: Semaphore,
+    pub(crate) at_provider: Semaphore,
     pub(crate) streams: Arc<Semaphore>,
 }
 
@@ -61,6 +65,7 @@ impl Api {
             configuration: setup.configuration.map(Configuration::new),
             waiting: Semaphore::new(WAITING),
             guesses: Semaphore::new(GUESSES),
+            at_provider: Semaphore::new(AT_PROVIDER),
             streams: Arc::new(Semaphore::new(STREAMS)),
         }
     }
@@ -98,8 +103,20 @@ pub(crate) struct Who {
 pub(crate) enum Means {
     Token(String),
     Cookie(String),
+    /// A cookie of a user of a provider.
+    Provided(String),
     /// A certificate, whose names these are.
     Certificate(Arc<[String]>),
+}
+
+impl Means {
+    /// Returns the cookie that was shown, if it was one.
+    pub(crate) fn cookie(&self) -> Option<&str> {
+        match self {
+            Self::Cookie(cookie) | Self::Provided(cookie) => Some(cookie),
+            Self::Token(_) | Self::Certificate(_) => None,
+        }
+    }
 }
 
 impl Who {
@@ -107,7 +124,7 @@ impl Who {
     pub(crate) fn is_still_let_in(&self, api: &Api) -> bool {
         match &self.by {
             Means::Token(token) => api.administration.tokens().find(token).is_some(),
-            Means::Cookie(cookie) => api.logins.is_open(cookie, Instant::now()),
+            Means::Cookie(cookie) | Means::Provided(cookie) => api.logins.is_open(cookie, Instant::now()),
             Means::Certificate(names) => api.access(|access| access.role_of_certificate(names)).is_some(),
         }
     }
@@ -148,7 +165,8 @@ impl Call {
         match &self.who {
             Some(Who { name, by: Means::Token(_), .. }) => format!("token {name}"),
             Some(Who { name, by: Means::Certificate(_), .. }) => format!("certificate {name}"),
-            Some(Who { name, .. }) => name.clone(),
+            Some(Who { name, by: Means::Provided(_), .. }) => format!("oidc {name}"),
+            Some(Who { name, by: Means::Cookie(_), .. }) => name.clone(),
             None => String::new(),
         }
     }

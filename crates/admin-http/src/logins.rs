@@ -1,10 +1,12 @@
-//! Users that have logged in by name and password, each known by a cookie. They are forgotten with the process.
+//! Users that have logged in by name and password, or by a provider, each known by a cookie. They are forgotten with the
+//! process.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use millrace_admin::random_number;
+use millrace_oidc::Identity;
 use millrace_server::{Account, LoginAttempt};
 
 use super::reply::Problem;
@@ -24,29 +26,41 @@ const LONGEST: Duration = Duration::from_secs(12 * 3600);
 /// A user that has logged in.
 #[derive(Debug, Clone)]
 pub(crate) struct Login {
-    /// As the accounts were told, without the password.
-    pub(crate) attempt: LoginAttempt,
-    /// The account as it was looked at last.
-    pub(crate) account: Account,
-    /// The edition of the accounts that it is of.
-    pub(crate) edition: u64,
+    pub(crate) user: User,
     begun: Instant,
     used: Instant,
 }
 
-impl Login {
-    pub(crate) fn new(attempt: LoginAttempt, account: Account, edition: u64, now: Instant) -> Self {
-        let attempt = LoginAttempt { password: Vec::new(), ..attempt };
-        Self { attempt, account, edition, begun: now, used: now }
-    }
+/// Who it is, by those who have said so.
+#[derive(Debug, Clone)]
+pub(crate) enum User {
+    /// The accounts of the server.
+    OfAccounts {
+        /// As the accounts were told, without the password.
+        attempt: LoginAttempt,
+        /// The account as it was looked at last.
+        account: Account,
+        /// The edition of the accounts that it is of.
+        edition: u64,
+    },
+    /// A provider of OpenID Connect.
+    OfProvider(Identity),
+}
 
-    /// Returns the name.
-    pub(crate) fn user(&self) -> String {
-        String::from_utf8_lossy(&self.attempt.user).into_owned()
+impl Login {
+    pub(crate) fn new(user: User, now: Instant) -> Self {
+        Self { user, begun: now, used: now }
     }
 
     fn has_ended(&self, now: Instant) -> bool {
         now.duration_since(self.used) >= IDLE || now.duration_since(self.begun) >= LONGEST
+    }
+}
+
+impl User {
+    /// A user that the accounts have granted.
+    pub(crate) fn of_accounts(attempt: LoginAttempt, account: Account, edition: u64) -> Self {
+        Self::OfAccounts { attempt: LoginAttempt { password: Vec::new(), ..attempt }, account, edition }
     }
 }
 
@@ -95,8 +109,10 @@ impl Logins {
 
     /// Notes what the accounts say now.
     pub(crate) fn renew(&self, cookie: &str, account: Account, edition: u64) {
-        if let Some(login) = self.open().get_mut(cookie) {
-            (login.account, login.edition) = (account, edition);
+        if let Some(Login { user: User::OfAccounts { account: own, edition: of, .. }, .. }) =
+            self.open().get_mut(cookie)
+        {
+            (*own, *of) = (account, edition);
         }
     }
 
@@ -105,9 +121,12 @@ impl Logins {
         self.open().remove(cookie);
     }
 
-    /// Forgets those of a user.
+    /// Forgets those of a user of the accounts.
     pub(crate) fn remove_user(&self, user: &str) {
-        self.open().retain(|_, login| login.attempt.user != user.as_bytes());
+        self.open().retain(|_, login| match &login.user {
+            User::OfAccounts { attempt, .. } => attempt.user != user.as_bytes(),
+            User::OfProvider(_) => true,
+        });
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<String, Login>> {
@@ -137,7 +156,8 @@ mod tests {
             local: None,
             session: 0,
         };
-        Login::new(attempt, Account::new(Arc::new(MemoryStorage::new()), Permissions::NONE), 0, now)
+        let account = Account::new(Arc::new(MemoryStorage::new()), Permissions::NONE);
+        Login::new(User::of_accounts(attempt, account, 0), now)
     }
 
     #[test]
@@ -145,7 +165,8 @@ mod tests {
         let (logins, begun) = (Logins::default(), Instant::now());
         let cookie = logins.add(login("ann", begun), begun).unwrap();
         assert_eq!(cookie.len(), 64);
-        assert!(logins.find(&cookie, begun).unwrap().attempt.password.is_empty());
+        let User::OfAccounts { attempt, .. } = logins.find(&cookie, begun).unwrap().user else { panic!() };
+        assert!(attempt.password.is_empty());
         assert!(logins.find(&format!("{cookie}0"), begun).is_none());
         assert!(logins.find(&cookie, begun + IDLE).is_none(), "it has idled");
         let cookie = logins.add(login("ann", begun), begun).unwrap();

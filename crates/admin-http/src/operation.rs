@@ -225,7 +225,7 @@ impl Field {
 }
 
 /// Decodes a part of a path or, where `+` is a space, of a query.
-fn percent_decoded(text: &str, has_plus: bool) -> Result<String, Problem> {
+pub(crate) fn percent_decoded(text: &str, has_plus: bool) -> Result<String, Problem> {
     let wrong = || Problem::invalid(format!("{text:?} is no UTF-8 in percent encoding"));
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

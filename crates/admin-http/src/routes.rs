@@ -17,6 +17,7 @@ use super::api::{self, Arrival, PREFIX};
 use super::call::Api;
 use super::connections::Busy;
 use super::dashboard;
+use super::handlers::provided;
 use super::pulse::{Beat, Pulse};
 use super::reply::{Body, Reply};
 
@@ -97,6 +98,9 @@ async fn answer(site: &Site, arrival: Arrival) -> Reply {
     let Some(server) = site.server.upgrade() else { return text(StatusCode::SERVICE_UNAVAILABLE, "ended") };
     if let Some(api) = site.api.as_ref().filter(|_| path.starts_with(PREFIX)) {
         return api::answer(api, server, arrival).await;
+    }
+    if let Some(api) = site.api.as_ref().filter(|_| path == provided::RETURN) {
+        return provided::finish(api, &server, &arrival).await;
     }
     if let Some(page) = page(site, &arrival.request) {
         return page;

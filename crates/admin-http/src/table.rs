@@ -9,7 +9,7 @@ use self::accounts::{
     CHANGED_USER, CODES, GROUP, GROUPS, GROUPS_QUERY, NEW_PASSWORD, NEW_USER, SOURCE, USER, USERS,
     USERS_QUERY,
 };
-use super::handlers::{configuring, live, orders, users, visits};
+use super::handlers::{configuring, live, orders, provided, users, visits};
 use super::operation::Action::{self, Describe, Order, Own};
 use super::operation::Kind::{File, Flag, Number, Object, Record, Records, Text, Texts, Whole, Word};
 use super::operation::{Field, Operation, field, maybe, needed};
@@ -31,6 +31,15 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         LOGIN,
         ME,
         Own(visits::log_in),
+    ),
+    get("/api/v1/login", None, "Tells the ways to log in", &[], LOGIN_WAYS, Own(visits::ways)),
+    post(
+        "/api/v1/login/oidc",
+        None,
+        "Begins a login by the provider of OpenID Connect, which a browser goes on with",
+        &[],
+        &[OK, needed("url", Text, "The page of the provider")],
+        Own(provided::begin),
     ),
     post("/api/v1/logout", None, "Ends the login of the cookie", &[], &[OK], Own(visits::log_out)),
     get("/api/v1/openapi.json", None, "Describes this API", &[], &[], Describe),
@@ -342,11 +351,17 @@ const LOGIN: &[Field] = &[
     field("code", Text, "The one-time code, where the account has one"),
 ];
 
+const LOGIN_WAYS: &[Field] = &[
+    OK,
+    needed("password", Flag, "Whether accounts of the server log in: by POST"),
+    needed("oidc", Flag, "Whether a provider of OpenID Connect does: by POST of /api/v1/login/oidc"),
+];
+
 const ME: &[Field] = &[
     OK,
     needed("name", Text, "The user, or the token"),
     needed("role", Word(ROLES), "The highest role"),
-    needed("by", Word(&["token", "login"]), "What shows who calls"),
+    needed("by", Word(&["token", "login", "oidc", "certificate"]), "What shows who calls"),
 ];
 
 const STATUS: &[Field] = &[

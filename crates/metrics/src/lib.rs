@@ -14,7 +14,7 @@ mod waits;
 
 pub use page::page;
 pub use process::{process_readings, process_start};
-pub use registry::{Registry, Shard};
+pub use registry::{Registry, Shard, Verb};
 pub use rows::{Kind, Label, Metric, ROWS, Row, Source, Unit};
 pub use text::{Format, Reading, write};
 pub use waits::{Cause, Waited, Waits};

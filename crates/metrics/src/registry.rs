@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::rows::{BUCKETS, CELLS, HISTOGRAM, METHODS, Metric};
+use super::rows::{BUCKETS, CELLS, HISTOGRAM, METHODS, Metric, VERBS};
 
 /// The counts of one worker. It has its own cache lines: two of them, as processors fetch pairs.
 #[repr(align(128))]
@@ -21,6 +21,21 @@ impl std::fmt::Debug for Shard {
 impl Default for Shard {
     fn default() -> Self {
         Self { cells: [const { AtomicU64::new(0) }; CELLS] }
+    }
+}
+
+/// A command of FTP, as it is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Verb(u8);
+
+impl Verb {
+    /// A command that has no series of its own.
+    pub const OTHER: Self = Self(VERBS.len() as u8 - 1);
+
+    /// Finds a command by its name, in whatever letters.
+    pub fn of(name: &[u8]) -> Self {
+        let known = VERBS.iter().position(|verb| verb.as_bytes().eq_ignore_ascii_case(name));
+        known.map_or(Self::OTHER, |place| Self(place as u8))
     }
 }
 
@@ -55,6 +70,12 @@ impl Shard {
         let method = METHODS.iter().position(|known| *known == method).unwrap_or(METHODS.len() - 1);
         let class = usize::from(status / 100).clamp(1, 5) - 1;
         self.add(Metric::Requests, &[method, class], 1);
+    }
+
+    /// Counts a command of FTP, by the code of the reply that ends it.
+    pub fn add_command(&self, verb: Verb, code: u16) {
+        let class = usize::from(code / 100).clamp(2, 5) - 2;
+        self.add(Metric::Commands, &[usize::from(verb.0), class], 1);
     }
 
     fn add_at(&self, cell: usize, amount: u64) {
@@ -123,6 +144,22 @@ impl Registry {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn commands_are_counted_by_verb_and_reply_and_clients_make_no_series() {
+        let registry = Registry::default();
+        let shard = registry.shared();
+        shard.add_command(Verb::of(b"RETR"), 226);
+        shard.add_command(Verb::of(b"retr"), 250);
+        shard.add_command(Verb::of(b"RETR"), 550);
+        shard.add_command(Verb::of(b"RETRY"), 500);
+        shard.add_command(Verb::of(b""), 999);
+        let place = VERBS.iter().position(|verb| *verb == "RETR").unwrap();
+        assert_eq!(registry.total(Metric::Commands, &[place, 0]), 2);
+        assert_eq!(registry.total(Metric::Commands, &[place, 3]), 1);
+        assert_eq!(registry.total(Metric::Commands, &[VERBS.len() - 1, 3]), 2);
+        assert_eq!(registry.sum(Metric::Commands), 5);
+    }
 
     #[test]
     fn shards_add_up_also_when_their_worker_has_ended() {

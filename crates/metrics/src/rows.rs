@@ -95,6 +95,8 @@ const OUTCOME: Label = Label { name: "result", values: &["complete", "failed"] }
 const HANDSHAKE: Label = Label { name: "result", values: &["full", "resumed", "failed"] };
 const CODE: Label = Label { name: "code", values: &["1xx", "2xx", "3xx", "4xx", "5xx"] };
 const METHOD: Label = Label { name: "method", values: &METHODS };
+const VERB: Label = Label { name: "verb", values: &VERBS };
+const REPLY: Label = Label { name: "code", values: &["2xx", "3xx", "4xx", "5xx"] };
 const POOL: Label = Label { name: "pool", values: &[] };
 const STATE: Label = Label { name: "state", values: &[] };
 const WORKER: Label = Label { name: "worker", values: &[] };
@@ -121,6 +123,13 @@ pub(crate) const METHODS: [&str; 16] = [
     "UNLOCK",
     "REPORT",
     "other",
+];
+
+/// The commands of FTP that have a series each. The last is any other, `SITE` and its own among them.
+pub(crate) const VERBS: [&str; 39] = [
+    "USER", "PASS", "QUIT", "CWD", "CDUP", "PWD", "PASV", "EPSV", "PORT", "EPRT", "TYPE", "MODE", "REST",
+    "RETR", "STOR", "STOU", "APPE", "DELE", "RMD", "MKD", "RNFR", "RNTO", "LIST", "NLST", "MLSD", "MLST",
+    "SIZE", "MDTM", "MFMT", "STAT", "FEAT", "OPTS", "AUTH", "PBSZ", "PROT", "HASH", "NOOP", "ABOR", "other",
 ];
 
 macro_rules! metrics {
@@ -172,6 +181,8 @@ metrics! {
         "Time from the start of a transfer, as in the log, to the first byte of the file.";
     TransferDuration "millrace_transfer_duration_seconds" Histogram Seconds Counted [PROTOCOL, DIRECTION]
         "Time from the start of a transfer to its end, as in the log.";
+    Commands "millrace_ftp_commands_total" Counter None Counted [VERB, REPLY]
+        "Commands of FTP, by the first digit of the reply that ended each: that of a transfer comes at its end.";
     Declined "millrace_ftp_commands_declined_total" Counter None Counted []
         "Commands of FTP that were answered by an error.";
     Requests "millrace_http_requests_total" Counter None Counted [METHOD, CODE]

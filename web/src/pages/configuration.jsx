@@ -8,7 +8,7 @@ import { text } from '../text.js';
 const words = text.config;
 
 /** Returns what the server says of a text as faults, `{line, message}`; the place in front of the message is the line's. */
-const faultsOf = ({ body, message }) => [{ line: body.line, message: message.replace(/^\S+:\d+:\d+: /, '') }];
+export const faultsOf = ({ body, message }) => [{ line: body.line, message: message.replace(/^\S+:\d+:\d+: /, '') }];
 
 /** The text with its lines numbered; those with faults are marked. */
 function Editor({ value, faults, isReadOnly, onInput, area }) {
@@ -53,7 +53,7 @@ function useFaults(value, isChanged) {
 }
 
 /** Says what a reload has changed. */
-const appliedAs = (done) => (answer) => (answer['next-start']?.length ? `${done}. ${words.nextStart(answer['next-start'].join(', '))}` : done);
+export const appliedAs = (done) => (answer) => (answer['next-start']?.length ? `${done}. ${words.nextStart(answer['next-start'].join(', '))}` : done);
 
 function Edit({ file, reload }) {
   const [value, setValue] = useState(file.text);

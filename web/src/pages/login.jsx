@@ -1,5 +1,5 @@
 // The page to sign in, and what to do where no one can yet.
-import { useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { call, keepToken } from '../api.js';
 import { Field, Form } from '../parts.jsx';
 import { text } from '../text.js';
@@ -17,6 +17,14 @@ function reason(problem, withToken) {
   return problem.status === 0 ? text.unreachable : problem.message;
 }
 
+/** Returns why the provider of logins has sent the browser back without a login, as the address says, and forgets it. */
+function returned() {
+  const [, why] = location.hash.match(/[?&]login=(\w+)/) ?? [];
+  if (!why) return '';
+  history.replaceState(null, '', '/');
+  return words.returned[why] ?? words.returned.failed;
+}
+
 function FirstRun() {
   return (
     <section class="first-run">
@@ -31,8 +39,19 @@ function FirstRun() {
 
 export function Login({ hint, enter }) {
   const [withToken, setWithToken] = useState(Boolean(hint));
-  const [fault, setFault] = useState('');
+  const [fault, setFault] = useState(returned);
+  const [hasProvider, setHasProvider] = useState(false);
   const [needsCode, setNeedsCode] = useState(false);
+  useEffect(() => { call('GET', 'login', { isLogin: true }).then(({ oidc }) => setHasProvider(oidc), () => {}); }, []);
+  const goToProvider = async () => {
+    setFault('');
+    try {
+      const { url } = await call('POST', 'login/oidc', { isLogin: true });
+      location.assign(url);
+    } catch (problem) {
+      setFault(problem.status === 502 ? words.noProvider : reason(problem));
+    }
+  };
   const submit = async ({ name, password, code, token }) => {
     setFault('');
     try {
@@ -58,6 +77,7 @@ export function Login({ hint, enter }) {
           </>)}
         {fault && <p class="trouble" role="alert">{fault}</p>}
         <button type="submit" class="primary">{words.submit}</button>
+        {hasProvider && <button type="button" onClick={goToProvider}>{words.useProvider}</button>}
         <button type="button" class="link" onClick={() => setWithToken(!withToken)}>{withToken ? words.usePassword : words.useToken}</button>
       </Form>
     </main>

@@ -3,5 +3,6 @@
 pub(crate) mod configuring;
 pub(crate) mod live;
 pub(crate) mod orders;
+pub(crate) mod provided;
 pub(crate) mod users;
 pub(crate) mod visits;

@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use hyper::StatusCode;
 use hyper::header::{ORIGIN, SET_COOKIE};
-use millrace_server::{AdminLogin, LoginAttempt, Protocol};
+use millrace_server::{Account, AdminLogin, LoginAttempt, Protocol, Running};
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use crate::call::{Call, Means, Who, too_many};
-use crate::logins::{COOKIE, Login, groups};
+use crate::call::{Api, Call, Means, Who, too_many};
+use crate::logins::{COOKIE, Login, User, groups};
 use crate::operation::Answering;
 use crate::reply::{Problem, Reply};
 
@@ -21,10 +21,17 @@ pub(crate) fn me(call: Call) -> Answering {
         let by = match who.by {
             Means::Token(_) => "token",
             Means::Cookie(_) => "login",
+            Means::Provided(_) => "oidc",
             Means::Certificate(_) => "certificate",
         };
         Ok(Reply::json(&json!({ "ok": true, "name": who.name, "role": who.role, "by": by })))
     })
+}
+
+/// Tells the ways to log in.
+pub(crate) fn ways(call: Call) -> Answering {
+    let has_provider = call.api.access(|access| access.provider.is_some());
+    Box::pin(async move { Ok(Reply::json(&json!({ "ok": true, "password": true, "oidc": has_provider }))) })
 }
 
 /// Lets a user in who has a role, and sends the cookie.
@@ -33,19 +40,13 @@ pub(crate) fn log_in(call: Call) -> Answering {
         let Ok(_permit) = call.api.guesses.try_acquire() else {
             return Err(too_many("Others log in just now; try again.", 1));
         };
-        if !call.is_encrypted && !call.peer.ip().to_canonical().is_loopback() {
-            let refused = "passwords are not sent in clear over a network: admin-tls encrypts this address; or log in from \
-                           this computer, or by a proxy with TLS on it, or use a token";
-            return Err(Problem::new(StatusCode::FORBIDDEN, refused));
-        }
+        check_privacy(&call)?;
         let attempt = attempt(&call);
         let (tell, told) = oneshot::channel();
         call.running.log_in(attempt.clone(), call.peer, move |login| drop(tell.send(login)));
         let login = told.await.map_err(|_| Problem::failed("the accounts are out of order"))?;
         match login {
-            AdminLogin::Granted(account, edition) => {
-                admit(&call, Login::new(attempt, *account, edition, Instant::now()))
-            }
+            AdminLogin::Granted(account, edition) => admit(&call, attempt, *account, edition),
             AdminLogin::NeedsCode => {
                 Err(Problem::new(StatusCode::UNAUTHORIZED, "the one-time code is missing")
                     .of_kind("code-needed"))
@@ -59,6 +60,16 @@ pub(crate) fn log_in(call: Call) -> Answering {
             }
         }
     })
+}
+
+/// Refuses a login that others on the way could read.
+pub(super) fn check_privacy(call: &Call) -> Result<(), Problem> {
+    if call.is_encrypted || call.peer.ip().to_canonical().is_loopback() {
+        return Ok(());
+    }
+    let refused = "passwords are not sent in clear over a network: admin-tls encrypts this address; or log in from \
+                   this computer, or by a proxy with TLS on it, or use a token";
+    Err(Problem::new(StatusCode::FORBIDDEN, refused))
 }
 
 /// The code stands behind the password, as the accounts want it.
@@ -82,53 +93,72 @@ fn is_encrypted(call: &Call) -> bool {
     call.is_encrypted || call.field(ORIGIN.as_str()).is_some_and(|origin| origin.starts_with("https://"))
 }
 
-fn admit(call: &Call, login: Login) -> Result<Reply, Problem> {
-    let (name, groups) = (login.user(), groups(&login.account));
+fn admit(call: &Call, attempt: LoginAttempt, account: Account, edition: u64) -> Result<Reply, Problem> {
+    let (name, groups) = (name_of(&attempt), groups(&account));
     let Some(role) = call.api.access(|access| access.role_of(&name, &groups)) else {
         let refused = "this account may not administer the server: admin-viewers, admin-operators and \
                        admin-administrators name those that may";
         return Err(Problem::new(StatusCode::FORBIDDEN, refused));
     };
-    let cookie = call.api.logins.add(login, Instant::now())?;
-    let secure = if is_encrypted(call) { "; Secure" } else { "" };
-    let cookie = format!("{COOKIE}={cookie}; Path=/; HttpOnly; SameSite=Strict{secure}");
+    let now = Instant::now();
+    let cookie = call.api.logins.add(Login::new(User::of_accounts(attempt, account, edition), now), now)?;
     let told = json!({ "ok": true, "name": name, "role": role, "by": "login" });
-    Ok(Reply::json(&told).with(SET_COOKIE, &cookie))
+    Ok(Reply::json(&told).with(SET_COOKIE, &session_cookie(&cookie, is_encrypted(call))))
+}
+
+/// Returns the field that has a browser keep a cookie, which goes over TLS alone if it came so.
+pub(super) fn session_cookie(cookie: &str, is_encrypted: bool) -> String {
+    let secure = if is_encrypted { "; Secure" } else { "" };
+    format!("{COOKIE}={cookie}; Path=/; HttpOnly; SameSite=Strict{secure}")
+}
+
+/// Returns the name that a user has logged in by.
+fn name_of(attempt: &LoginAttempt) -> String {
+    String::from_utf8_lossy(&attempt.user).into_owned()
 }
 
 /// Ends the login of a cookie.
 pub(crate) fn log_out(call: Call) -> Answering {
     Box::pin(async move {
-        if let Some(Who { by: Means::Cookie(cookie), .. }) = &call.who {
-            call.api.logins.remove(cookie);
-        }
+        call.who.iter().filter_map(|who| who.by.cookie()).for_each(|cookie| call.api.logins.remove(cookie));
         let gone = format!("{COOKIE}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0");
         Ok(Reply::json(&json!({ "ok": true })).with(SET_COOKIE, &gone))
     })
 }
 
 /// Returns who has a cookie, and may still. The accounts are asked again where they have changed since.
-pub(crate) async fn who_has(
-    cookie: &str,
-    api: &Arc<crate::call::Api>,
-    running: &millrace_server::Running,
-) -> Option<Who> {
-    let login = api.logins.find(cookie, Instant::now())?;
-    let edition = running.edition();
-    let account = if login.edition == edition {
-        Some(login.account.clone())
-    } else {
-        let (tell, told) = oneshot::channel();
-        let account = login.account.clone();
-        running.look_again(login.attempt.clone(), account, move |account| drop(tell.send(account)));
-        told.await.ok()?
-    };
-    let Some(account) = account else {
-        api.logins.remove(cookie);
-        return None;
-    };
-    api.logins.renew(cookie, account.clone(), edition);
-    let (name, groups) = (login.user(), groups(&account));
-    let role = api.access(|access| access.role_of(&name, &groups))?;
-    Some(Who { name, role, by: Means::Cookie(cookie.to_owned()) })
+pub(crate) async fn who_has(cookie: &str, api: &Arc<Api>, running: &Running) -> Option<Who> {
+    match api.logins.find(cookie, Instant::now())?.user {
+        User::OfAccounts { attempt, account, edition } => {
+            let account = still_granted(attempt.clone(), account, edition, running).await;
+            let Some((account, edition)) = account else {
+                api.logins.remove(cookie);
+                return None;
+            };
+            let (name, groups) = (name_of(&attempt), groups(&account));
+            api.logins.renew(cookie, account, edition);
+            let role = api.access(|access| access.role_of(&name, &groups))?;
+            Some(Who { name, role, by: Means::Cookie(cookie.to_owned()) })
+        }
+        User::OfProvider(identity) => {
+            let role = api.access(|access| access.role_of_identity(&identity))?;
+            Some(Who { name: identity.name().to_owned(), role, by: Means::Provided(cookie.to_owned()) })
+        }
+    }
+}
+
+/// Returns the account as the accounts have it now, with their edition.
+async fn still_granted(
+    attempt: LoginAttempt,
+    account: Account,
+    edition: u64,
+    running: &Running,
+) -> Option<(Account, u64)> {
+    let now = running.edition();
+    if edition == now {
+        return Some((account, now));
+    }
+    let (tell, told) = oneshot::channel();
+    running.look_again(attempt, account, move |account| drop(tell.send(account)));
+    told.await.ok()?.map(|account| (account, now))
 }

@@ -4,6 +4,7 @@ mod configuration;
 mod doors;
 mod kit;
 mod logins;
+mod oidc;
 mod roles;
 mod trace;
 mod users;

@@ -12,6 +12,8 @@ const ROLES: [&str; 3] = ["viewer", "operator", "administrator"];
 /// All operations, and the least role; the last end the server.
 const TABLE: &[(&str, &str, &str)] = &[
     ("POST", "/api/v1/login", "everyone"),
+    ("GET", "/api/v1/login", "everyone"),
+    ("POST", "/api/v1/login/oidc", "everyone"),
     ("POST", "/api/v1/logout", "everyone"),
     ("GET", "/api/v1/openapi.json", "everyone"),
     ("GET", "/api/v1/me", "viewer"),

@@ -17,6 +17,7 @@ use rustix::process::geteuid;
 
 use super::cluster::ClusterTable;
 use super::notices::{self, NoticeTable};
+use super::oidc::OidcTable;
 use super::places::Places;
 use super::said::{Place, Said};
 use super::slot::is_on;
@@ -203,6 +204,7 @@ impl Loaded {
         let of_sources = written.source.iter().flat_map(|source| source.files());
         let of_hooks = written.hook.iter().filter_map(|hook| hook.secret_file.as_ref());
         let of_notices = written.notice.iter().flat_map(NoticeTable::files);
+        let of_provider = written.admin_oidc.iter().flat_map(OidcTable::files);
         let of_cluster = written.cluster.iter().flat_map(ClusterTable::files);
         let texts =
             [&written.greeting_file, &written.welcome_file, &written.limit_file].into_iter().flatten();
@@ -223,6 +225,7 @@ impl Loaded {
             .chain(of_hooks)
             .chain(of_notices)
             .chain(of_cluster)
+            .chain(of_provider)
             .chain(pages);
         grants.extend(files.flat_map(|said| Grant::file(&absolute(said), Access::Read)));
         grants.extend(places.file().into_iter().flat_map(|file| Grant::file(file, Access::Read)));

@@ -22,6 +22,7 @@ mod limits;
 mod logins;
 mod notices;
 mod obstacles;
+mod oidc;
 mod origins;
 mod own;
 mod places;

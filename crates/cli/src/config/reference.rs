@@ -9,6 +9,7 @@ use super::hosts::HostTable;
 use super::limits::{ClassTable, ListenerTable};
 use super::logins::{GroupTable, UserTable};
 use super::notices::NoticeTable;
+use super::oidc::OidcTable;
 use super::profiles;
 use super::proxy_routes::ProxyTable;
 #[cfg(test)]
@@ -19,7 +20,7 @@ use super::web::{CorsTable, ErrorPageTable, HeaderTable};
 use super::written::Written;
 
 /// An example of each kind of `[[table]]`.
-const TABLES: [fn(&mut String); 14] = [
+const TABLES: [fn(&mut String); 15] = [
     example_of::<UserTable>,
     example_of::<GroupTable>,
     example_of::<SourceTable>,
@@ -34,6 +35,7 @@ const TABLES: [fn(&mut String); 14] = [
     example_of::<HookTable>,
     example_of::<NoticeTable>,
     example_of::<ClusterTable>,
+    example_of::<OidcTable>,
 ];
 
 /// The table of a section of the top level, in Markdown.

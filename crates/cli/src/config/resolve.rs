@@ -249,7 +249,7 @@ pub(crate) fn resolve(
         .filter_map(|row| row.field.as_ref())
         .for_each(|field| (field.set)(&said, &mut config));
     let snapshot = Snapshot::of(&said, &config);
-    let (admin_access, admin_state) = (admin_access(&said), kept(&said, "admin", &places));
+    let (admin_access, admin_state) = (admin_access(&said, &places)?, kept(&said, "admin", &places));
     let admin = doors::listens(written.admin, "--admin", Vec::new(), &places)?;
     let admin_has_tls = tls::encrypts(written.admin_tls, "admin-tls", config.tls.is_some(), &places)?;
     let control = written.control.filter(Said::is_file).map(|said| places.path(&said));
@@ -381,14 +381,22 @@ fn directory(said: Option<&Said<PathBuf>>, places: &Places<'_>) -> Result<PathBu
 }
 
 /// Who may use the admin API.
-fn admin_access(written: &Written) -> AdminAccess {
+fn admin_access(written: &Written, places: &Places<'_>) -> Result<AdminAccess, Failure> {
     let names = |said: &[Said<String>]| said.iter().map(|said| said.value.clone()).collect();
-    AdminAccess {
+    let provider = super::oidc::provider(written, places)?;
+    let lists = [&written.admin_viewers, &written.admin_operators, &written.admin_administrators];
+    let of_provider = lists.into_iter().flatten().find(|said| said.value.starts_with("oidc "));
+    if let Some(said) = of_provider.filter(|_| provider.is_none()) {
+        let message = format!("{:?} needs an [admin-oidc] table, which names the provider", said.value);
+        return Err(places.error(&said.place, "admin", &message));
+    }
+    Ok(AdminAccess {
         viewers: names(&written.admin_viewers),
         operators: names(&written.admin_operators),
         administrators: names(&written.admin_administrators),
         hosts: names(&written.admin_hosts),
-    }
+        provider,
+    })
 }
 
 /// The file of quotas' counts.

@@ -26,7 +26,7 @@ pub(crate) trait Table: Debug + Clone + Default + 'static {
 
     /// Returns whether there is one of these tables at most, in single brackets.
     fn is_single() -> bool {
-        Self::SCOPE == "cluster"
+        matches!(Self::SCOPE, "cluster" | "admin-oidc")
     }
 
     /// Returns how such a table begins.

@@ -14,6 +14,7 @@ use super::hosts::HostTable;
 use super::limits::{ClassTable, ListenerTable};
 use super::logins::{GroupTable, UserList};
 use super::notices::NoticeTable;
+use super::oidc::OidcTable;
 use super::proxy_routes::ProxyTable;
 use super::setting::{default, settings, unset};
 use super::slot::{Many, Map, One};
@@ -196,7 +197,8 @@ settings! {
             admin_tls: One<Switch> = default("false").restart();
             /// Users that may see sessions, limits, bans and the log by the admin API: `["ann", "group staff"]`
             ///
-            /// With `admin-tls` also clients whose certificate has a name: `"certificate grafana.example.net"`.
+            /// With `admin-tls` also clients whose certificate has a name: `"certificate grafana.example.net"`. With
+            /// `[admin-oidc]` also users of the provider: `"oidc group staff"`, `"oidc email ann@example.net"`.
             admin_viewers: Many<String> = unset("none");
             /// Users that may also end sessions, set limits, ban, reload and drain
             admin_operators: Many<String> = unset("none");
@@ -207,6 +209,8 @@ settings! {
             /// Names that the admin API is reached by, beside `localhost` and the server's addresses: that of a proxy
             /// in front of it
             admin_hosts: Many<String> = unset("none");
+            /// A provider of OpenID Connect whose users may use the admin API: the `[admin-oidc]` table
+            admin_oidc: Vec<OidcTable> = unset("none");
             /// The user to run as, once ports are bound and keys are read: USER or USER:GROUP
             ///
             /// For a server that root starts: all of root's rights are given up for good. Numbers are taken, too. See

@@ -124,6 +124,19 @@ fn compare_with_logs(keys: &str, name: &str) {
         let label = format!("result=\"{result}\"");
         assert_eq!(sum(&series, "millrace_logins_total", &[&label]), count, "{result}");
     }
+    let commands = |verb: &str, code: &str| {
+        let labels = [format!("verb=\"{verb}\""), format!("code=\"{code}\"")];
+        sum(&series, "millrace_ftp_commands_total", &[&labels[0], &labels[1]])
+    };
+    for (direction, verbs) in
+        [("download", &["RETR"][..]), ("upload", &["STOR", "APPE"]), ("listing", &["LIST", "MLSD"])]
+    {
+        let complete = |event: &&Value| event["event"] == direction && event.get("failed").is_none();
+        let count = log.iter().filter(complete).count() as u64;
+        assert_eq!(verbs.iter().map(|verb| commands(verb, "2xx")).sum::<u64>(), count, "{direction}");
+    }
+    assert_eq!((commands("RETR", "4xx"), commands("ABOR", "2xx"), commands("QUIT", "2xx")), (1, 1, 1));
+    assert_eq!((commands("SIZE", "5xx"), commands("PASS", "5xx"), commands("PASS", "2xx")), (1, 1, 2));
     let declined = log.iter().filter(|line| line["event"] == "declined").count() as u64;
     assert!(declined > 0);
     assert_eq!(sum(&series, "millrace_ftp_commands_declined_total", &[]), declined);

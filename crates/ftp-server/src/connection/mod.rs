@@ -45,6 +45,7 @@ use millrace_accounts::{Account, Resumption};
 use millrace_ftp::Session;
 use millrace_ftp::session::{Act, Answer, Input, Outcome, TransferError};
 use millrace_log as log;
+use millrace_metrics::Verb;
 use millrace_net::listener;
 use millrace_runtime::passive::ticket_isolation::Companion;
 use millrace_runtime::slab::Key;
@@ -58,7 +59,7 @@ use self::lines::Lines;
 use self::login::{Login, LoginScene, Review};
 use self::message::Message;
 use self::question::Question;
-use self::refusals::About;
+use self::refusals::{About, Answered};
 use self::reviews::Reviewed;
 use self::scene::{Identity, Scene};
 use self::secure::Secure;
@@ -81,6 +82,8 @@ pub struct Connection {
     login: Login,
     data: Data,
     hooks: SessionHooks,
+    /// The command of the last transfer.
+    transferring: Verb,
     /// The question that the blocking pool answers.
     question: Option<Box<Question>>,
     /// Why the server ends the session.
@@ -115,6 +118,7 @@ impl Connection {
             data: Data::default(),
             hooks: SessionHooks::new(core),
             question: None,
+            transferring: Verb::OTHER,
             parting: None,
             wheel_entry: WheelEntry::default(),
         }
@@ -246,10 +250,12 @@ impl Connection {
         hooks.note_limit(core, me, &input);
         self.me().tell_failure(core, about, &input);
         self.me().trace_input(core, &input);
+        let answered = Answered::by(&input);
         let step = self.session.handle(core.now, input);
         step.replies.write(&mut core.out);
         self.me().trace_replies(core, &step.replies);
         self.me().tell_refusals(core, about, &step.replies);
+        self.me().count_replies(core, answered, self.transferring, &step.replies);
         if let Some(bound) = step.bound {
             self.log(core, log::Event::Limited { reached: &bound.into(), reason: None });
         }
@@ -266,6 +272,7 @@ impl Connection {
         match act {
             Act::Ask(request) => self.ask(core, request).map(Input::Answer),
             Act::Transfer(transfer) => {
+                self.transferring = Verb::of(self.session.verb().as_bytes());
                 let (data, mut scene) = self.data_parts(core);
                 let outcome = data.begin(&mut scene, *transfer)?;
                 self.transfer_over(core, outcome)

@@ -6,6 +6,7 @@
 use millrace_ftp::reply::{Replies, Reply, code};
 use millrace_ftp::session::{Answer, Input};
 use millrace_log as log;
+use millrace_metrics::Verb;
 use millrace_runtime::worker::Core;
 use millrace_vfs::FileError;
 
@@ -85,6 +86,59 @@ impl Identity<'_> {
         for reply in replies.iter().filter(says_no) {
             let Some(command) = about.shown(self.session.verb()) else { return };
             self.log(core, log::Event::Declined { command, code: reply.code(), text: reply.text() });
+        }
+    }
+}
+
+/// Which command the replies to an input answer.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Answered {
+    /// This one.
+    Command(Verb),
+    /// The one that has waited for an answer.
+    Waiting,
+    /// That of the transfer; a further reply answers the `ABOR` that ended it.
+    Transfer,
+    /// None: the server speaks of itself.
+    None,
+}
+
+impl Answered {
+    /// Returns the command that the replies to an input will answer.
+    pub(super) fn by(input: &Input<'_>) -> Self {
+        match input {
+            Input::Line(line) | Input::Refused(line, _) => {
+                let end = line.iter().position(|byte| *byte == b' ').unwrap_or(line.len());
+                Self::Command(Verb::of(&line[..end]))
+            }
+            Input::LineTooLong | Input::LineTorn => Self::Command(Verb::OTHER),
+            Input::Answer(_) => Self::Waiting,
+            Input::TransferEnded(_) => Self::Transfer,
+            _ => Self::None,
+        }
+    }
+}
+
+impl Identity<'_> {
+    /// Counts the replies that end a command. `transferring` is that of the last transfer.
+    pub(super) fn count_replies(
+        &self,
+        core: &Core,
+        answered: Answered,
+        transferring: Verb,
+        replies: &Replies,
+    ) {
+        let ends =
+            |reply: &&Reply| (200..600).contains(&reply.code()) && reply.code() != code::SERVICE_CLOSING;
+        for (place, reply) in replies.iter().filter(ends).enumerate() {
+            let verb = match answered {
+                Answered::None => return,
+                Answered::Command(verb) => verb,
+                Answered::Transfer if place == 0 => transferring,
+                Answered::Transfer => Verb::of(b"ABOR"),
+                Answered::Waiting => Verb::of(self.session.verb().as_bytes()),
+            };
+            core.metrics.add_command(verb, reply.code());
         }
     }
 }

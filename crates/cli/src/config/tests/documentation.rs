@@ -10,6 +10,7 @@ use crate::config::hosts::HostTable;
 use crate::config::limits::{ClassTable, ListenerTable};
 use crate::config::logins::{GroupTable, UserTable};
 use crate::config::notices::NoticeTable;
+use crate::config::oidc::OidcTable;
 use crate::config::proxy_routes::ProxyTable;
 use crate::config::setting::{Row, Unset};
 use crate::config::sources::SourceTable;
@@ -41,6 +42,7 @@ fn tables() -> Vec<(String, String)> {
             scope::<HookTable>(),
             scope::<NoticeTable>(),
             scope::<ClusterTable>(),
+            scope::<OidcTable>(),
         ])
         .collect()
 }

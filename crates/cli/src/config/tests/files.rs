@@ -467,6 +467,26 @@ fn an_argument_that_a_client_could_make_an_option_is_warned_of() {
 }
 
 #[test]
+fn a_provider_of_logins_is_one_table_with_a_safe_address_and_its_users_need_it() {
+    let folder = Folder::new();
+    let client = "client = \"millrace\"";
+    let provider = format!("[admin-oidc]\nissuer = \"https://id.example.net\"\n{client}\n");
+    let roles = "admin-viewers = [\"oidc group staff\"]\n";
+    let site = folder.file(&format!("{roles}{provider}")).unwrap();
+    assert_eq!(site.admin_access.provider.unwrap().issuer(), "https://id.example.net");
+    for (text, told) in [
+        (roles.to_owned(), "\"oidc group staff\" needs an [admin-oidc] table"),
+        (format!("[[admin-oidc]]\n{client}"), "is one table, which begins with [admin-oidc]"),
+        (format!("[admin-oidc]\n{client}"), "[admin-oidc] table needs `issuer`"),
+        (format!("[admin-oidc]\nissuer = \"http://id.example.net\"\n{client}"), "is no https:// URL"),
+        (format!("{provider}secret-file = \"not-there\""), "not-there cannot be read"),
+    ] {
+        let error = folder.error(folder.file(&text));
+        assert!(error.contains(told), "{text}: {error}");
+    }
+}
+
+#[test]
 fn the_names_of_a_bucket_are_in_a_database_where_that_is_said() {
     let folder = Folder::new();
     fs::write(folder.path().join("keys"), "aws_access_key_id = a\naws_secret_access_key = b\n").unwrap();

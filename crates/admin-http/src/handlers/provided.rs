@@ -1,0 +1,165 @@
+//! Logins by a provider of OpenID Connect: a call of the API begins one, and a page, to which the provider sends the browser back,
+//! finishes it.
+//!
+//! The page answers by a redirect to the dashboard: the browser comes from another site, and is not to show what it brought.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use hyper::header::{LOCATION, ORIGIN, REFERRER_POLICY, SET_COOKIE};
+use hyper::{Method, StatusCode};
+use millrace_admin::Role;
+use millrace_oidc::{Identity, LoginError, Provider, Response};
+use millrace_server::{Administrator, Running};
+use serde_json::json;
+
+use super::visits::{check_privacy, session_cookie};
+use crate::api::{Arrival, check_host, cookie};
+use crate::call::{Api, Call};
+use crate::logins::{Login, User};
+use crate::operation::{Answering, percent_decoded};
+use crate::reply::{Problem, Reply};
+
+/// Where a provider sends the browser.
+pub(crate) const RETURN: &str = "/login/oidc";
+
+/// The cookie of a browser that is at a provider.
+const AWAY: &str = "millrace-admin-oidc";
+
+/// Where the dashboard says why a login failed.
+const FAILED: &str = "/#/overview?login=";
+
+/// Why a login came to nothing.
+#[derive(Debug, thiserror::Error)]
+enum Failed {
+    /// The provider, or what came from it, is not as it should be.
+    #[error(transparent)]
+    Provider(#[from] LoginError),
+    /// The user has no role here.
+    #[error("no role is given to {0}")]
+    Role(String),
+    /// The login cannot be kept.
+    #[error("{0}")]
+    Kept(&'static str),
+}
+
+impl Failed {
+    /// Returns what the dashboard calls it.
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Provider(LoginError::Refused(_)) => "refused",
+            Self::Provider(LoginError::Unknown) => "late",
+            Self::Role(_) => "role",
+            Self::Provider(_) | Self::Kept(_) => "failed",
+        }
+    }
+}
+
+/// Begins a login: answers with the address of the provider's page, and sends a cookie to know the browser by.
+pub(crate) fn begin(call: Call) -> Answering {
+    Box::pin(async move {
+        let none = || Problem::new(StatusCode::NOT_FOUND, "this server has no [admin-oidc] table");
+        let provider = call.api.access(|access| access.provider.clone()).ok_or_else(none)?;
+        check_privacy(&call)?;
+        let origin = call.field(ORIGIN.as_str());
+        let origin = origin.ok_or_else(|| Problem::invalid("a browser begins this, and sends Origin"))?;
+        let is_secure = if origin.starts_with("https://") { "; Secure" } else { "" };
+        let redirect = format!("{origin}{RETURN}");
+        let begun = at_provider(&call.api, move || provider.begin(&redirect, seconds())).await?;
+        let begun = begun.map_err(|error| {
+            note(&call.running, call.peer.ip(), None, Some(&error.to_string()));
+            Problem::new(StatusCode::BAD_GATEWAY, "the provider of logins does not answer as it should")
+        })?;
+        let away = format!(
+            "{AWAY}={}; Path={RETURN}; HttpOnly; SameSite=Lax; Max-Age=600{is_secure}",
+            begun.browser
+        );
+        Ok(Reply::json(&json!({ "ok": true, "url": begun.url })).with(SET_COOKIE, &away))
+    })
+}
+
+/// Finishes a login, with what the browser has brought from the provider.
+pub(crate) async fn finish(api: &Arc<Api>, running: &Running, arrival: &Arrival) -> Reply {
+    let fields = arrival.request.headers();
+    if let Err(problem) = check_host(api, fields, arrival.local) {
+        return problem.into();
+    }
+    let provider = api.access(|access| access.provider.clone());
+    let Some(provider) = provider.filter(|_| arrival.request.method() == Method::GET) else {
+        return Problem::new(StatusCode::NOT_FOUND, "no login by a provider is expected").into();
+    };
+    let _answering = arrival.busy.begin();
+    let response = response(arrival.request.uri().query().unwrap_or_default());
+    let browser = cookie(fields, AWAY).unwrap_or_default().to_owned();
+    let from = arrival.peer.ip();
+    let (location, session) = match log_in(api, provider, response, browser).await {
+        Ok((identity, session)) => {
+            note(running, from, Some(&identity), None);
+            ("/".to_owned(), Some(session))
+        }
+        Err(failed) => {
+            note(running, from, None, Some(&failed.to_string()));
+            (format!("{FAILED}{}", failed.word()), None)
+        }
+    };
+    let reply = Reply::new(StatusCode::SEE_OTHER, "text/plain; charset=utf-8", String::new());
+    let reply = reply.with(LOCATION, &location).with(REFERRER_POLICY, "no-referrer");
+    let reply = reply.with(SET_COOKIE, &format!("{AWAY}=; Path={RETURN}; HttpOnly; SameSite=Lax; Max-Age=0"));
+    session.iter().fold(reply, |reply, session| reply.with(SET_COOKIE, session))
+}
+
+/// Finds out who it is, and lets the user in who has a role. Returns the cookie, too.
+async fn log_in(
+    api: &Arc<Api>,
+    provider: Arc<Provider>,
+    response: Response,
+    browser: String,
+) -> Result<(Identity, String), Failed> {
+    let finished = at_provider(api, move || provider.finish(&response, &browser, seconds())).await;
+    let (identity, redirect) = finished.map_err(|_| Failed::Kept("the server ends"))??;
+    let role: Option<Role> = api.access(|access| access.role_of_identity(&identity));
+    role.ok_or_else(|| Failed::Role(identity.name().to_owned()))?;
+    let now = Instant::now();
+    let session = api.logins.add(Login::new(User::OfProvider(identity.clone()), now), now);
+    let session = session.map_err(|_| Failed::Kept("the system has no random numbers"))?;
+    Ok((identity, session_cookie(&session, redirect.starts_with("https://"))))
+}
+
+/// Has a thread wait for the provider, a few at a time.
+async fn at_provider<T: Send + 'static>(
+    api: &Api,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Problem> {
+    let ended = || Problem::failed("the server ends");
+    let _permit = api.at_provider.acquire().await.map_err(|_| ended())?;
+    tokio::task::spawn_blocking(work).await.map_err(|_| ended())
+}
+
+/// Writes to the log who has logged in, or why a login failed.
+fn note(running: &Running, from: IpAddr, identity: Option<&Identity>, failed: Option<&str>) {
+    let name = identity.map_or_else(|| "oidc".to_owned(), |identity| format!("oidc {}", identity.name()));
+    let by = Administrator::Remote { name: &name, from: from.to_canonical() };
+    running.note_administered("log-in", failed, Some(by));
+}
+
+/// Reads what a provider has added to the address. Parameters of other names are ignored (RFC 6749, section 4.1.2).
+fn response(query: &str) -> Response {
+    let mut response = Response::default();
+    for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
+        let Ok(value) = percent_decoded(value, true) else { continue };
+        match name {
+            "state" => response.state = value,
+            "code" => response.code = Some(value),
+            "iss" => response.issuer = Some(value),
+            "error" => response.error = Some(value),
+            _ => {}
+        }
+    }
+    response
+}
+
+/// Returns the time in seconds since 1970.
+fn seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
