@@ -39,6 +39,15 @@ impl Cluster {
         let _ = thread.join();
     }
 
+    /// Returns whether it is a member, or is to become one.
+    pub(crate) fn is_begun(&self) -> bool {
+        lock(&self.thread).is_some()
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
     /// The name of this node.
     pub fn name(&self) -> &str {
         &self.shared.entry.name

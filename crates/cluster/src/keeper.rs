@@ -34,11 +34,13 @@ pub(crate) struct Keeper {
     exchange: Instant,
     /// For which registration bans were exchanged: another one looks at all of them.
     synced: Option<Epoch>,
+    /// The last registration, whose shares of trees the next one has.
+    last: Option<Epoch>,
 }
 
 impl Keeper {
     pub(crate) fn new(shared: Arc<Shared>, member: Arc<dyn Member>) -> Self {
-        Self { shared, member, bans: BanSync::default(), exchange: Instant::now(), synced: None }
+        Self { shared, member, bans: BanSync::default(), exchange: Instant::now(), synced: None, last: None }
     }
 
     /// Keeps the node a member until it is told to end; then it leaves.
@@ -73,7 +75,8 @@ impl Keeper {
             Duty::Register(replaces) => self.register(replaces, now),
             Duty::Renew(epoch) => self.renew(epoch, now),
         };
-        let done = done.and_then(|()| self.exchange_bans(is_time));
+        let done =
+            done.and_then(|()| self.exchange_bans(is_time)).and_then(|()| self.exchange_trees(is_time));
         if is_time {
             self.exchange = now + self.shared.timing.exchange;
         }
@@ -87,7 +90,8 @@ impl Keeper {
 
     fn register(&mut self, replaces: Option<Epoch>, now: Instant) -> Result<(), TableError> {
         let places = lock(&self.shared.book).places_to_register();
-        let epoch = self.shared.table.register(&self.shared.entry, replaces, &places)?;
+        let epoch = self.shared.table.register(&self.shared.entry, replaces.or(self.last), &places)?;
+        self.last = Some(epoch);
         lock(&self.shared.book).lease.hold(epoch, now);
         Ok(())
     }
@@ -125,6 +129,12 @@ impl Keeper {
             Renewal::Fenced => lock(&self.shared.book).lease.fence(epoch),
         }
         Ok(())
+    }
+
+    /// Gives locks of names back, and learns of new trees with a quota.
+    fn exchange_trees(&self, is_time: bool) -> Result<(), TableError> {
+        self.shared.give_locks_back()?;
+        if is_time && self.synced.is_some() { self.shared.learn_trees() } else { Ok(()) }
     }
 
     /// Tells the operator when the database goes, and when it is back.

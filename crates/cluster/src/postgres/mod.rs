@@ -5,13 +5,14 @@
 
 mod connections;
 mod error;
+mod quotas;
 mod schema;
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_storage::PostgresServer;
+use millrace_storage::{PostgresServer, Telling, Wish};
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
@@ -19,7 +20,8 @@ use self::connections::{Connections, Lane};
 use self::error::ClusterError;
 use crate::scope::{Claim, SharedScope};
 use crate::table::{
-    BanChange, Epoch, NodeEntry, NodeReport, NodeState, Pulled, Renewal, SharedBan, Table, TableError, Taking,
+    BanChange, Epoch, Locking, NodeEntry, NodeReport, NodeState, Pulled, Renewal, SharedBan, Table,
+    TableError, Taking, Told,
 };
 
 /// A parameter of a function, and its type: the database need not be asked for that.
@@ -154,6 +156,38 @@ impl Table for PostgresTable {
             ];
             renewal(&client.query_typed_one(CHANGE, &parameters).await?)
         })
+    }
+
+    fn tell_share(
+        &self,
+        epoch: Epoch,
+        tree: &str,
+        telling: Telling,
+        wish: Option<Wish>,
+    ) -> Result<Told, TableError> {
+        quotas::tell(&self.connections, epoch, tree, telling, wish)
+    }
+
+    fn lock_name(&self, epoch: Epoch, tree: &str, name: &[u8], number: u64) -> Result<Locking, TableError> {
+        quotas::lock(&self.connections, epoch, tree, name, number)
+    }
+
+    fn unlock_names(&self, epoch: Epoch, numbers: &[u64]) -> Result<(), TableError> {
+        quotas::unlock(&self.connections, epoch, numbers)
+    }
+
+    fn count_tree(
+        &self,
+        epoch: Epoch,
+        tree: &str,
+        found: (u64, u64),
+        changes: u64,
+    ) -> Result<bool, TableError> {
+        quotas::count(&self.connections, epoch, tree, found, changes)
+    }
+
+    fn pull_trees(&self, since: i64) -> Result<(Vec<String>, i64), TableError> {
+        quotas::trees(&self.connections, since)
     }
 }
 
