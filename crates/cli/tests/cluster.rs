@@ -9,6 +9,8 @@ mod daemon;
 mod postgresql;
 #[path = "cluster/quotas.rs"]
 mod quotas;
+#[path = "cluster/steering.rs"]
+mod steering;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

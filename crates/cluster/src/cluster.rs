@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use crate::keeper::{Keeper, Member};
+use crate::keeper::Keeper;
 use crate::lock::lock;
+use crate::member::Member;
 use crate::places::{Place, PlaceError, Shared, Timing};
 use crate::scope::Claim;
 use crate::table::{Epoch, NodeEntry, NodeReport, Table, TableError};

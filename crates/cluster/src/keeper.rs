@@ -4,26 +4,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_limits::Bans;
-
 use crate::ban_sync::BanSync;
+use crate::errands::Errands;
 use crate::lease::Duty;
 use crate::lock::lock;
+use crate::member::Member;
 use crate::places::{Call, Shared};
-use crate::table::{Epoch, NodeState, Renewal, TableError};
+use crate::table::{Epoch, Renewal, TableError};
 
 /// How often it looks whether bans have changed here.
 const TICK: Duration = Duration::from_millis(250);
-
-/// The server that a node is.
-pub trait Member: Send + Sync {
-    /// How it is now.
-    fn state(&self) -> NodeState;
-    /// Its bans.
-    fn bans(&self) -> &Bans;
-    /// Tells its operator.
-    fn warn(&self, text: &str);
-}
 
 /// The keeper's part of a node.
 pub(crate) struct Keeper {
@@ -36,11 +26,14 @@ pub(crate) struct Keeper {
     synced: Option<Epoch>,
     /// The last registration, whose shares of trees the next one has.
     last: Option<Epoch>,
+    errands: Errands,
 }
 
 impl Keeper {
     pub(crate) fn new(shared: Arc<Shared>, member: Arc<dyn Member>) -> Self {
-        Self { shared, member, bans: BanSync::default(), exchange: Instant::now(), synced: None, last: None }
+        let exchange = Instant::now();
+        let (bans, errands) = (BanSync::default(), Errands::default());
+        Self { shared, member, bans, exchange, synced: None, last: None, errands }
     }
 
     /// Keeps the node a member until it is told to end; then it leaves.
@@ -77,6 +70,7 @@ impl Keeper {
         };
         let done =
             done.and_then(|()| self.exchange_bans(is_time)).and_then(|()| self.exchange_trees(is_time));
+        let done = done.and_then(|()| self.errands.turn(&self.shared, &self.member, is_time));
         if is_time {
             self.exchange = now + self.shared.timing.exchange;
         }

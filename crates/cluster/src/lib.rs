@@ -16,12 +16,15 @@
 //!
 //! No part of this knows what a session is, or which protocol it speaks.
 
+mod asking;
 mod ban_sync;
 mod book;
 mod cluster;
+mod errands;
 mod keeper;
 mod lease;
 mod lock;
+mod member;
 mod places;
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -30,9 +33,11 @@ mod scope;
 #[cfg(test)]
 mod simulation;
 mod table;
+mod trees;
 
+pub use asking::NodeAnswer;
 pub use cluster::Cluster;
-pub use keeper::Member;
+pub use member::Member;
 pub use places::{Place, PlaceError, Timing};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresTable;

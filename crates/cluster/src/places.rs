@@ -10,9 +10,9 @@ use thiserror::Error;
 use crate::book::{Begun, Book, Ended};
 use crate::lease::LeaseTimes;
 use crate::lock::lock;
-use crate::quotas::Trees;
 use crate::scope::Claim;
 use crate::table::{Epoch, NodeEntry, Table, TableError};
+use crate::trees::Trees;
 
 /// How a node keeps its lease, and what it shares.
 #[derive(Debug, Clone, Copy)]

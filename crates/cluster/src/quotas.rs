@@ -1,8 +1,6 @@
 //! The counts of quotas that nodes share: questions about trees under the epoch of this node.
 
-use std::collections::HashSet;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use millrace_storage::{SharedCountError, SharedCounts, Telling, TreeState, Wish};
@@ -11,17 +9,6 @@ use crate::cluster::Cluster;
 use crate::lock::lock;
 use crate::places::Shared;
 use crate::table::{Epoch, Locking, TableError, Told};
-
-/// What a node knows of trees with a quota.
-#[derive(Debug, Default)]
-pub(crate) struct Trees {
-    /// Those that are counted, and up to which edition.
-    known: Mutex<(HashSet<String>, i64)>,
-    /// The number of the next lock of a name.
-    next: AtomicU64,
-    /// Locks to give back.
-    ended: Mutex<Vec<u64>>,
-}
 
 impl Shared {
     /// Returns the epoch under which the database may be asked about trees.

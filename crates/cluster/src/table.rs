@@ -207,6 +207,26 @@ pub trait Table: Debug + Send + Sync {
         changes: u64,
     ) -> Result<bool, TableError>;
 
+    /// Sends an errand to the other nodes that are alive, or to one of them. Returns its number for each, with whose it is.
+    fn send_errand(
+        &self,
+        epoch: Epoch,
+        errand: &str,
+        only: Option<Epoch>,
+    ) -> Result<Vec<(i64, Epoch, String)>, TableError>;
+
+    /// Takes the errands of this node, each once.
+    fn take_errands(&self, epoch: Epoch) -> Result<Vec<(i64, String)>, TableError>;
+
+    /// Answers an errand.
+    fn answer_errand(&self, number: i64, answer: &str) -> Result<(), TableError>;
+
+    /// Returns the answers to these errands, as far as they are there.
+    fn answers(&self, numbers: &[i64]) -> Result<Vec<(i64, String)>, TableError>;
+
+    /// Forgets errands, and those that nodes have forgotten to.
+    fn end_errands(&self, numbers: &[i64]) -> Result<(), TableError>;
+
     /// Returns the trees that were first counted since this edition, and the edition after them.
     fn pull_trees(&self, since: i64) -> Result<(Vec<String>, i64), TableError>;
 }

@@ -94,7 +94,7 @@ fn the_tables_are_made_once_and_those_of_a_later_version_are_left_alone() {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     assert_eq!(epochs.len(), 8);
-    assert_eq!(server.run("SELECT steps FROM millrace_cluster.form"), "2");
+    assert_eq!(server.run("SELECT steps FROM millrace_cluster.form"), "3");
     server.run("UPDATE millrace_cluster.form SET steps = 99");
     let error = table(&server).register(&entry("one"), None, &[]).unwrap_err();
     assert_eq!(error.to_string(), "the tables of the cluster are of a later version of Millrace");
@@ -265,6 +265,10 @@ impl Member for Server {
     fn warn(&self, text: &str) {
         self.told.lock().unwrap().push(text.to_owned());
     }
+
+    fn perform(&self, errand: &str) -> String {
+        format!("{errand}, done")
+    }
 }
 
 fn node(server: &Postgres, name: &str) -> (Cluster, Arc<Server>) {
@@ -310,6 +314,22 @@ fn sessions_keep_their_places_while_the_database_is_away_and_none_is_added() {
     eventually("the other is alone", || other.nodes().is_ok_and(|nodes| nodes.len() == 1));
     let report = &other.nodes().unwrap()[0];
     assert_eq!((&*report.name, report.state.sessions, report.is_alive()), ("other", 3, true));
+}
+
+#[test]
+fn an_errand_is_performed_once_by_each_other_node_or_by_the_one_that_is_meant() {
+    let Some(server) = Postgres::new() else { return };
+    let nodes = ["one", "two", "three"].map(|name| node(&server, name).0);
+    // Nothing answers for it.
+    table(&server).register(&entry("stuck"), None, &[]).unwrap();
+    let mut answers = nodes[0].ask_others("look", None).unwrap();
+    answers.sort_by(|one, other| one.name.cmp(&other.name));
+    let told: Vec<_> = answers.iter().map(|one| (&*one.name, one.answer.as_deref())).collect();
+    assert_eq!(told, [("stuck", None), ("three", Some("look, done")), ("two", Some("look, done"))]);
+    let only = nodes[0].ask_others("go", nodes[2].epoch()).unwrap();
+    assert_eq!((only.len(), &*only[0].name, only[0].answer.as_deref()), (1, "three", Some("go, done")));
+    assert!(nodes[0].ask_others("go", Some(Epoch(999))).unwrap().is_empty());
+    assert_eq!(server.run("SELECT count(*) FROM millrace_cluster.errand"), "0");
 }
 
 #[test]

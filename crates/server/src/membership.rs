@@ -42,4 +42,10 @@ impl Member for ServerNode {
     fn warn(&self, text: &str) {
         self.log.warn(text);
     }
+
+    fn perform(&self, errand: &str) -> String {
+        let state = self.state.upgrade();
+        let errands = state.as_ref().and_then(|state| state.errands.get());
+        errands.map_or(String::new(), |perform| perform(errand))
+    }
 }

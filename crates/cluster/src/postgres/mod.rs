@@ -4,6 +4,7 @@
 //! between.
 
 mod connections;
+mod errands;
 mod error;
 mod quotas;
 mod schema;
@@ -184,6 +185,31 @@ impl Table for PostgresTable {
         changes: u64,
     ) -> Result<bool, TableError> {
         quotas::count(&self.connections, epoch, tree, found, changes)
+    }
+
+    fn send_errand(
+        &self,
+        epoch: Epoch,
+        errand: &str,
+        only: Option<Epoch>,
+    ) -> Result<Vec<(i64, Epoch, String)>, TableError> {
+        errands::send(&self.connections, epoch, errand, only)
+    }
+
+    fn take_errands(&self, epoch: Epoch) -> Result<Vec<(i64, String)>, TableError> {
+        errands::take(&self.connections, epoch)
+    }
+
+    fn answer_errand(&self, number: i64, answer: &str) -> Result<(), TableError> {
+        errands::answer(&self.connections, number, answer)
+    }
+
+    fn answers(&self, numbers: &[i64]) -> Result<Vec<(i64, String)>, TableError> {
+        errands::answers(&self.connections, numbers)
+    }
+
+    fn end_errands(&self, numbers: &[i64]) -> Result<(), TableError> {
+        errands::end(&self.connections, numbers)
     }
 
     fn pull_trees(&self, since: i64) -> Result<(Vec<String>, i64), TableError> {

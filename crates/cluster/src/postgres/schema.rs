@@ -15,7 +15,7 @@ use super::error::ClusterError;
 const LOCK: i64 = 0x6d69_6c6c_6e6f_6465;
 
 /// The migrations; the database records how many it has applied.
-const MIGRATIONS: &[&str] = &[PLACES_AND_BANS, QUOTAS];
+const MIGRATIONS: &[&str] = &[PLACES_AND_BANS, QUOTAS, ERRANDS];
 
 /// Nodes, their places, and bans.
 const PLACES_AND_BANS: &str = r#"
@@ -374,6 +374,21 @@ const QUOTAS: &str = r#"
         PERFORM millrace_cluster.reap(length);
         RETURN mine;
     END $$;
+"#;
+
+/// What nodes ask of one another, while an administrator waits.
+const ERRANDS: &str = r#"
+    SET LOCAL search_path = millrace_cluster;
+
+    CREATE UNLOGGED TABLE errand (
+        number bigserial PRIMARY KEY,
+        epoch  bigint NOT NULL REFERENCES node ON DELETE CASCADE,
+        text   text NOT NULL,
+        taken  boolean NOT NULL DEFAULT false,
+        answer text,
+        made   timestamptz NOT NULL DEFAULT clock_timestamp()
+    );
+    CREATE INDEX errand_new ON errand (epoch) WHERE NOT taken;
 "#;
 
 /// Brings the tables up to date, all or nothing.

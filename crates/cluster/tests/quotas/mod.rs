@@ -228,6 +228,7 @@ fn while_the_database_is_away_uploads_go_on_with_a_part_of_what_was_left_and_are
     let mut upload = door.begin("a");
     upload.write_all(&[7; 100_000]).unwrap();
     server.daemon.kill();
+    eventually("the node notices", || door.cluster.epoch().is_none());
     upload.write_all(&[7; 100_000]).unwrap();
     upload.commit().unwrap();
     assert!(is_over(&door.store("b", 400_000)), "others may take as much");
