@@ -9,6 +9,8 @@ mod daemon;
 mod postgresql;
 #[path = "cluster/quotas.rs"]
 mod quotas;
+#[path = "cluster/rates.rs"]
+mod rates;
 #[path = "cluster/steering.rs"]
 mod steering;
 

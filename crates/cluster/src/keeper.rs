@@ -70,6 +70,7 @@ impl Keeper {
         };
         let done =
             done.and_then(|()| self.exchange_bans(is_time)).and_then(|()| self.exchange_trees(is_time));
+        let done = done.and_then(|()| if is_time { self.share_rates() } else { Ok(()) });
         let done = done.and_then(|()| self.errands.turn(&self.shared, &self.member, is_time));
         if is_time {
             self.exchange = now + self.shared.timing.exchange;
@@ -121,6 +122,20 @@ impl Keeper {
         match self.shared.table.push_bans(epoch, &changes)? {
             Renewal::Kept => self.bans.written(&changes, Instant::now()),
             Renewal::Fenced => lock(&self.shared.book).lease.fence(epoch),
+        }
+        Ok(())
+    }
+
+    /// Tells which rates the node needs, and has it keep to its parts. Without an answer it keeps those that it has.
+    fn share_rates(&self) -> Result<(), TableError> {
+        let Some(epoch) = lock(&self.shared.book).lease.epoch() else { return Ok(()) };
+        let demands = self.member.demands();
+        if demands.is_empty() {
+            return Ok(());
+        }
+        if let Some(parts) = self.shared.table.share_rates(epoch, &demands)? {
+            let rates = demands.into_iter().map(|demand| demand.rate);
+            self.member.grant(&rates.zip(parts).collect::<Vec<_>>());
         }
         Ok(())
     }

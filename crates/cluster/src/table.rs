@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use millrace_limits::Network;
+use millrace_limits::{Network, RateDemand};
 use millrace_storage::{Telling, TreeState, Wish};
 use thiserror::Error;
 
@@ -206,6 +206,10 @@ pub trait Table: Debug + Send + Sync {
         found: (u64, u64),
         changes: u64,
     ) -> Result<bool, TableError>;
+
+    /// Tells how much of each rate this node needs, and returns the part of each that it has from now on: no more than what the
+    /// other nodes have left. `None` where the epoch holds no more.
+    fn share_rates(&self, epoch: Epoch, demands: &[RateDemand]) -> Result<Option<Vec<u64>>, TableError>;
 
     /// Sends an errand to the other nodes that are alive, or to one of them. Returns its number for each, with whose it is.
     fn send_errand(

@@ -37,7 +37,10 @@ fn every_node_lists_the_sessions_of_all_and_ends_any_of_them() {
     assert_eq!(third.ctl(&["kick", "--user", "free"]), "2 sessions ended.\n");
     assert!(free.iter_mut().all(has_ended));
     assert!(ann.say("NOOP").starts_with("200"));
-    assert!(third.ctl(&["kick", "--session", &number("bob")]).starts_with("0 sessions"));
+    drop(bob);
+    eventually("the session is gone", || {
+        third.ctl(&["kick", "--session", &number("bob")]).starts_with("0 sessions")
+    });
 
     other.signal("-STOP");
     let list = third.ctl(&["sessions"]);

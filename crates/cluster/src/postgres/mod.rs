@@ -7,12 +7,14 @@ mod connections;
 mod errands;
 mod error;
 mod quotas;
+mod rates;
 mod schema;
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_limits::RateDemand;
 use millrace_storage::{PostgresServer, Telling, Wish};
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
@@ -185,6 +187,10 @@ impl Table for PostgresTable {
         changes: u64,
     ) -> Result<bool, TableError> {
         quotas::count(&self.connections, epoch, tree, found, changes)
+    }
+
+    fn share_rates(&self, epoch: Epoch, demands: &[RateDemand]) -> Result<Option<Vec<u64>>, TableError> {
+        rates::share(&self.connections, epoch, demands)
     }
 
     fn send_errand(

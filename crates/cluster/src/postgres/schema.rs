@@ -15,7 +15,7 @@ use super::error::ClusterError;
 const LOCK: i64 = 0x6d69_6c6c_6e6f_6465;
 
 /// The migrations; the database records how many it has applied.
-const MIGRATIONS: &[&str] = &[PLACES_AND_BANS, QUOTAS, ERRANDS];
+const MIGRATIONS: &[&str] = &[PLACES_AND_BANS, QUOTAS, ERRANDS, RATES];
 
 /// Nodes, their places, and bans.
 const PLACES_AND_BANS: &str = r#"
@@ -389,6 +389,72 @@ const ERRANDS: &str = r#"
         made   timestamptz NOT NULL DEFAULT clock_timestamp()
     );
     CREATE INDEX errand_new ON errand (epoch) WHERE NOT taken;
+"#;
+
+/// Rates that nodes share. The parts of all nodes are never more than the whole together.
+const RATES: &str = r#"
+    SET LOCAL search_path = millrace_cluster;
+
+    CREATE UNLOGGED TABLE rate (
+        name   bytea NOT NULL,
+        epoch  bigint NOT NULL REFERENCES node ON DELETE CASCADE,
+        wanted bigint NOT NULL,
+        weight bigint NOT NULL,
+        part   bigint NOT NULL DEFAULT 0,
+        PRIMARY KEY (name, epoch)
+    );
+    CREATE INDEX rate_epoch ON rate (epoch);
+
+    -- NULL: the epoch has ended or lapsed. A part grows as far as the others have left it room; they make room when they ask
+    -- next.
+    CREATE FUNCTION share_rates(mine bigint, names bytea[], most bigint[], wanted bigint[], weights bigint[])
+        RETURNS bigint[] LANGUAGE plpgsql AS $$
+    DECLARE
+        parts bigint[] := '{}';
+        got bigint;
+        fair double precision;
+        left_rate double precision;
+        left_weight double precision;
+        others bigint;
+        r record;
+    BEGIN
+        -- Taken by all who share rates, for a moment.
+        PERFORM pg_advisory_xact_lock(1835625472, 2);
+        PERFORM FROM millrace_cluster.node AS n
+            WHERE n.epoch = mine AND n.renewed + n.lease > clock_timestamp() FOR KEY SHARE;
+        IF NOT FOUND THEN
+            RETURN NULL;
+        END IF;
+        FOR i IN 1 .. cardinality(names) LOOP
+            IF weights[i] = 0 THEN
+                DELETE FROM millrace_cluster.rate AS x WHERE x.name = names[i] AND x.epoch = mine;
+                parts := parts || 0::bigint;
+                CONTINUE;
+            END IF;
+            INSERT INTO millrace_cluster.rate AS x (name, epoch, wanted, weight)
+                VALUES (names[i], mine, share_rates.wanted[i], weights[i])
+                ON CONFLICT (name, epoch) DO UPDATE SET wanted = excluded.wanted, weight = excluded.weight;
+            SELECT coalesce(sum(x.weight), 0), coalesce(sum(x.part) FILTER (WHERE x.epoch <> mine), 0)
+                INTO left_weight, others FROM millrace_cluster.rate AS x WHERE x.name = names[i];
+            left_rate := most[i];
+            got := 0;
+            -- Each has by its weight, but no more than it wants; what one leaves is for the others.
+            FOR r IN SELECT x.epoch, x.wanted, x.weight FROM millrace_cluster.rate AS x WHERE x.name = names[i]
+                ORDER BY x.wanted::double precision / x.weight, x.epoch
+            LOOP
+                fair := least(r.wanted, left_rate * r.weight / left_weight);
+                left_rate := left_rate - fair;
+                left_weight := left_weight - r.weight;
+                IF r.epoch = mine THEN
+                    got := floor(fair);
+                END IF;
+            END LOOP;
+            got := greatest(least(got, most[i] - others), 0);
+            UPDATE millrace_cluster.rate AS x SET part = got WHERE x.name = names[i] AND x.epoch = mine;
+            parts := parts || got;
+        END LOOP;
+        RETURN parts;
+    END $$;
 "#;
 
 /// Brings the tables up to date, all or nothing.

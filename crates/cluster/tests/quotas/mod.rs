@@ -186,14 +186,14 @@ fn a_node_that_registers_anew_keeps_its_share_unless_it_was_taken_for_dead() {
     let other = table.register(&entry("other"), None, &[]).unwrap();
     end_grace(&server);
     let most = Allowance { bytes: Some(1000), files: None };
-    let wish = Some(Wish { bytes: 80, files: 0, most, ahead: 0 });
+    let wish = Wish { bytes: 80, files: 0, most, ahead: 0 };
     let new = Telling { is_new: true, ..Telling::default() };
     let known = |told| match told {
         Told::Known(state) => state,
         told => panic!("{told:?}"),
     };
     let tell = |epoch, telling, wish| table.tell_share(epoch, "t", telling, wish).unwrap();
-    assert_eq!(known(tell(epoch, new, wish)).granted_bytes, 80);
+    assert_eq!(known(tell(epoch, new, Some(wish))).granted_bytes, 80);
     assert!(table.count_tree(epoch, "t", (100, 1), 0).unwrap());
 
     let next = table.register(&entry("one"), Some(epoch), &[]).unwrap();
@@ -202,7 +202,7 @@ fn a_node_that_registers_anew_keeps_its_share_unless_it_was_taken_for_dead() {
     assert_eq!(tell(epoch, again, None), Told::Fenced);
     let state = known(tell(next, again, None));
     assert!(!state.is_doubtful && state.is_counted);
-    let state = known(tell(other, new, Some(Wish { bytes: 821, ..wish.unwrap() })));
+    let state = known(tell(other, new, Some(Wish { bytes: 821, ..wish })));
     assert_eq!((state.over.is_some(), state.bytes, state.others_bytes), (true, 100, 80));
 
     silence(&server, next, 60);

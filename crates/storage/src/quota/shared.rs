@@ -1,8 +1,8 @@
 //! Counts that several servers share: what a server tells of its part of a tree, and what it learns of the others'.
 //!
 //! A server has a [`Share`] of a tree while it changes something there. Its numbers are absolute, so that telling them twice
-//! does no harm. A tree holds what was counted, and the sum of all shares; what shares have reserved is added before anybody
-//! gets more.
+//! does no harm. A tree holds what was counted, and the sum of all shares; what shares have reserved is added before any
+//! server gets more.
 
 use std::fmt;
 
