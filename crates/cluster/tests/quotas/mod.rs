@@ -161,6 +161,25 @@ fn an_upload_is_refused_where_the_others_have_left_no_room_and_admitted_when_the
 }
 
 #[test]
+fn a_node_that_has_heard_of_a_full_tree_asks_again() {
+    let Some(server) = Postgres::new() else { return };
+    let folder = Folder::new();
+    let [one, other] = ["one", "other"].map(|name| Door::open(&server, &folder, name));
+    let mut upload = other.begin("runs");
+    upload.write_all(&[7; 10]).unwrap();
+    one.store("a", 500_000).unwrap();
+    // Room that is not needed is given back.
+    [(); 2].iter().for_each(|()| other.ledger.keep(false).unwrap());
+    one.store("b", 499_990).unwrap();
+    assert!(is_over(&other.store("c", 1)));
+    one.quota.remove_file(&path("a")).unwrap();
+    [(); 2].iter().for_each(|()| one.ledger.keep(false).unwrap());
+    other.store("c", 100_000).unwrap();
+    upload.commit().unwrap();
+    assert_eq!(settle(&server, &[&one, &other]), (600_000, 3));
+}
+
+#[test]
 fn what_a_dead_node_has_stored_and_not_told_is_found() {
     let Some(server) = Postgres::new() else { return };
     let folder = Folder::new();

@@ -120,6 +120,20 @@ impl Terms {
         })
     }
 
+    /// Returns whether not a byte more may be held. Others may have given room back since they were last asked.
+    fn is_full(&self, wait: Wait) -> Result<bool, FileError> {
+        let most = self.rest_allowed()?;
+        let is_full = self.tally.is_full(most);
+        match self.tally.shared() {
+            Some(_) if is_full && wait == Wait::Never => Err(FileError::WouldWait),
+            Some(shared) if is_full => {
+                self.tally.refresh(shared);
+                Ok(self.tally.is_full(most))
+            }
+            _ => Ok(is_full),
+        }
+    }
+
     fn over(&self, counted: Counted) -> FileError {
         let allowed = self.allowances.now();
         let most = match counted {
@@ -153,7 +167,7 @@ impl millrace_vfs::Layer for Quota {
         };
         self.0.pay_if(&mut charge, 0, u64::from(before.is_none()), wait)?;
         let replaces = mode == WriteMode::Replace && before.is_some_and(|size| size > 0);
-        if !replaces && self.0.tally.is_full(self.0.rest_allowed()?) {
+        if !replaces && self.0.is_full(wait)? {
             // Told now, not when the client has sent its first bytes.
             return Err(self.0.over(Counted::Bytes));
         }

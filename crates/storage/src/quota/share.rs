@@ -180,6 +180,11 @@ impl Tally {
         }
     }
 
+    /// Asks how the tree is. While that cannot be said, what was heard last holds.
+    pub(super) fn refresh(&self, shared: &dyn SharedCounts) {
+        drop(self.tell(shared, None));
+    }
+
     /// Begins the share, with as much room as there is; a tree that was never counted is counted.
     pub(super) fn begin_share(&self, shared: &dyn SharedCounts, most: Allowance) -> Result<(), FileError> {
         let wish = Wish { bytes: 0, files: 0, most, ahead: AHEAD };
@@ -256,7 +261,7 @@ impl Tally {
         drop(counts);
         if !is_told || spare != (0, 0) {
             // What cannot be told now is told with the next change, or in a second.
-            drop(self.tell(shared, None));
+            self.refresh(shared);
         }
         false
     }
