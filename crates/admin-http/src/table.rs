@@ -403,11 +403,20 @@ const SESSIONS_QUERY: &[Field] = &[
     field("offset", Whole, "So many are left out"),
 ];
 
-const SESSIONS: &[Field] =
-    &[OK, needed("total", Whole, "How many are meant"), needed("sessions", Records(SESSION), "The sessions")];
+const SESSIONS: &[Field] = &[
+    OK,
+    needed("total", Whole, "How many are meant"),
+    needed("sessions", Records(SESSION), "The sessions, in a cluster of all nodes"),
+    field("unheard", Texts, "Nodes of the cluster that have not answered in time"),
+];
 
 const SESSION: &[Field] = &[
-    needed("session", Whole, "The number, as in the log"),
+    needed(
+        "session",
+        Whole,
+        "The number, as in the log; in a cluster with the epoch of its node before ten digits",
+    ),
+    field("node", Text, "The node of the cluster"),
     needed("protocol", Text, "What it speaks"),
     needed("peer", Text, "The client"),
     needed("local", Text, "Where it connected to"),
@@ -477,7 +486,11 @@ const WHOSE: &[Field] = &[
     field("address", Text, "Sessions from this address"),
 ];
 
-const KICKED: &[Field] = &[OK, needed("kicked", Whole, "How many sessions end")];
+const KICKED: &[Field] = &[
+    OK,
+    needed("kicked", Whole, "How many sessions end, in a cluster on all nodes"),
+    field("unheard", Texts, "Nodes of the cluster that have not answered in time"),
+];
 
 const NODES: &[Field] = &[OK, needed("nodes", Records(NODE), "The nodes, as the database has them")];
 

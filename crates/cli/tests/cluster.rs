@@ -7,6 +7,12 @@ mod daemon;
 #[path = "../../server/tests/sources/postgresql.rs"]
 #[allow(dead_code, reason = "other tests use all of it")]
 mod postgresql;
+#[path = "cluster/quotas.rs"]
+mod quotas;
+#[path = "cluster/rates.rs"]
+mod rates;
+#[path = "cluster/steering.rs"]
+mod steering;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -24,6 +30,11 @@ use postgresql::Postgres;
 const HASH: &str = "$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4";
 
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often the long form repeats what the short one does once or twice.
+fn long_form() -> Option<usize> {
+    std::env::var("MILLRACE_CLUSTER_ROUNDS").ok().and_then(|text| text.parse().ok())
+}
 
 /// Logins at once, over three nodes.
 const LOGINS: usize = 300;
@@ -53,8 +64,9 @@ impl Node {
             format!("[[user]]\nname = \"{name}\"\npassword = \"{HASH}\"\nsessions = \"{most}\"\n")
         };
         let keys = if keys.contains("http") { keys.to_owned() } else { format!("http = \"off\"\n{keys}") };
+        let keys = if keys.contains("directory") { keys } else { format!("directory = \".\"\n{keys}") };
         let text = format!(
-            "directory = \".\"\ncontrol = \"control\"\nstate = \"state\"\n{keys}\n{}\n[cluster]\ndatabase = \"{}\"\n\
+            "control = \"control\"\nstate = \"state\"\n{keys}\n{}\n[cluster]\ndatabase = \"{}\"\n\
              node = \"{name}\"\nlease = \"{lease}s\"\ntimeout = \"5s\"\n",
             USERS.map(user).concat(),
             database.connection(),
@@ -230,8 +242,7 @@ fn rush(nodes: &[Node], user: &str) -> Vec<Client> {
 }
 
 fn rounds(nodes: &[Node], database: &Postgres, user: &str) {
-    let rounds = std::env::var("MILLRACE_CLUSTER_ROUNDS").ok().and_then(|text| text.parse().ok());
-    for round in 0..rounds.unwrap_or(2) {
+    for round in 0..long_form().unwrap_or(2) {
         let sessions = rush(nodes, user);
         assert_eq!(sessions.len(), 7, "round {round}");
         drop(sessions);

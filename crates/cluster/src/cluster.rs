@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use crate::keeper::{Keeper, Member};
+use crate::keeper::Keeper;
 use crate::lock::lock;
+use crate::member::Member;
 use crate::places::{Place, PlaceError, Shared, Timing};
 use crate::scope::Claim;
 use crate::table::{Epoch, NodeEntry, NodeReport, Table, TableError};
@@ -37,6 +38,15 @@ impl Cluster {
         let Some(thread) = lock(&self.thread).take() else { return };
         self.shared.call(|call| call.is_end = true);
         let _ = thread.join();
+    }
+
+    /// Returns whether it is a member, or is to become one.
+    pub(crate) fn is_begun(&self) -> bool {
+        lock(&self.thread).is_some()
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
     }
 
     /// The name of this node.

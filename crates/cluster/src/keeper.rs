@@ -4,26 +4,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_limits::Bans;
-
 use crate::ban_sync::BanSync;
+use crate::errands::Errands;
 use crate::lease::Duty;
 use crate::lock::lock;
+use crate::member::Member;
 use crate::places::{Call, Shared};
-use crate::table::{Epoch, NodeState, Renewal, TableError};
+use crate::table::{Epoch, Renewal, TableError};
 
 /// How often it looks whether bans have changed here.
 const TICK: Duration = Duration::from_millis(250);
-
-/// The server that a node is.
-pub trait Member: Send + Sync {
-    /// How it is now.
-    fn state(&self) -> NodeState;
-    /// Its bans.
-    fn bans(&self) -> &Bans;
-    /// Tells its operator.
-    fn warn(&self, text: &str);
-}
 
 /// The keeper's part of a node.
 pub(crate) struct Keeper {
@@ -34,11 +24,16 @@ pub(crate) struct Keeper {
     exchange: Instant,
     /// For which registration bans were exchanged: another one looks at all of them.
     synced: Option<Epoch>,
+    /// The last registration, whose shares of trees the next one has.
+    last: Option<Epoch>,
+    errands: Errands,
 }
 
 impl Keeper {
     pub(crate) fn new(shared: Arc<Shared>, member: Arc<dyn Member>) -> Self {
-        Self { shared, member, bans: BanSync::default(), exchange: Instant::now(), synced: None }
+        let exchange = Instant::now();
+        let (bans, errands) = (BanSync::default(), Errands::default());
+        Self { shared, member, bans, exchange, synced: None, last: None, errands }
     }
 
     /// Keeps the node a member until it is told to end; then it leaves.
@@ -73,7 +68,10 @@ impl Keeper {
             Duty::Register(replaces) => self.register(replaces, now),
             Duty::Renew(epoch) => self.renew(epoch, now),
         };
-        let done = done.and_then(|()| self.exchange_bans(is_time));
+        let done =
+            done.and_then(|()| self.exchange_bans(is_time)).and_then(|()| self.exchange_trees(is_time));
+        let done = done.and_then(|()| if is_time { self.share_rates() } else { Ok(()) });
+        let done = done.and_then(|()| self.errands.turn(&self.shared, &self.member, is_time));
         if is_time {
             self.exchange = now + self.shared.timing.exchange;
         }
@@ -87,7 +85,8 @@ impl Keeper {
 
     fn register(&mut self, replaces: Option<Epoch>, now: Instant) -> Result<(), TableError> {
         let places = lock(&self.shared.book).places_to_register();
-        let epoch = self.shared.table.register(&self.shared.entry, replaces, &places)?;
+        let epoch = self.shared.table.register(&self.shared.entry, replaces.or(self.last), &places)?;
+        self.last = Some(epoch);
         lock(&self.shared.book).lease.hold(epoch, now);
         Ok(())
     }
@@ -125,6 +124,26 @@ impl Keeper {
             Renewal::Fenced => lock(&self.shared.book).lease.fence(epoch),
         }
         Ok(())
+    }
+
+    /// Tells which rates the node needs, and has it keep to its parts. Without an answer it keeps those that it has.
+    fn share_rates(&self) -> Result<(), TableError> {
+        let Some(epoch) = lock(&self.shared.book).lease.epoch() else { return Ok(()) };
+        let demands = self.member.demands();
+        if demands.is_empty() {
+            return Ok(());
+        }
+        if let Some(parts) = self.shared.table.share_rates(epoch, &demands)? {
+            let rates = demands.into_iter().map(|demand| demand.rate);
+            self.member.grant(&rates.zip(parts).collect::<Vec<_>>());
+        }
+        Ok(())
+    }
+
+    /// Gives locks of names back, and learns of new trees with a quota.
+    fn exchange_trees(&self, is_time: bool) -> Result<(), TableError> {
+        self.shared.give_locks_back()?;
+        if is_time && self.synced.is_some() { self.shared.learn_trees() } else { Ok(()) }
     }
 
     /// Tells the operator when the database goes, and when it is back.

@@ -1,9 +1,10 @@
-//! What several servers share that name one database: the nodes with their leases, the places of sessions, bans.
+//! What several servers share that name one database: the nodes with their leases, the places of sessions, bans, the
+//! counts of quotas.
 //!
 //! ```text
 //!  logins (pool)   places.rs ──┐                            ┌──► table.rs (trait), postgres/ (tables and functions)
-//!  keeper (thread) keeper.rs ──┴─► book.rs: places held here ┘
-//!                                  lease.rs: may this node grant?   ban_sync.rs: which bans do both know?
+//!  keeper (thread) keeper.rs ──┼─► book.rs: places held here ┘
+//!  quotas (pool)   quotas.rs ──┘   lease.rs: may this node grant?   ban_sync.rs: which bans do both know?
 //! ```
 //!
 //! The invariants:
@@ -15,26 +16,33 @@
 //!
 //! No part of this knows what a session is, or which protocol it speaks.
 
+mod asking;
 mod ban_sync;
 mod book;
 mod cluster;
+mod errands;
 mod keeper;
 mod lease;
 mod lock;
+mod member;
 mod places;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod quotas;
 mod scope;
 #[cfg(test)]
 mod simulation;
 mod table;
+mod trees;
 
+pub use asking::NodeAnswer;
 pub use cluster::Cluster;
-pub use keeper::Member;
+pub use member::Member;
 pub use places::{Place, PlaceError, Timing};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresTable;
 pub use scope::{Claim, SharedScope};
 pub use table::{
-    BanChange, Epoch, NodeEntry, NodeReport, NodeState, Pulled, Renewal, SharedBan, Table, TableError, Taking,
+    BanChange, Epoch, Locking, NodeEntry, NodeReport, NodeState, Pulled, Renewal, SharedBan, Table,
+    TableError, Taking, Told,
 };

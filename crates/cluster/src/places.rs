@@ -12,6 +12,7 @@ use crate::lease::LeaseTimes;
 use crate::lock::lock;
 use crate::scope::Claim;
 use crate::table::{Epoch, NodeEntry, Table, TableError};
+use crate::trees::Trees;
 
 /// How a node keeps its lease, and what it shares.
 #[derive(Debug, Clone, Copy)]
@@ -41,6 +42,8 @@ pub(crate) struct Shared {
     pub(crate) book: Mutex<Book>,
     /// Why the database gives no answers; `None` while it does.
     pub(crate) trouble: Mutex<Option<Arc<str>>>,
+    /// Trees with a quota.
+    pub(crate) trees: Trees,
     /// Whether the keeper is to look at once, and whether it is to end.
     pub(crate) call: Mutex<Call>,
     pub(crate) called: Condvar,
@@ -90,6 +93,7 @@ impl Shared {
             timing,
             book: Mutex::new(Book::new(times)),
             trouble: Mutex::default(),
+            trees: Trees::default(),
             call: Mutex::default(),
             called: Condvar::new(),
             slots: Mutex::default(),

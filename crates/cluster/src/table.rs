@@ -3,7 +3,8 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use millrace_limits::Network;
+use millrace_limits::{Network, RateDemand};
+use millrace_storage::{Telling, TreeState, Wish};
 use thiserror::Error;
 
 use crate::scope::{Claim, SharedScope};
@@ -76,6 +77,28 @@ pub enum Taking {
 pub enum Renewal {
     /// It is done.
     Kept,
+    /// The epoch holds no more, and nothing was written.
+    Fenced,
+}
+
+/// What becomes of a share of a tree that is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// It is known; and how the tree is.
+    Known(TreeState),
+    /// It had ended, as the node was taken for dead; nothing was written.
+    Ended,
+    /// The epoch holds no more, and nothing was written.
+    Fenced,
+}
+
+/// What becomes of a lock of a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Locking {
+    /// The node has it.
+    Locked,
+    /// Another has it.
+    Busy,
     /// The epoch holds no more, and nothing was written.
     Fenced,
 }
@@ -158,4 +181,56 @@ pub trait Table: Debug + Send + Sync {
 
     /// Writes changes of bans.
     fn push_bans(&self, epoch: Epoch, changes: &[BanChange]) -> Result<Renewal, TableError>;
+
+    /// Tells this node's share of a tree, and asks for more room. Telling it twice is telling it once.
+    fn tell_share(
+        &self,
+        epoch: Epoch,
+        tree: &str,
+        telling: Telling,
+        wish: Option<Wish>,
+    ) -> Result<Told, TableError>;
+
+    /// Locks a name of a tree, by this number, which no other lock of the node has.
+    fn lock_name(&self, epoch: Epoch, tree: &str, name: &[u8], number: u64) -> Result<Locking, TableError>;
+
+    /// Ends locks of names.
+    fn unlock_names(&self, epoch: Epoch, numbers: &[u64]) -> Result<(), TableError>;
+
+    /// A walk has found so many bytes and files, which began after so many changes of the tree. Returns whether it counts:
+    /// not where the tree has been changed since, or may have been.
+    fn count_tree(
+        &self,
+        epoch: Epoch,
+        tree: &str,
+        found: (u64, u64),
+        changes: u64,
+    ) -> Result<bool, TableError>;
+
+    /// Tells how much of each rate this node needs, and returns the part of each that it has from now on: no more than what the
+    /// other nodes have left. `None` where the epoch holds no more.
+    fn share_rates(&self, epoch: Epoch, demands: &[RateDemand]) -> Result<Option<Vec<u64>>, TableError>;
+
+    /// Sends an errand to the other nodes that are alive, or to one of them. Returns its number for each, with whose it is.
+    fn send_errand(
+        &self,
+        epoch: Epoch,
+        errand: &str,
+        only: Option<Epoch>,
+    ) -> Result<Vec<(i64, Epoch, String)>, TableError>;
+
+    /// Takes the errands of this node, each once.
+    fn take_errands(&self, epoch: Epoch) -> Result<Vec<(i64, String)>, TableError>;
+
+    /// Answers an errand.
+    fn answer_errand(&self, number: i64, answer: &str) -> Result<(), TableError>;
+
+    /// Returns the answers to these errands, as far as they are there.
+    fn answers(&self, numbers: &[i64]) -> Result<Vec<(i64, String)>, TableError>;
+
+    /// Forgets errands, and those that nodes have forgotten to.
+    fn end_errands(&self, numbers: &[i64]) -> Result<(), TableError>;
+
+    /// Returns the trees that were first counted since this edition, and the edition after them.
+    fn pull_trees(&self, since: i64) -> Result<(Vec<String>, i64), TableError>;
 }

@@ -6,6 +6,8 @@ mod daemon;
 #[path = "../../server/tests/sources/postgresql.rs"]
 #[allow(dead_code, reason = "other tests use all of it")]
 mod postgresql;
+#[path = "quotas/mod.rs"]
+mod quotas;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,7 +18,7 @@ use millrace_cluster::{
     BanChange, Claim, Cluster, Epoch, Member, NodeEntry, NodeState, Place, PlaceError, PostgresTable,
     Renewal, SharedBan, SharedScope, Table, Taking, Timing,
 };
-use millrace_limits::{BanRules, Bans};
+use millrace_limits::{BanRules, Bans, Direction, RateDemand, Scope, SharedRate};
 use millrace_storage::{Connecting, PostgresServer};
 use postgresql::Postgres;
 use tokio_postgres::{Config, NoTls};
@@ -92,7 +94,7 @@ fn the_tables_are_made_once_and_those_of_a_later_version_are_left_alone() {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     assert_eq!(epochs.len(), 8);
-    assert_eq!(server.run("SELECT steps FROM millrace_cluster.form"), "1");
+    assert_eq!(server.run("SELECT steps FROM millrace_cluster.form"), "4");
     server.run("UPDATE millrace_cluster.form SET steps = 99");
     let error = table(&server).register(&entry("one"), None, &[]).unwrap_err();
     assert_eq!(error.to_string(), "the tables of the cluster are of a later version of Millrace");
@@ -263,6 +265,18 @@ impl Member for Server {
     fn warn(&self, text: &str) {
         self.told.lock().unwrap().push(text.to_owned());
     }
+
+    fn demands(&self) -> Vec<RateDemand> {
+        Vec::new()
+    }
+
+    fn grant(&self, parts: &[(SharedRate, u64)]) {
+        assert!(parts.is_empty());
+    }
+
+    fn perform(&self, errand: &str) -> String {
+        format!("{errand}, done")
+    }
 }
 
 fn node(server: &Postgres, name: &str) -> (Cluster, Arc<Server>) {
@@ -308,6 +322,54 @@ fn sessions_keep_their_places_while_the_database_is_away_and_none_is_added() {
     eventually("the other is alone", || other.nodes().is_ok_and(|nodes| nodes.len() == 1));
     let report = &other.nodes().unwrap()[0];
     assert_eq!((&*report.name, report.state.sessions, report.is_alive()), ("other", 3, true));
+}
+
+#[test]
+fn parts_of_a_rate_follow_the_demand_and_are_never_more_than_the_whole() {
+    let Some(server) = Postgres::new() else { return };
+    let table = table(&server);
+    let [one, other] = ["one", "other"].map(|name| table.register(&entry(name), None, &[]).unwrap());
+    end_grace(&server);
+    let share = |epoch, wanted, weight| {
+        let rate = SharedRate { scope: Scope::Server, direction: Direction::Download };
+        let demands = [RateDemand { rate, most: 1000, wanted, weight }];
+        table.share_rates(epoch, &demands).unwrap().map(|parts| parts[0])
+    };
+    assert_eq!(share(one, 1000, 1), Some(1000), "it is alone");
+    assert_eq!(share(other, 1000, 3), Some(0), "until the other has made room");
+    assert_eq!((share(one, 1000, 1), share(other, 1000, 3)), (Some(250), Some(750)));
+    assert_eq!(
+        (share(one, 100, 1), share(other, 1000, 3)),
+        (Some(100), Some(900)),
+        "the rest is for the other"
+    );
+    assert_eq!((share(one, 100, 0), share(other, 1000, 3)), (Some(0), Some(1000)));
+    assert_eq!(share(one, 1000, 1), Some(0));
+    silence(&server, other, 60);
+    assert_eq!(share(other, 1000, 3), None);
+    table.renew(one, NodeState::default(), &[]).unwrap();
+    assert_eq!(share(one, 1000, 1), Some(1000), "a dead node has no part");
+}
+
+#[test]
+fn an_errand_is_performed_once_by_each_other_node_or_by_the_one_that_is_meant() {
+    let Some(server) = Postgres::new() else { return };
+    let nodes = ["one", "two", "three"].map(|name| node(&server, name).0);
+    // Nothing answers for it.
+    table(&server).register(&entry("stuck"), None, &[]).unwrap();
+    // A machine that is busy takes longer than an administrator waits.
+    let told = |errand, only, expected: &[(&str, Option<&str>)]| {
+        eventually("the others answer", || {
+            let mut answers = nodes[0].ask_others(errand, only).unwrap_or_default();
+            answers.sort_by(|one, other| one.name.cmp(&other.name));
+            let told: Vec<_> = answers.iter().map(|one| (&*one.name, one.answer.as_deref())).collect();
+            told == expected
+        });
+    };
+    told("look", None, &[("stuck", None), ("three", Some("look, done")), ("two", Some("look, done"))]);
+    told("go", nodes[2].epoch(), &[("three", Some("go, done"))]);
+    told("go", Some(Epoch(999)), &[]);
+    eventually("they are forgotten", || server.run("SELECT count(*) FROM millrace_cluster.errand") == "0");
 }
 
 #[test]

@@ -155,6 +155,15 @@ impl Bucket {
         place.epoch == Line(self.line.load(Relaxed)).epoch()
     }
 
+    /// Returns whether transfers wait for this rate, and not for their clients: more than a slice is reserved.
+    pub(super) fn has_queue(&self, now: Nanos) -> bool {
+        let slice = match self.rate() {
+            0 => return false,
+            rate => cost(self.slice(), rate),
+        };
+        Line(self.line.load(Relaxed)).free_at() > now + slice / 4 * 3
+    }
+
     /// Returns whether no reservation lies in the future.
     pub(super) fn is_settled(&self, now: Nanos) -> bool {
         Line(self.line.load(Relaxed)).free_at() <= now

@@ -65,7 +65,7 @@ pub use timed::Timed;
 pub use traffic::{
     Moved, Per, Period, Quotas, Ratio, Since, Traffic, TransferQuota, TransferQuotaError, Used,
 };
-pub use tree::{Direction, Headcount, LimitHandle, Scope, ScopeReport, Tree};
+pub use tree::{Direction, Headcount, LimitHandle, RateDemand, Scope, ScopeReport, SharedRate, Tree};
 
 /// The limits of a scope; `None` where none is set, so that a default may apply.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

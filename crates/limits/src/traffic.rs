@@ -425,7 +425,7 @@ impl Quotas {
     /// Keeps what has changed; see [`Ledger::keep`].
     pub fn keep(&self, last: bool) -> Result<(), LedgerError> {
         if self.ledger.is_left() {
-            return Ok(());
+            return self.ledger.keep(last);
         }
         let users: Vec<_> = {
             let mut users = self.lock();

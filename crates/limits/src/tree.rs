@@ -6,6 +6,7 @@
 mod changing;
 mod limit_handle;
 mod node;
+mod sharing;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,6 +20,7 @@ use self::limit_handle::{Login, Part, Stay};
 pub(super) use self::node::Node;
 use self::node::{Guest, Moment};
 pub use self::node::{Headcount, ScopeReport};
+pub use self::sharing::{RateDemand, SharedRate};
 use super::bucket::Nanos;
 use super::{AccountLimits, GroupLimits, Limits, Refused, ServerLimits};
 
@@ -56,6 +58,8 @@ pub struct Tree {
     wall: AtomicI64,
     /// Counts changes; a transfer that sees another number than before looks for its buckets anew.
     generation: AtomicU64,
+    /// Whether other servers hold to the same limits.
+    is_divided: AtomicBool,
     /// Whether any session ever had a schedule of its own.
     session_schedules: AtomicBool,
     server: Arc<Node>,
@@ -97,11 +101,12 @@ impl fmt::Debug for Tree {
 impl Tree {
     /// The buckets of a server that begins now; `wall` is in seconds since 1970.
     pub fn new(limits: ServerLimits, now: Instant, wall: i64) -> Self {
-        let clock = Moment { nanos: 0, wall };
+        let clock = Moment { nanos: 0, wall, is_divided: false };
         let tree = Self {
             base: now,
             wall: AtomicI64::new(wall),
             generation: AtomicU64::new(0),
+            is_divided: AtomicBool::new(false),
             session_schedules: AtomicBool::new(false),
             server: Node::new(Scope::Server, Limits::default(), clock),
             listeners: Mutex::default(),
@@ -261,7 +266,8 @@ impl Tree {
     }
 
     fn moment(&self, now: Instant) -> Moment {
-        Moment { nanos: self.nanos(now), wall: self.wall.load(Relaxed) }
+        let is_divided = self.is_divided.load(Relaxed);
+        Moment { nanos: self.nanos(now), wall: self.wall.load(Relaxed), is_divided }
     }
 }
 

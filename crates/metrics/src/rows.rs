@@ -104,6 +104,7 @@ const LOG: Label = Label { name: "log", values: &[] };
 const FOLDER: Label = Label { name: "folder", values: &[] };
 const FILE: Label = Label { name: "file", values: &[] };
 const VERSION: Label = Label { name: "version", values: &[] };
+const NODE: Label = Label { name: "node", values: &[] };
 
 /// The methods of HTTP that have a series each. The last is any other, and a request that is none.
 pub(crate) const METHODS: [&str; 16] = [
@@ -229,6 +230,8 @@ metrics! {
         "1 where the server accepts clients, 0 where it drains or has handed over.";
     Build "millrace_build_info" Gauge None Read [VERSION]
         "The version of the server; the value is always 1.";
+    ClusterNode "millrace_cluster_node" Gauge None Read [NODE]
+        "1 where the server is registered in its cluster, 0 where it is not now, by the name of the node.";
     OpenDescriptors "process_open_fds" Gauge None Read []
         "Descriptors that are open.";
     MostDescriptors "process_max_fds" Gauge None Read []

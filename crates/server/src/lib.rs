@@ -60,4 +60,4 @@ pub use running::connection::ConnectionError;
 pub use running::logins::AdminLogin;
 pub use running::readings::Readiness;
 pub use running::upgrade::{HandOverError, Predecessor, TakeOverError};
-pub use running::{Prepared, ReloadError, Running, Server, StartError, cluster_of};
+pub use running::{Prepared, ReloadError, Running, Server, StartError, cluster_of, perform_errands};

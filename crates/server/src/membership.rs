@@ -1,10 +1,11 @@
 //! The server as a node of a cluster: what it tells of itself, and where its bans are.
 
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use millrace_cluster::{Member, NodeState};
 
-use crate::limits::Bans;
+use crate::limits::{Bans, RateDemand, SharedRate};
 use crate::log::Log;
 use crate::state::ServerState;
 
@@ -18,6 +19,7 @@ struct ServerNode {
 /// Has the server join its cluster, if it has one.
 pub(crate) fn join(state: &Arc<ServerState>) -> std::io::Result<()> {
     let Some(cluster) = &state.cluster else { return Ok(()) };
+    state.limits.divide(Instant::now());
     let bans = Arc::clone(&state.bans);
     cluster.begin(Arc::new(ServerNode { state: Arc::downgrade(state), bans, log: state.log.clone() }))
 }
@@ -41,5 +43,19 @@ impl Member for ServerNode {
 
     fn warn(&self, text: &str) {
         self.log.warn(text);
+    }
+
+    fn demands(&self) -> Vec<RateDemand> {
+        self.state.upgrade().map_or(Vec::new(), |state| state.limits.demands(Instant::now()))
+    }
+
+    fn grant(&self, parts: &[(SharedRate, u64)]) {
+        self.state.upgrade().iter().for_each(|state| state.limits.grant(parts, Instant::now()));
+    }
+
+    fn perform(&self, errand: &str) -> String {
+        let state = self.state.upgrade();
+        let errands = state.as_ref().and_then(|state| state.errands.get());
+        errands.map_or(String::new(), |perform| perform(errand))
     }
 }

@@ -19,6 +19,9 @@ use crate::worker::{Client, Core, Errand, Sender, SharedByWorkers, Worker, Worke
 /// How long workers are waited for that were asked something.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
 
+/// Performs an errand of another node, and returns the answer.
+pub(crate) type Errands = Box<dyn Fn(&str) -> String + Send + Sync>;
+
 /// The shared part of a running server.
 pub(crate) struct ServerState {
     pub(crate) config: Config,
@@ -35,6 +38,8 @@ pub(crate) struct ServerState {
     pub(crate) is_on_record: AtomicBool,
     /// It accepts clients, and is about to drain.
     pub(crate) is_leaving: AtomicBool,
+    /// Performs what other nodes of the cluster ask of this one.
+    pub(crate) errands: OnceLock<Errands>,
     /// Why the server ends, for the log: what was said first. Guarded for a look.
     pub(crate) end: Mutex<Option<String>>,
 }

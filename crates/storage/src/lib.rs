@@ -55,6 +55,7 @@ pub use local::{
 };
 pub use memory::MemoryStorage;
 pub use quota::{Allowance, Allowances, Ledger, LedgerError, Quota, Tally, TallyReport};
+pub use quota::{Share, SharedCountError, SharedCounts, Telling, TreeState, Wish};
 pub use read_only::ReadOnly;
 #[cfg(feature = "postgres")]
 pub use sql::{Connecting, PostgresError, PostgresServer};

@@ -1,5 +1,6 @@
 //! What performs the orders of administrators, whether they come by the control socket or by HTTP.
 
+mod everywhere;
 mod request;
 
 use std::process::Command;
@@ -74,6 +75,7 @@ impl std::fmt::Debug for Administration {
 impl Administration {
     /// Performs orders on this server.
     pub fn new(running: &Arc<Running>, orders: Orders, tokens: Tokens) -> Arc<Self> {
+        everywhere::listen(running);
         Arc::new(Self {
             running: Arc::downgrade(running),
             begun: Instant::now(),

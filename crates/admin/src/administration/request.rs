@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use millrace_storage::TallyReport;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{Administration, Wake};
+use super::{Administration, Wake, everywhere};
 use crate::error::AdminError;
 use crate::events;
 use crate::nodes;
@@ -124,6 +124,7 @@ impl Request {
         match self {
             Self::Trace { user: None, address: None, session: None } => Err(AdminError::TraceWhom),
             Self::Trace { user, address, session } => {
+                let session = session.map(|session| everywhere::number_here(running, session));
                 running.trace(TraceFilter { user, address, session }, wake).ok_or(AdminError::TooManyTraces)
             }
             Self::Log { lines } => Ok(running.watch_log(lines.unwrap_or(0) as usize, wake)),
@@ -140,11 +141,11 @@ impl Request {
     pub(super) fn perform(self, running: &Running, served: &Administration) -> Result<Value, AdminError> {
         match self {
             Self::Status {} => Ok(status(running, served)),
-            Self::Sessions {} => {
-                Ok(json!({ "sessions": running.sessions().iter().map(session).collect::<Vec<_>>() }))
-            }
+            Self::Sessions {} => Ok(everywhere::sessions(running)),
             Self::Kick { session: None, user: None, host: None, address: None } => Err(AdminError::KickWhom),
-            Self::Kick { session, user, host, address } => Ok(kick(running, session, user, host, address)),
+            Self::Kick { session, user, host, address } => {
+                Ok(everywhere::kick(running, KickedSessions { session, user, host, address }))
+            }
             Self::Trace { .. } | Self::Log { .. } => Err(AdminError::Live),
             Self::Limits { scope: None, download: None, upload: None, sessions: None, restore: false } => {
                 Ok(json!({ "limits": running.limits().iter().map(limits).collect::<Vec<_>>() }))
@@ -260,20 +261,25 @@ fn test_notices(served: &Administration) -> Result<Value, AdminError> {
     Ok(json!({ "receivers": tried.iter().map(shown).collect::<Vec<_>>() }))
 }
 
-fn kick(
-    running: &Running,
-    session: Option<u64>,
-    user: Option<String>,
-    host: Option<String>,
-    address: Option<IpAddr>,
-) -> Value {
+/// Which sessions are to end: those that every given part matches.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct KickedSessions {
+    pub(super) session: Option<u64>,
+    pub(super) user: Option<String>,
+    pub(super) host: Option<String>,
+    pub(super) address: Option<IpAddr>,
+}
+
+/// Ends sessions of this server; returns how many.
+pub(super) fn kick(running: &Running, whose: KickedSessions) -> usize {
+    let KickedSessions { session, user, host, address } = whose;
     let meant = move |one: &SessionReport| {
         session.is_none_or(|number| one.number == number)
             && user.as_ref().is_none_or(|user| one.user.as_deref() == Some(user.as_bytes()))
             && host.as_ref().is_none_or(|host| one.host.as_deref() == Some(&**host))
             && address.is_none_or(|address| one.peer.ip() == address.to_canonical())
     };
-    json!({ "kicked": running.kick(meant) })
+    running.kick(meant)
 }
 
 /// Sets limits. Limits that are left out stay as they are, unless `restore` removes them.
@@ -386,7 +392,8 @@ fn parse_scope(text: &str) -> Result<Scope, AdminError> {
     }
 }
 
-fn session(session: &SessionReport) -> Value {
+/// A session, as lists have it.
+pub(super) fn session(session: &SessionReport) -> Value {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let transfer = session.transfer.as_ref().map(|transfer| {
         json!({

@@ -17,11 +17,13 @@ pub(super) fn told(action: &Action, answer: &Value) -> String {
     match action {
         Action::Status => status(answer),
         Action::Sessions | Action::Top(_) => match rows("sessions") {
-            [] => "No client is connected.\n".to_owned(),
-            sessions => sessions_table(sessions),
+            [] => format!("No client is connected.\n{}", unheard(rows("unheard"))),
+            sessions => format!("{}{}", sessions_table(sessions), unheard(rows("unheard"))),
         },
         Action::Trace(_) | Action::Log(_) => String::new(),
-        Action::Kick { .. } => format!("{} ended.\n", counted(&answer["kicked"], "session")),
+        Action::Kick { .. } => {
+            format!("{} ended.\n{}", counted(&answer["kicked"], "session"), unheard(rows("unheard")))
+        }
         Action::Limits { .. } => limits(answer, rows("limits")),
         Action::Ban { network, time: None } => {
             format!("{} is banned until the ban is lifted.\n", shown(network))
@@ -86,6 +88,12 @@ pub(super) fn told(action: &Action, answer: &Value) -> String {
     }
 }
 
+/// Names the nodes of a cluster that have not answered.
+fn unheard(nodes: &[Value]) -> String {
+    let names: Vec<String> = nodes.iter().map(word).collect();
+    if names.is_empty() { String::new() } else { format!("No answer of: {}.\n", names.join(", ")) }
+}
+
 /// Which server it is, and a line for each address.
 fn status(answer: &Value) -> String {
     let ending = if answer["ending"] == true { ", and is ending" } else { "" };
@@ -144,10 +152,17 @@ fn sessions_table(sessions: &[Value]) -> String {
     if has_hosts {
         head.insert(2, "host");
     }
+    let has_nodes = sessions.iter().any(|session| !session["node"].is_null());
+    if has_nodes {
+        head.insert(1, "node");
+    }
     let row = |one: &Value| {
         let mut row = session(one);
         if has_hosts {
             row.insert(2, word(&one["host"]));
+        }
+        if has_nodes {
+            row.insert(1, word(&one["node"]));
         }
         row
     };

@@ -154,7 +154,14 @@ pub(crate) fn resolve(
     let shown = Shown::of(&written, &places);
     let options_of_clients = super::hooks::leading_client_text(&written.hook);
     let other_folders = own::others(&written, &places);
-    let quotas = quotas.unwrap_or_else(|| Arc::new(Quotas::new(Ledger::new(quotas_file(&written, &places)))));
+    let cluster = super::cluster::cluster(&written.cluster, &places)?;
+    let quotas = quotas.unwrap_or_else(|| {
+        let ledger = Ledger::new(quotas_file(&written, &places));
+        Arc::new(Quotas::new(match &cluster {
+            Some(cluster) => ledger.share(Arc::clone(cluster) as _),
+            None => ledger,
+        }))
+    });
     let mut limits = super::limits::limits(&written);
     let mut web = super::web::web(&written, &places)?;
     let classes = super::limits::classes(&written.class, &places)?;
@@ -224,7 +231,7 @@ pub(crate) fn resolve(
         resumable,
         dav,
         ban_file,
-        cluster: super::cluster::cluster(&written.cluster, &places)?,
+        cluster,
         accounts: default.accounts,
         passive_ports,
         hooks: super::hooks::hooks(written.hook, written.hooks_queue.as_ref(), &places)?,

@@ -22,10 +22,14 @@ use crate::table::TableError;
 /// Logins that are asked about at a time. More than that wait for one another.
 const LOGINS: usize = 8;
 
+/// Transfers that are asked about at a time.
+const TRANSFERS: usize = 4;
+
 /// What a question is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lane {
     Login,
+    Transfer,
     Keeper,
 }
 
@@ -34,6 +38,7 @@ pub(super) struct Connections {
     server: Arc<dyn PostgresServer>,
     time: Duration,
     logins: Semaphore,
+    transfers: Semaphore,
     keeper: Semaphore,
     /// Locked for a push or a pop.
     idle: Mutex<Vec<Client>>,
@@ -49,8 +54,8 @@ impl Connections {
             .thread_name("millrace-nodes")
             .enable_all()
             .build()?;
-        let (logins, keeper) = (Semaphore::new(LOGINS), Semaphore::new(1));
-        Ok(Self { server, time, logins, keeper, idle: Mutex::default(), runtime: Some(runtime) })
+        let [logins, transfers, keeper] = [LOGINS, TRANSFERS, 1].map(Semaphore::new);
+        Ok(Self { server, time, logins, transfers, keeper, idle: Mutex::default(), runtime: Some(runtime) })
     }
 
     /// Asks on an idle connection or a new one.
@@ -61,7 +66,11 @@ impl Connections {
     ) -> Result<T, TableError> {
         let end = (Instant::now() + self.time).into();
         let runtime = self.runtime.as_ref().expect("it is there until this is dropped");
-        let turns = if lane == Lane::Login { &self.logins } else { &self.keeper };
+        let turns = match lane {
+            Lane::Login => &self.logins,
+            Lane::Transfer => &self.transfers,
+            Lane::Keeper => &self.keeper,
+        };
         let turn = runtime.block_on(async { timeout_at(end, turns.acquire()).await });
         let _turn = turn.map_err(|_| TableError::Busy)?;
         let asked = async {

@@ -4,14 +4,18 @@
 //! between.
 
 mod connections;
+mod errands;
 mod error;
+mod quotas;
+mod rates;
 mod schema;
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_storage::PostgresServer;
+use millrace_limits::RateDemand;
+use millrace_storage::{PostgresServer, Telling, Wish};
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
@@ -19,7 +23,8 @@ use self::connections::{Connections, Lane};
 use self::error::ClusterError;
 use crate::scope::{Claim, SharedScope};
 use crate::table::{
-    BanChange, Epoch, NodeEntry, NodeReport, NodeState, Pulled, Renewal, SharedBan, Table, TableError, Taking,
+    BanChange, Epoch, Locking, NodeEntry, NodeReport, NodeState, Pulled, Renewal, SharedBan, Table,
+    TableError, Taking, Told,
 };
 
 /// A parameter of a function, and its type: the database need not be asked for that.
@@ -154,6 +159,67 @@ impl Table for PostgresTable {
             ];
             renewal(&client.query_typed_one(CHANGE, &parameters).await?)
         })
+    }
+
+    fn tell_share(
+        &self,
+        epoch: Epoch,
+        tree: &str,
+        telling: Telling,
+        wish: Option<Wish>,
+    ) -> Result<Told, TableError> {
+        quotas::tell(&self.connections, epoch, tree, telling, wish)
+    }
+
+    fn lock_name(&self, epoch: Epoch, tree: &str, name: &[u8], number: u64) -> Result<Locking, TableError> {
+        quotas::lock(&self.connections, epoch, tree, name, number)
+    }
+
+    fn unlock_names(&self, epoch: Epoch, numbers: &[u64]) -> Result<(), TableError> {
+        quotas::unlock(&self.connections, epoch, numbers)
+    }
+
+    fn count_tree(
+        &self,
+        epoch: Epoch,
+        tree: &str,
+        found: (u64, u64),
+        changes: u64,
+    ) -> Result<bool, TableError> {
+        quotas::count(&self.connections, epoch, tree, found, changes)
+    }
+
+    fn share_rates(&self, epoch: Epoch, demands: &[RateDemand]) -> Result<Option<Vec<u64>>, TableError> {
+        rates::share(&self.connections, epoch, demands)
+    }
+
+    fn send_errand(
+        &self,
+        epoch: Epoch,
+        errand: &str,
+        only: Option<Epoch>,
+    ) -> Result<Vec<(i64, Epoch, String)>, TableError> {
+        errands::send(&self.connections, epoch, errand, only)
+    }
+
+    fn take_errands(&self, epoch: Epoch) -> Result<Vec<(i64, String)>, TableError> {
+        errands::take(&self.connections, epoch)
+    }
+
+    fn answer_errand(&self, number: i64, answer: &str) -> Result<(), TableError> {
+        errands::answer(&self.connections, number, answer)
+    }
+
+    fn answers(&self, numbers: &[i64]) -> Result<Vec<(i64, String)>, TableError> {
+        errands::answers(&self.connections, numbers)
+    }
+
+    fn end_errands(&self, numbers: &[i64]) -> Result<(), TableError> {
+        errands::end(&self.connections, numbers)
+    }
+
+    fn pull_trees(&self, since: i64) -> Result<(Vec<String>, i64), TableError> {
+        quotas::trees(&self.connections, since)
     }
 }
 

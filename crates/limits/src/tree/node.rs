@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millrace_ftp::session::Occupancy;
 
+use super::sharing::Portion;
 use super::{Direction, Scope};
 use crate::bucket::{Bucket, Nanos};
 use crate::{Limit, Limits, Refused};
@@ -17,6 +18,8 @@ pub(crate) struct Node {
     scope: Scope,
     download: Bucket,
     upload: Bucket,
+    download_portion: Portion,
+    upload_portion: Portion,
     sessions: AtomicUsize,
     /// Members that are in it and count for no limit of sessions.
     guests: AtomicUsize,
@@ -38,6 +41,8 @@ impl Node {
             scope,
             download: Bucket::default(),
             upload: Bucket::default(),
+            download_portion: Portion::default(),
+            upload_portion: Portion::default(),
             sessions: AtomicUsize::new(0),
             guests: AtomicUsize::new(0),
             most_sessions: AtomicU64::new(0),
@@ -51,6 +56,13 @@ impl Node {
         match direction {
             Direction::Download => &self.download,
             Direction::Upload => &self.upload,
+        }
+    }
+
+    pub(super) fn portion(&self, direction: Direction) -> &Portion {
+        match direction {
+            Direction::Download => &self.download_portion,
+            Direction::Upload => &self.upload_portion,
         }
     }
 
@@ -118,8 +130,11 @@ impl Node {
         };
         let (set, configured) = (&wanted.set, &wanted.configured);
         let sessions = at(&set.sessions, &configured.sessions);
-        let down = self.download.set_rate(at(&set.download, &configured.download), clock.nanos);
-        let up = self.upload.set_rate(at(&set.upload, &configured.upload), clock.nanos);
+        let is_shared = clock.is_divided && self.may_be_shared();
+        let down = self.download_portion.of(at(&set.download, &configured.download), is_shared);
+        let up = self.upload_portion.of(at(&set.upload, &configured.upload), is_shared);
+        let down = self.download.set_rate(down, clock.nanos);
+        let up = self.upload.set_rate(up, clock.nanos);
         self.most_sessions.swap(sessions, Relaxed) != sessions || down || up
     }
 
@@ -140,8 +155,8 @@ impl Node {
         ScopeReport {
             scope: self.scope.clone(),
             sessions: self.sessions.load(Relaxed),
-            download: self.download.rate(),
-            upload: self.upload.rate(),
+            download: self.download_portion.most(),
+            upload: self.upload_portion.most(),
             most_sessions: self.most_sessions.load(Relaxed),
         }
     }
@@ -223,6 +238,8 @@ impl Drop for Guest {
 pub(super) struct Moment {
     pub(super) nanos: Nanos,
     pub(super) wall: i64,
+    /// Whether other servers have a part of the limits.
+    pub(super) is_divided: bool,
 }
 
 /// The sessions of a scope, counted while they come and go.

@@ -21,12 +21,18 @@ use crate::limits::BanReport;
 use crate::limits::Network;
 use crate::limits::{Limits, Scope, ScopeReport};
 use crate::log::{self, Administrator, Position};
+use crate::state::Errands;
 use crate::worker::Client;
 use crate::worker::{AS_LONG_AS_IT_TAKES, Core};
 
 /// The cluster that a server is a node of, if it is one.
 pub fn cluster_of(running: &Running) -> Option<&Cluster> {
     running.state.cluster.as_deref()
+}
+
+/// Has errands of other nodes performed by this. The first that is said holds.
+pub fn perform_errands(running: &Running, errands: Errands) {
+    let _ = running.state.errands.set(errands);
 }
 
 impl Running {

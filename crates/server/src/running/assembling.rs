@@ -164,6 +164,7 @@ pub(crate) fn state(
         workers: OnceLock::new(),
         is_on_record: AtomicBool::new(false),
         is_leaving: AtomicBool::new(false),
+        errands: OnceLock::new(),
         end: Mutex::default(),
         config,
     })

@@ -93,6 +93,10 @@ impl Running {
             readings.push(Reading::at(Metric::CertificateExpiry, file, until.as_secs() as f64));
         }
         readings.push(Reading::at(Metric::Build, env!("CARGO_PKG_VERSION"), 1.0));
+        let node = state.cluster.iter().map(|cluster| (cluster.name().to_owned(), cluster.epoch().is_some()));
+        let registered =
+            |(name, is_member)| Reading::at(Metric::ClusterNode, name, f64::from(u8::from(is_member)));
+        readings.extend(node.map(registered));
         readings.extend(state.disks.readings(&state.pool));
         let lost = state.log.lost_lines().into_iter();
         readings.extend(lost.map(|(log, lines)| Reading::at(Metric::LogLinesLost, log, lines as f64)));

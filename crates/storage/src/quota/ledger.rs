@@ -11,12 +11,14 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use millrace_vfs::{FileError, Storage};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::tally::{Tally, TallyReport};
+use super::shared::SharedCounts;
+use super::tally::{Keeping, Tally, TallyReport};
 
 /// How long a reader or writer waits for another that holds the file.
 const BUSY: Duration = Duration::from_secs(5);
@@ -62,6 +64,10 @@ pub enum LedgerError {
 #[derive(Debug)]
 pub struct Ledger {
     book: Option<Arc<Book>>,
+    /// Other servers that change the same trees, if there are any.
+    shared: Option<Arc<dyn SharedCounts>>,
+    /// Counts a tree again that others have left in doubt.
+    counter: Mutex<Option<JoinHandle<()>>>,
     /// The tallies in use. Locked for a lookup.
     tallies: Mutex<HashMap<String, Arc<Tally>>>,
     /// The trees with a quota, as far as they were looked up. Locked for a lookup.
@@ -87,10 +93,18 @@ impl Ledger {
         let book = |path| Arc::new(Book { path, connection: Mutex::default(), complaint: Mutex::default() });
         Self {
             book: path.map(book),
+            shared: None,
+            counter: Mutex::default(),
             tallies: Mutex::default(),
             known: Mutex::default(),
             is_left: AtomicBool::new(false),
         }
+    }
+
+    /// Shares the counts of trees with other servers. The file keeps notes alone then.
+    pub fn share(mut self, shared: Arc<dyn SharedCounts>) -> Self {
+        self.shared = Some(shared);
+        self
     }
 
     /// Opens the file now.
@@ -104,7 +118,12 @@ impl Ledger {
         if let Some(tally) = tallies.get(tree) {
             return Arc::clone(tally);
         }
-        let tally = Arc::new(Tally::kept(tree, Arc::clone(storage), self.book.clone()));
+        let keeping = match (self.shared.as_ref().filter(|shared| shared.is_in_use()), &self.book) {
+            (Some(shared), _) => Keeping::Shared(Arc::clone(shared)),
+            (None, Some(book)) => Keeping::Own(Arc::clone(book)),
+            (None, None) => Keeping::Nowhere,
+        };
+        let tally = Arc::new(Tally::kept(tree, Arc::clone(storage), keeping));
         tallies.insert(tree.to_owned(), Arc::clone(&tally));
         lock(&self.known).insert(tree.to_owned());
         tally
@@ -118,7 +137,9 @@ impl Ledger {
         storage: &Arc<dyn Storage>,
         may_wait: bool,
     ) -> Option<Arc<Tally>> {
-        let is_known = lock(&self.known).contains(tree) || (may_wait && self.kept(tree).is_some());
+        let is_known = lock(&self.known).contains(tree)
+            || self.shared.as_ref().is_some_and(|shared| shared.knows(tree))
+            || (may_wait && self.kept(tree).is_some());
         is_known.then(|| self.tally(tree, storage))
     }
 
@@ -142,17 +163,32 @@ impl Ledger {
     /// Stores the counts of trees that are quiet; with `last`, of all that have no change under way. To be called about
     /// every second. Returns each error of the ledger once; trees are counted anew in its place.
     pub fn keep(&self, last: bool) -> Result<(), LedgerError> {
-        if self.is_left() {
+        if self.is_left() && self.shared.is_none() {
             return Ok(());
         }
         let tallies: Vec<_> = lock(&self.tallies).values().cloned().collect();
-        for tally in tallies {
+        for tally in &tallies {
             tally.keep(last);
+        }
+        if self.shared.is_some() && !last {
+            self.count_again(tallies);
         }
         // Unused tallies need not stay in memory: the ledger has them.
         lock(&self.tallies).retain(|_, tally| Arc::strong_count(tally) > 1 || !tally.keep(false));
         let complaint = self.book.as_ref().and_then(|book| lock(&book.complaint).take());
         complaint.map_or(Ok(()), Err)
+    }
+
+    /// Counts one of these trees again, if one is in doubt, on a thread of its own.
+    fn count_again(&self, tallies: Vec<Arc<Tally>>) {
+        let mut counter = lock(&self.counter);
+        if counter.as_ref().is_some_and(|counter| !counter.is_finished()) {
+            return;
+        }
+        let Some(tally) = tallies.into_iter().find(|tally| tally.is_count_due()) else { return };
+        let thread = thread::Builder::new().name("millrace-count".to_owned());
+        // What fails is tried again.
+        *counter = thread.spawn(move || drop(tally.recount())).ok();
     }
 
     /// The last stored count of a tree, for reports: nothing is counted, and no file is created. `None` where none is

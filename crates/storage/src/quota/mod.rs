@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! Quota (an allowance)  ->  Tally (what a tree holds)  ->  Ledger (tallies that outlive the process)
+//!                                                     ->  SharedCounts (tallies of several servers; share.rs)
 //! ```
 //!
 //! A tree's content is counted once, by a walk; from then on every change adds or takes away. An upload reserves its
@@ -10,6 +11,8 @@
 //! concurrent changes of one name count rather too much than too little.
 
 mod ledger;
+mod share;
+mod shared;
 mod tally;
 mod upload;
 
@@ -22,8 +25,10 @@ use millrace_vfs::{
 };
 
 pub use ledger::{Ledger, LedgerError};
+pub use shared::{Share, SharedCountError, SharedCounts, Telling, TreeState, Wish};
 pub use tally::{Tally, TallyReport};
 
+use share::Unpaid;
 use tally::Charge;
 use upload::Metered;
 
@@ -91,11 +96,19 @@ impl Terms {
     }
 
     fn begin(&self, wait: Wait) -> Result<Charge, FileError> {
-        Charge::begin(&self.tally, wait)
+        Charge::begin(&self.tally, self.allowances.now(), wait)
     }
 
     fn pay(&self, charge: &mut Charge, bytes: u64, files: u64) -> Result<(), FileError> {
-        charge.pay(bytes, files, self.rest_allowed()?).map_err(|counted| self.over(counted))
+        self.pay_if(charge, bytes, files, Wait::Allowed)
+    }
+
+    /// Reserves more, unless other servers would have to be asked, and must not.
+    fn pay_if(&self, charge: &mut Charge, bytes: u64, files: u64, wait: Wait) -> Result<(), FileError> {
+        charge.pay(bytes, files, self.rest_allowed()?, wait).map_err(|unpaid| match unpaid {
+            Unpaid::Over(counted) => self.over(counted),
+            Unpaid::Waits => FileError::WouldWait,
+        })
     }
 
     /// The allowance minus the partial uploads that are not open; an open one is charged to its owner.
@@ -105,6 +118,20 @@ impl Terms {
             bytes: allowed.bytes.map(|most| most.saturating_sub(resting.bytes)),
             files: allowed.files.map(|most| most.saturating_sub(resting.files)),
         })
+    }
+
+    /// Returns whether not a byte more may be held. Others may have given room back since they were last asked.
+    fn is_full(&self, wait: Wait) -> Result<bool, FileError> {
+        let most = self.rest_allowed()?;
+        let is_full = self.tally.is_full(most);
+        match self.tally.shared() {
+            Some(_) if is_full && wait == Wait::Never => Err(FileError::WouldWait),
+            Some(shared) if is_full => {
+                self.tally.refresh(shared);
+                Ok(self.tally.is_full(most))
+            }
+            _ => Ok(is_full),
+        }
     }
 
     fn over(&self, counted: Counted) -> FileError {
@@ -138,9 +165,9 @@ impl millrace_vfs::Layer for Quota {
             WriteMode::CreateNew => None,
             _ => self.0.size(path, wait)?,
         };
-        self.0.pay(&mut charge, 0, u64::from(before.is_none()))?;
+        self.0.pay_if(&mut charge, 0, u64::from(before.is_none()), wait)?;
         let replaces = mode == WriteMode::Replace && before.is_some_and(|size| size > 0);
-        if !replaces && self.0.tally.is_full(self.0.rest_allowed()?) {
+        if !replaces && self.0.is_full(wait)? {
             // Told now, not when the client has sent its first bytes.
             return Err(self.0.over(Counted::Bytes));
         }
@@ -153,7 +180,7 @@ impl millrace_vfs::Layer for Quota {
         let mut shard = self.0.tally.shard(path);
         let size = self.0.own_size(path);
         self.0.inner.remove_file(path)?;
-        *shard += 1;
+        *shard.turn += 1;
         if let Some(size) = size {
             charge.settle(Some(size), None);
         }
@@ -165,7 +192,7 @@ impl millrace_vfs::Layer for Quota {
         let mut shard = self.0.tally.shard(to);
         let replaced = if from == to { None } else { self.0.own_size(to) };
         self.0.inner.rename(from, to)?;
-        *shard += 1;
+        *shard.turn += 1;
         if let Some(size) = replaced {
             charge.settle(Some(size), None);
         }
@@ -180,7 +207,8 @@ impl millrace_vfs::Layer for Quota {
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<u64, FileError> {
         let mut charge = self.0.begin(Wait::Allowed)?;
-        let turn = *self.0.tally.shard(to);
+        let _name = self.0.tally.name(to);
+        let turn = *self.0.tally.turn(to);
         let mut paid = self.0.inner.metadata(from, Wait::Allowed)?.size;
         let before = self.0.size(to, Wait::Allowed)?;
         self.0.pay(&mut charge, paid.saturating_sub(before.unwrap_or(0)), u64::from(before.is_none()))?;
@@ -197,10 +225,13 @@ impl millrace_vfs::Layer for Quota {
             progress(copied)
         });
         let copied = copied.map_err(|error| over.unwrap_or(error))?;
-        let mut shard = self.0.tally.shard(to);
+        let mut now = self.0.tally.turn(to);
         // The size of the replaced file, unless another upload has replaced and counted it.
-        let replaced = before.filter(|_| *shard == turn);
-        *shard += 1;
+        let replaced = before.filter(|_| *now == turn);
+        if *now != turn {
+            self.0.tally.doubt();
+        }
+        *now += 1;
         charge.settle(replaced, Some(copied));
         Ok(copied)
     }
@@ -213,10 +244,10 @@ impl millrace_vfs::Layer for Quota {
         }
         drop(self.0.begin(Wait::Allowed)?);
         let ((bytes, files), Allowance { bytes: most_bytes, files: most_files }) =
-            (self.0.tally.used(), allowed);
+            (self.0.tally.held(), allowed);
         let most = most_bytes.unwrap_or(u64::MAX);
         let resting = self.0.inner.resting()?.bytes;
-        let left = most.saturating_sub(bytes).saturating_sub(resting);
+        let left = most.saturating_sub(self.0.tally.used().0).saturating_sub(resting);
         let own = OverQuota { scope: self.0.scope.clone(), counted: Counted::Bytes, most };
         Ok(Space {
             available: inner.available.min(left),

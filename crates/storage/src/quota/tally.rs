@@ -10,6 +10,8 @@ use millrace_vfs::{Counted, FileError, FileKind, Storage, VirtualPath, Wait};
 
 use super::Allowance;
 use super::ledger::Book;
+use super::share::{NameLock, SharePart, Unpaid};
+use super::shared::SharedCounts;
 
 /// Entries of a folder that are read at a time.
 const BATCH: usize = 1000;
@@ -26,35 +28,70 @@ pub struct Tally {
     /// Names the tree in the ledger.
     key: String,
     storage: Arc<dyn Storage>,
-    book: Option<Arc<Book>>,
+    keeping: Keeping,
     /// Guarded for a sum.
     counts: Mutex<Counts>,
     /// Held while the tree is counted, or the ledger written.
-    counting: Mutex<()>,
+    pub(super) counting: Mutex<()>,
+    /// Held while other servers are told of the count.
+    pub(super) asking: Mutex<()>,
     /// The number of name changes in each shard. Locked while a name is given to another file, or taken.
     shards: [Mutex<u64>; SHARDS],
 }
 
+/// Where a count outlives the process.
+#[derive(Debug)]
+pub(super) enum Keeping {
+    /// Nowhere.
+    Nowhere,
+    /// In the ledger of this server.
+    Own(Arc<Book>),
+    /// With other servers.
+    Shared(Arc<dyn SharedCounts>),
+}
+
 #[derive(Debug, Default)]
-struct Counts {
-    state: State,
-    bytes: u64,
-    files: u64,
-    reserved_bytes: u64,
-    reserved_files: u64,
+pub(super) struct Counts {
+    pub(super) state: State,
+    pub(super) bytes: u64,
+    pub(super) files: u64,
+    pub(super) reserved_bytes: u64,
+    pub(super) reserved_files: u64,
     /// Changes under way.
-    open: usize,
+    pub(super) open: usize,
     /// Changes that have ended, and how many there were when the ledger was last thought of.
-    changes: u64,
-    seen: u64,
+    pub(super) changes: u64,
+    pub(super) seen: u64,
     /// All that was ever added.
     grown_bytes: u64,
     grown_files: u64,
+    /// Where other servers change the tree, too.
+    pub(super) share: SharePart,
+}
+
+impl Counts {
+    /// Bytes and files, with those that changes under way have reserved, here and elsewhere.
+    pub(super) fn used(&self) -> (u64, u64) {
+        let (bytes, files) = self.share.others();
+        (self.bytes + self.reserved_bytes + bytes, self.files + self.reserved_files + files)
+    }
+
+    /// Returns what there would be too much of with so much more.
+    pub(super) fn over(&self, bytes: u64, files: u64, most: Allowance) -> Option<Counted> {
+        let is_over = |more: u64, used: u64, most: Option<u64>| {
+            more > 0 && most.is_some_and(|most| used.saturating_add(more) > most)
+        };
+        let used = self.used();
+        if is_over(files, used.1, most.files) {
+            return Some(Counted::Files);
+        }
+        is_over(bytes, used.0, most.bytes).then_some(Counted::Bytes)
+    }
 }
 
 /// How current the count and the ledger are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum State {
+pub(super) enum State {
     /// It has to be counted, unless the ledger has it.
     #[default]
     Unknown,
@@ -80,16 +117,38 @@ pub struct TallyReport {
 impl Tally {
     /// A tally of `storage` without a ledger: it is counted when it is first needed.
     pub fn new(key: &str, storage: Arc<dyn Storage>) -> Self {
-        Self::kept(key, storage, None)
+        Self::kept(key, storage, Keeping::Nowhere)
     }
 
-    pub(super) fn kept(key: &str, storage: Arc<dyn Storage>, book: Option<Arc<Book>>) -> Self {
-        let (counts, counting, shards) = (Mutex::default(), Mutex::default(), Default::default());
-        Self { key: key.to_owned(), storage, book, counts, counting, shards }
+    pub(super) fn kept(key: &str, storage: Arc<dyn Storage>, keeping: Keeping) -> Self {
+        let (counts, shards) = (Mutex::default(), Default::default());
+        let [counting, asking] = Default::default();
+        Self { key: key.to_owned(), storage, keeping, counts, counting, asking, shards }
+    }
+
+    pub(super) fn key(&self) -> &str {
+        &self.key
+    }
+
+    pub(super) fn storage(&self) -> &dyn Storage {
+        &*self.storage
+    }
+
+    /// The counts of other servers, if the tree is theirs as well.
+    pub(super) fn shared(&self) -> Option<&dyn SharedCounts> {
+        match &self.keeping {
+            Keeping::Shared(shared) => Some(&**shared),
+            Keeping::Nowhere | Keeping::Own(_) => None,
+        }
     }
 
     /// Bytes and files, with those that changes under way have reserved.
     pub(super) fn used(&self) -> (u64, u64) {
+        self.counts().used()
+    }
+
+    /// The same without what others have reserved, which is more than they need.
+    pub(super) fn held(&self) -> (u64, u64) {
         let counts = self.counts();
         (counts.bytes + counts.reserved_bytes, counts.files + counts.reserved_files)
     }
@@ -99,8 +158,19 @@ impl Tally {
         allowance.bytes.is_some_and(|most| self.used().0 >= most)
     }
 
-    /// Locks the shard of a name, for giving the name to another file or taking it.
-    pub(super) fn shard(&self, path: &VirtualPath) -> MutexGuard<'_, u64> {
+    /// Locks the shard of a name, for giving the name to another file or taking it; with other servers, the name as well.
+    pub(super) fn shard(&self, path: &VirtualPath) -> Shard<'_> {
+        let turn = self.turn(path);
+        Shard { _name: self.name(path), turn }
+    }
+
+    /// Locks a name on all servers, where there are others.
+    pub(super) fn name(&self, path: &VirtualPath) -> Option<NameLock<'_>> {
+        self.shared().map(|shared| self.lock_name(shared, path))
+    }
+
+    /// Locks the shard of a name on this server alone.
+    pub(super) fn turn(&self, path: &VirtualPath) -> MutexGuard<'_, u64> {
         let mut hasher = DefaultHasher::new();
         path.as_bytes().hash(&mut hasher);
         lock(&self.shards[(hasher.finish() % SHARDS as u64) as usize])
@@ -108,6 +178,10 @@ impl Tally {
 
     /// Counts the tree anew, while it may be changed.
     pub(super) fn recount(&self) -> Result<TallyReport, FileError> {
+        if let Some(shared) = self.shared() {
+            let exact = self.recount_shared(shared)?;
+            return Ok(TallyReport { exact, ..self.report() });
+        }
         let _only = lock(&self.counting);
         if self.counts().state != State::Changing {
             self.note();
@@ -133,18 +207,21 @@ impl Tally {
     }
 
     pub(super) fn report(&self) -> TallyReport {
-        let (bytes, files) = self.used();
+        let (bytes, files) = self.held();
         TallyReport { tree: self.key.clone(), bytes, files, exact: self.counts().state != State::Unknown }
     }
 
-    /// Returns true if the ledger does not have the current count.
+    /// Returns true if the ledger of this server does not have the current count.
     pub(super) fn is_changing(&self) -> bool {
-        self.counts().state == State::Changing
+        self.shared().is_none() && self.counts().state == State::Changing
     }
 
     /// Stores the count in the ledger, if nothing has changed since the last call, or if this is the `last` time.
     /// Returns true if the ledger is up to date.
     pub(super) fn keep(&self, last: bool) -> bool {
+        if let Some(shared) = self.shared() {
+            return self.keep_share(shared, last);
+        }
         let Ok(_only) = self.counting.try_lock() else { return false };
         let (bytes, files) = {
             let mut counts = self.counts();
@@ -160,12 +237,15 @@ impl Tally {
             counts.state = State::Kept;
             (counts.bytes, counts.files)
         };
-        self.book.iter().for_each(|book| book.keep(&self.key, bytes, files));
+        if let Keeping::Own(book) = &self.keeping {
+            book.keep(&self.key, bytes, files);
+        }
         true
     }
 
-    /// Makes sure that the count is known, and marked as invalid in the ledger in case of a kill.
-    fn ready(&self, wait: Wait) -> Result<MutexGuard<'_, Counts>, FileError> {
+    /// Makes sure that the count is known, and marked as invalid in the ledger in case of a kill. Other servers hear what
+    /// the tree may hold, to which the change is held.
+    fn ready(&self, most: Allowance, wait: Wait) -> Result<MutexGuard<'_, Counts>, FileError> {
         let counts = self.counts();
         if counts.state == State::Changing {
             return Ok(counts);
@@ -176,7 +256,11 @@ impl Tally {
         }
         let _only = lock(&self.counting);
         let state = self.counts().state;
-        if state != State::Changing {
+        if state != State::Changing
+            && let Some(shared) = self.shared()
+        {
+            self.begin_share(shared, most)?;
+        } else if state != State::Changing {
             let kept = self.note();
             if state == State::Unknown {
                 let (bytes, files) = kept.map_or_else(|| count(&*self.storage), Ok)?;
@@ -191,16 +275,19 @@ impl Tally {
     }
 
     fn note(&self) -> Option<(u64, u64)> {
-        self.book.as_ref().and_then(|book| book.take(&self.key))
+        match &self.keeping {
+            Keeping::Own(book) => book.take(&self.key),
+            Keeping::Nowhere | Keeping::Shared(_) => None,
+        }
     }
 
-    fn counts(&self) -> MutexGuard<'_, Counts> {
+    pub(super) fn counts(&self) -> MutexGuard<'_, Counts> {
         lock(&self.counts)
     }
 }
 
 /// Counts a tree. Links are not followed: what they lead to is counted where it is.
-fn count(storage: &dyn Storage) -> Result<(u64, u64), FileError> {
+pub(super) fn count(storage: &dyn Storage) -> Result<(u64, u64), FileError> {
     let (mut bytes, mut files) = (0, 0);
     let mut folders = vec![VirtualPath::root()];
     let mut entries = Vec::new();
@@ -232,8 +319,16 @@ fn count(storage: &dyn Storage) -> Result<(u64, u64), FileError> {
     Ok((bytes, files))
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A shard that is locked, and the name for whose sake it is, on all servers.
+#[derive(Debug)]
+pub(super) struct Shard<'a> {
+    /// How often a name in it has been changed.
+    pub(super) turn: MutexGuard<'a, u64>,
+    _name: Option<NameLock<'a>>,
 }
 
 /// A change under way, and what it has reserved; given back when this is dropped, unless it is settled.
@@ -245,9 +340,14 @@ pub(super) struct Charge {
 }
 
 impl Charge {
-    pub(super) fn begin(tally: &Arc<Tally>, wait: Wait) -> Result<Self, FileError> {
-        tally.ready(wait)?.open += 1;
+    /// Begins a change of a tree that may hold so much.
+    pub(super) fn begin(tally: &Arc<Tally>, most: Allowance, wait: Wait) -> Result<Self, FileError> {
+        tally.ready(most, wait)?.open += 1;
         Ok(Self { tally: Arc::clone(tally), bytes: 0, files: 0 })
+    }
+
+    pub(super) fn tally(&self) -> &Tally {
+        &self.tally
     }
 
     /// The reserved amount.
@@ -256,17 +356,17 @@ impl Charge {
     }
 
     /// Reserves more, if that is not too much; otherwise answers what there is too much of.
-    pub(super) fn pay(&mut self, bytes: u64, files: u64, most: Allowance) -> Result<(), Counted> {
-        let mut counts = self.tally.counts();
-        let is_over = |more: u64, used: u64, most: Option<u64>| {
-            more > 0 && most.is_some_and(|most| used.saturating_add(more) > most)
+    pub(super) fn pay(&mut self, bytes: u64, files: u64, most: Allowance, wait: Wait) -> Result<(), Unpaid> {
+        let mut counts = match self.tally.shared() {
+            Some(shared) => self.pay_shared(shared, (bytes, files), most, wait == Wait::Allowed)?,
+            None => {
+                let counts = self.tally.counts();
+                match counts.over(bytes, files, most) {
+                    Some(counted) => return Err(Unpaid::Over(counted)),
+                    None => counts,
+                }
+            }
         };
-        if is_over(files, counts.files + counts.reserved_files, most.files) {
-            return Err(Counted::Files);
-        }
-        if is_over(bytes, counts.bytes + counts.reserved_bytes, most.bytes) {
-            return Err(Counted::Bytes);
-        }
         counts.reserved_bytes += bytes;
         counts.reserved_files += files;
         drop(counts);
@@ -284,6 +384,8 @@ impl Charge {
         let (less, more) = (before.unwrap_or(0), after.unwrap_or(0));
         counts.grown_bytes += more.saturating_sub(less);
         counts.grown_files += u64::from(after.is_some() && before.is_none());
+        let files = i64::from(after.is_some()) - i64::from(before.is_some());
+        counts.share.grow((more.cast_signed() - less.cast_signed(), files));
         // Never below nothing: others may have changed the tree.
         counts.bytes = (counts.bytes + more).saturating_sub(less);
         counts.files =
@@ -298,5 +400,6 @@ impl Drop for Charge {
         counts.reserved_files -= self.files;
         counts.open -= 1;
         counts.changes += 1;
+        counts.share.end();
     }
 }

@@ -121,7 +121,7 @@ impl Metered {
         let missing = (longer.saturating_sub(bytes), u64::from(replaced.is_none()).saturating_sub(files));
         self.terms.pay(&mut charge, missing.0, missing.1)?;
         let committed = inner.commit()?;
-        *shard += 1;
+        *shard.turn += 1;
         charge.settle(replaced, Some(committed.size));
         Ok(committed)
     }
@@ -214,12 +214,15 @@ impl Upload for Metered {
         }
     }
 
+    /// To ask other servers is to wait.
     fn readiness(&self) -> Readiness {
-        self.inner.as_ref().map_or(Readiness::MayHang, |inner| inner.readiness())
+        let inner = self.inner.as_ref().filter(|_| self.terms.tally.shared().is_none());
+        inner.map_or(Readiness::MayHang, |inner| inner.readiness())
     }
 
     fn commit_readiness(&self) -> Readiness {
-        self.inner.as_ref().map_or(Readiness::MayHang, |inner| inner.commit_readiness())
+        let inner = self.inner.as_ref().filter(|_| self.terms.tally.shared().is_none());
+        inner.map_or(Readiness::MayHang, |inner| inner.commit_readiness())
     }
 
     fn is_staged(&self) -> bool {

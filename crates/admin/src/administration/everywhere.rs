@@ -1,0 +1,126 @@
+//! Sessions of all nodes of a cluster: orders that go to the other nodes as errands, and the numbers by which their sessions
+//! are known here.
+//!
+//! In a cluster a session has the number of its node's registration before its own, so that it is the same session at whatever
+//! node it is named: 14 and 7 are 140000000007. The number alone is a session of this node.
+
+use std::sync::Arc;
+
+use millrace_server::cluster::{Epoch, NodeAnswer};
+use millrace_server::{Running, cluster_of, perform_errands};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::request::{self, KickedSessions};
+
+/// As many sessions may have begun at a node.
+const NUMBERS: u64 = 10_000_000_000;
+
+/// What nodes ask of one another.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "kebab-case")]
+enum Errand {
+    Sessions,
+    /// Ends sessions, for the sake of an administrator of this node.
+    Kick {
+        of: String,
+        whose: KickedSessions,
+    },
+}
+
+/// Has errands of other nodes performed.
+pub(super) fn listen(running: &Arc<Running>) {
+    if cluster_of(running).is_none() {
+        return;
+    }
+    let server = Arc::downgrade(running);
+    let perform = move |text: &str| {
+        let errand = serde_json::from_str(text).ok().zip(server.upgrade());
+        // Another version may ask for more than this one knows.
+        errand.map_or(Value::Null, |(errand, running)| perform(errand, &running)).to_string()
+    };
+    perform_errands(running, Box::new(perform));
+}
+
+fn perform(errand: Errand, running: &Running) -> Value {
+    match errand {
+        Errand::Sessions => own_sessions(running).into(),
+        Errand::Kick { of, whose } => {
+            let asked = json!({ "do": "kick", "session": whose.session, "user": whose.user, "host": whose.host,
+                "address": whose.address, "of": of });
+            let kicked = request::kick(running, whose);
+            running.note_administered(&asked.as_object().map(request::said).unwrap_or_default(), None, None);
+            kicked.into()
+        }
+    }
+}
+
+fn own_sessions(running: &Running) -> Vec<Value> {
+    running.sessions().iter().map(request::session).collect()
+}
+
+/// Lists the sessions of all nodes, and the nodes that have not answered.
+pub(super) fn sessions(running: &Running) -> Value {
+    let mut all = own_sessions(running);
+    let Some(cluster) = cluster_of(running) else { return json!({ "sessions": all }) };
+    let own = cluster.epoch().unwrap_or(Epoch(0));
+    all.iter_mut().for_each(|session| name(session, own, cluster.name()));
+    let (answers, unheard) = ask(running, &Errand::Sessions, None);
+    for (node, answer) in answers {
+        let Value::Array(mut sessions) = answer else { continue };
+        sessions.iter_mut().for_each(|session| name(session, node.epoch, &node.name));
+        all.append(&mut sessions);
+    }
+    json!({ "sessions": all, "unheard": unheard })
+}
+
+/// Says of a session which node it is at.
+fn name(session: &mut Value, Epoch(epoch): Epoch, node: &str) {
+    let number = session["session"].as_u64().unwrap_or(0) % NUMBERS;
+    session["session"] = (epoch.unsigned_abs() * NUMBERS + number).into();
+    session["node"] = node.into();
+}
+
+/// Returns the number that a session of this server has in its log, where it was named as one of a cluster.
+pub(super) fn number_here(running: &Running, session: u64) -> u64 {
+    let own = cluster_of(running).and_then(|cluster| cluster.epoch());
+    let is_own = own.is_some_and(|Epoch(epoch)| session / NUMBERS == epoch.unsigned_abs());
+    if is_own { session % NUMBERS } else { session }
+}
+
+/// Ends sessions, on whichever node they are; returns how many.
+pub(super) fn kick(running: &Running, whose: KickedSessions) -> Value {
+    let Some(cluster) = cluster_of(running) else {
+        return json!({ "kicked": request::kick(running, whose) });
+    };
+    let session = whose.session.map(|session| number_here(running, session));
+    let whose = KickedSessions { session, ..whose };
+    if session.is_some_and(|session| session < NUMBERS) {
+        return json!({ "kicked": request::kick(running, whose) });
+    }
+    let own = if session.is_none() { request::kick(running, whose.clone()) } else { 0 };
+    let only = session.map(|session| Epoch(i64::try_from(session / NUMBERS).unwrap_or(0)));
+    let whose = KickedSessions { session: session.map(|session| session % NUMBERS), ..whose };
+    let errand = Errand::Kick { of: cluster.name().to_owned(), whose };
+    let (answers, unheard) = ask(running, &errand, only);
+    let others: u64 = answers.iter().filter_map(|(_, kicked)| kicked.as_u64()).sum();
+    json!({ "kicked": own as u64 + others, "unheard": unheard })
+}
+
+/// Has the other nodes do something. Returns their answers, and what has not answered.
+fn ask(running: &Running, errand: &Errand, only: Option<Epoch>) -> (Vec<(NodeAnswer, Value)>, Vec<String>) {
+    let errand = json!(errand).to_string();
+    match cluster_of(running).map(|cluster| cluster.ask_others(&errand, only)) {
+        None => Default::default(),
+        Some(Err(error)) => (Vec::new(), vec![error.to_string()]),
+        Some(Ok(answers)) => {
+            let (heard, unheard): (Vec<_>, Vec<_>) =
+                answers.into_iter().partition(|node| node.answer.is_some());
+            let read = |mut node: NodeAnswer| {
+                let answer = node.answer.take().and_then(|text| serde_json::from_str(&text).ok());
+                (node, answer.unwrap_or_default())
+            };
+            (heard.into_iter().map(read).collect(), unheard.into_iter().map(|node| node.name).collect())
+        }
+    }
+}

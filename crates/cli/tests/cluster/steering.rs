@@ -1,0 +1,61 @@
+//! Sessions of all nodes, seen and ended from any of them.
+
+use super::postgresql::Postgres;
+use super::{Client, Node, eventually, three};
+
+/// The sessions that a node lists: number, node and user.
+fn listed(node: &Node) -> Vec<[String; 3]> {
+    let words = |line: &str| line.split_whitespace().take(3).map(str::to_owned).collect::<Vec<_>>();
+    let list = node.ctl(&["sessions"]);
+    list.lines().skip(1).filter_map(|line| words(line).try_into().ok()).collect()
+}
+
+fn has_ended(client: &mut Client) -> bool {
+    client.say("NOOP").starts_with("421")
+}
+
+#[test]
+fn every_node_lists_the_sessions_of_all_and_ends_any_of_them() {
+    let Some(database) = Postgres::new() else { return };
+    let [one, other, third] = three(&database, "");
+    let (mut ann, mut bob) = (one.log_in("ann").unwrap(), other.log_in("bob").unwrap());
+    let mut free: Vec<Client> = [&one, &other, &third].map(|node| node.log_in("free").unwrap()).into();
+    let list = listed(&third);
+    let mut seen: Vec<_> = list.iter().map(|[_, node, user]| format!("{user}@{node}")).collect();
+    seen.sort();
+    assert_eq!(seen, ["ann@a", "bob@b", "free@a", "free@b", "free@c"]);
+    let number = |user: &str| list.iter().find(|session| session[2] == user).unwrap()[0].clone();
+    assert_eq!(listed(&one).iter().find(|session| session[2] == "bob").unwrap()[0], number("bob"));
+
+    assert_eq!(third.ctl(&["kick", "--session", &number("bob")]), "1 session ended.\n");
+    assert!(has_ended(&mut bob));
+    eventually("its node says who asked", || other.log().contains("kick of=c session="));
+    let own = list.iter().find(|session| session[1] == "c").unwrap();
+    assert_eq!(third.ctl(&["kick", "--session", &own[0]]), "1 session ended.\n");
+    assert!(free.pop().is_some_and(|mut client| has_ended(&mut client)));
+    eventually("it is gone", || listed(&third).iter().all(|session| session[1] != "c"));
+    assert_eq!(third.ctl(&["kick", "--user", "free"]), "2 sessions ended.\n");
+    assert!(free.iter_mut().all(has_ended));
+    assert!(ann.say("NOOP").starts_with("200"));
+    drop(bob);
+    eventually("the session is gone", || {
+        third.ctl(&["kick", "--session", &number("bob")]).starts_with("0 sessions")
+    });
+
+    other.signal("-STOP");
+    let list = third.ctl(&["sessions"]);
+    assert!(list.contains(" ann ") && list.contains("No answer of: b."), "{list}");
+    other.signal("-CONT");
+}
+
+#[test]
+fn a_node_lists_its_own_sessions_while_the_database_is_away() {
+    let Some(mut database) = Postgres::new() else { return };
+    let node = Node::start(&database, "a", "", 6);
+    let _client = node.log_in("ann").unwrap();
+    database.daemon.kill();
+    eventually("it says so", || {
+        let list = node.ctl(&["sessions"]);
+        list.contains(" ann ") && list.contains("No answer of: the database of the cluster")
+    });
+}

@@ -1,0 +1,21 @@
+//! What a node asks of the server that it is, and tells it.
+
+use millrace_limits::{Bans, RateDemand, SharedRate};
+
+use crate::table::NodeState;
+
+/// The server that a node is.
+pub trait Member: Send + Sync {
+    /// How it is now.
+    fn state(&self) -> NodeState;
+    /// Its bans.
+    fn bans(&self) -> &Bans;
+    /// Tells its operator.
+    fn warn(&self, text: &str);
+    /// Returns how much of each rate it needs.
+    fn demands(&self) -> Vec<RateDemand>;
+    /// It has these parts of rates from now on.
+    fn grant(&self, parts: &[(SharedRate, u64)]);
+    /// Performs an errand of another node, and returns the answer.
+    fn perform(&self, errand: &str) -> String;
+}
