@@ -42,6 +42,9 @@ static SERVER: LazyLock<Acceptor> = LazyLock::new(|| {
     acceptor.expect("a certificate that was just made")
 });
 
+/// Changes of keys that a connection bears; with one more its peer is taken for an attacker (by rustls).
+const KEY_UPDATES: usize = 32;
+
 /// A client, a server, and the bytes in flight between them.
 struct Boundary {
     client: Tls,
@@ -53,6 +56,8 @@ struct Boundary {
     heard: Vec<u8>,
     /// The wire has changed something.
     is_mangled: bool,
+    /// How many times the client may still change its keys.
+    key_updates: usize,
     /// The client has said that this was all.
     is_closed: bool,
     /// One side has given up.
@@ -73,6 +78,7 @@ impl Boundary {
             said: Vec::new(),
             heard: Vec::new(),
             is_mangled: false,
+            key_updates: KEY_UPDATES,
             is_closed: false,
             is_over: false,
         };
@@ -87,7 +93,8 @@ impl Boundary {
             0 => self.bring_to_server(1 + usize::from(how)),
             1 => self.bring_to_server(usize::from(how) * 64),
             2 => self.say(how),
-            3 if self.client.version() == Some("TLS 1.3") && self.may_speak() => {
+            3 if self.client.version() == Some("TLS 1.3") && self.may_speak() && self.key_updates > 0 => {
+                self.key_updates -= 1;
                 self.client_says(|client, out| client.update_keys(out).is_ok());
             }
             4 if self.may_speak() => {
