@@ -3,18 +3,17 @@
 //! The invariant: without a token or a login of the least role nothing is performed, and no body is read but that of a
 //! login. A connection counts as busy while its request is performed, not while its client sends.
 
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{ALLOW, AUTHORIZATION, COOKIE, HOST, HeaderMap, ORIGIN, WWW_AUTHENTICATE};
-use hyper::{Method, Request, StatusCode};
+use hyper::header::{ALLOW, AUTHORIZATION, HOST, HeaderMap, ORIGIN, WWW_AUTHENTICATE};
+use hyper::{Method, StatusCode};
 use millrace_server::Running;
 
+use super::arrival::{Arrival, check_host, cookie, text};
 use super::call::{Api, Call, Means, Who};
-use super::connections::Busy;
 use super::handlers::{orders, visits};
 use super::logins;
 use super::openapi;
@@ -36,16 +35,6 @@ const OPERATION_TIME: Duration = Duration::from_secs(3600);
 
 /// The field that a page of another site cannot send.
 const OWN_REQUEST: &str = "x-millrace-request";
-
-/// A request, and where it came from and to.
-pub(crate) struct Arrival {
-    pub(crate) request: Request<Incoming>,
-    pub(crate) peer: SocketAddr,
-    pub(crate) local: SocketAddr,
-    /// The names in the client's certificate, which may be none; `None` where there is no TLS.
-    pub(crate) certificate: Option<Arc<[String]>>,
-    pub(crate) busy: Busy,
-}
 
 /// Answers a request.
 pub(crate) async fn answer(api: &Arc<Api>, running: Arc<Running>, arrival: Arrival) -> Reply {
@@ -103,22 +92,6 @@ fn find(method: &Method, path: &str) -> Result<&'static Operation, Problem> {
     })
 }
 
-fn text(fields: &HeaderMap, name: impl hyper::header::AsHeaderName) -> Option<&str> {
-    fields.get(name).and_then(|value| value.to_str().ok())
-}
-
-/// Refuses names that are not this server's: a page may have had its own name lead here (DNS rebinding).
-pub(crate) fn check_host(api: &Api, fields: &HeaderMap, local: SocketAddr) -> Result<(), Problem> {
-    let host = text(fields, HOST).unwrap_or_default();
-    match api.access(|access| access.knows_host(host, local.ip())) {
-        true => Ok(()),
-        false => Err(Problem::new(
-            StatusCode::MISDIRECTED_REQUEST,
-            format!("this server is not known as {host:?}: admin-hosts lists names that it has"),
-        )),
-    }
-}
-
 /// Refuses changes that a page of another site has a browser ask for, with the cookie of this one.
 fn check_origin(method: &Method, fields: &HeaderMap, who: &Option<Who>) -> Result<(), Problem> {
     let refused = |why: &str| Err(Problem::new(StatusCode::FORBIDDEN, why));
@@ -166,14 +139,6 @@ async fn who_calls(
             Some(Who { name, role, by: Means::Certificate(names) })
         }
     }
-}
-
-/// Returns the value of a cookie.
-pub(crate) fn cookie<'a>(fields: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
-    let cookies = fields.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let mut pairs =
-        cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.find(|(name, _)| *name == wanted).map(|(_, value)| value)
 }
 
 /// Says how to get in.

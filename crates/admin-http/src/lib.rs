@@ -10,6 +10,7 @@
 mod access;
 mod agent;
 mod api;
+mod arrival;
 mod call;
 mod configuration;
 mod connections;

@@ -13,7 +13,8 @@ use hyper::{Method, Request, Response, StatusCode};
 use millrace_metrics::{Format, Metric, Reading, write};
 use millrace_server::{Readiness, Running};
 
-use super::api::{self, Arrival, PREFIX};
+use super::api::{self, PREFIX};
+use super::arrival::Arrival;
 use super::call::Api;
 use super::connections::Busy;
 use super::dashboard;

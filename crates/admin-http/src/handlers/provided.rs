@@ -15,7 +15,7 @@ use millrace_server::{Administrator, Running};
 use serde_json::json;
 
 use super::visits::{check_privacy, session_cookie};
-use crate::api::{Arrival, check_host, cookie};
+use crate::arrival::{Arrival, check_host, cookie};
 use crate::call::{Api, Call};
 use crate::logins::{Login, User};
 use crate::operation::{Answering, percent_decoded};
