@@ -112,7 +112,8 @@ impl Answered {
                 Self::Command(Verb::of(&line[..end]))
             }
             Input::LineTooLong | Input::LineTorn => Self::Command(Verb::OTHER),
-            Input::Answer(_) => Self::Waiting,
+            // A wrong password is answered after a while.
+            Input::Answer(_) | Input::Deadline => Self::Waiting,
             Input::TransferEnded(_) => Self::Transfer,
             _ => Self::None,
         }
