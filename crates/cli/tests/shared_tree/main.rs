@@ -60,7 +60,7 @@ impl Noise {
 
 /// The content of a version: small, but for one in a hundred, which takes two parts.
 fn content(version: Version) -> Vec<u8> {
-    let times = if version % 100 == 0 { 800_000 } else { 1 + version % 300 };
+    let times = if version.is_multiple_of(100) { 800_000 } else { 1 + version % 300 };
     format!("{version:08}").repeat(times as usize).into_bytes()
 }
 
