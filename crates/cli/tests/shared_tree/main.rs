@@ -58,9 +58,9 @@ impl Noise {
     }
 }
 
-/// The content of a version: small, but for one in a hundred, which takes two parts.
+/// The content of a version: small, but for one in 300, which takes two parts.
 fn content(version: Version) -> Vec<u8> {
-    let times = if version.is_multiple_of(100) { 800_000 } else { 1 + version % 300 };
+    let times = if version.is_multiple_of(300) { 800_000 } else { 1 + version % 300 };
     format!("{version:08}").repeat(times as usize).into_bytes()
 }
 
@@ -85,7 +85,8 @@ impl Shared {
         Self {
             addresses: Mutex::new([0, 1, 2].map(|number| nodes[number].addresses())),
             history: History::default(),
-            version: AtomicU64::new(NONE + 1),
+            // The first large one is soon.
+            version: AtomicU64::new(NONE + 270),
             acknowledged: AtomicUsize::new(0),
             has_ended: AtomicBool::new(false),
             torn: Mutex::new(Vec::new()),

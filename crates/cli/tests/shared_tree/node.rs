@@ -42,6 +42,7 @@ impl Node {
              [[user]]\nname = \"ann\"\npassword = \"{HASH}\"\nsessions = 1000\n\
              [[folder]]\npath = \"/b\"\nbucket = \"{bucket}\"\nendpoint = \"http://127.0.0.1:{store}\"\n\
              credentials-file = \"keys\"\nlayout = \"indexed\"\npostgres = \"{database}\"\n\
+             keep-replaced = \"1m\"\n\
              [cluster]\ndatabase = \"{database}\"\nnode = \"node-{number}\"\nlease = \"6s\"\n\
              [[hook]]\non = \"upload\"\nwait = false\nbatch = 50\nwebhook = \"http://127.0.0.1:{webhook}/\"\n"
         );
