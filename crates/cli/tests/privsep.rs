@@ -420,6 +420,35 @@ fn a_storage_with_the_rights_of_a_user_is_one_like_every_other() {
     assert_eq!(left, 0, "nothing is left, no staging folder either");
 }
 
+#[test]
+fn many_names_are_looked_at_at_a_time_and_each_has_its_own_answer() {
+    let Some(site) = Site::new("names") else { return };
+    let home = site.0.join("home/one");
+    let setup = Setup { user: ONE, group: ONE, groups: vec![ONE], sandbox: Some(vec![home.clone()]) };
+    let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
+    command.arg("user-files");
+    let user = UserFiles::start(command, &setup).unwrap();
+    // More than go in one call, by number and by length; some are not there.
+    let names: Vec<String> = (0..250).map(|number| format!("{number}{}", "x".repeat(number))).collect();
+    let is_there = |number: usize| number % 7 != 0;
+    for (number, name) in names.iter().enumerate().filter(|(number, _)| is_there(*number)) {
+        fs::write(home.join(name), vec![b'x'; number]).unwrap();
+    }
+    std::os::unix::fs::symlink("/etc/passwd", home.join("link")).unwrap();
+    let inside = fs::File::open(&home).unwrap();
+    let all: Vec<&[u8]> = names.iter().map(String::as_bytes).chain([&b"link"[..], b".."]).collect();
+    let found = user.look_at(inside.as_fd(), &all);
+    assert_eq!(found.len(), all.len());
+    for (number, found) in found[..names.len()].iter().enumerate() {
+        let size =
+            found.as_ref().map(|file| rustix::fs::fstat(file).unwrap().st_size).map_err(|error| *error);
+        assert_eq!(size, if is_there(number) { Ok(number as i64) } else { Err(Errno::NOENT) });
+    }
+    let link = rustix::fs::fstat(found[names.len()].as_ref().unwrap()).unwrap();
+    assert_eq!(rustix::fs::FileType::from_raw_mode(link.st_mode), rustix::fs::FileType::Symlink);
+    assert!(found[names.len() + 1].is_err(), "nothing leads up");
+}
+
 /// What a server tries that was taken over.
 #[test]
 fn a_process_that_opens_files_of_a_user_opens_no_other() {

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::thread::{self, JoinHandle};
 
 use millrace_sandbox::{Access, Grant};
@@ -111,15 +111,14 @@ fn spawn(connection: OwnedFd) -> io::Result<JoinHandle<io::Result<()>>> {
 fn serve(connection: &OwnedFd) -> io::Result<()> {
     let mut buffer = vec![0; LONGEST_CALL];
     while let Some((message, descriptors)) = receive(connection, &mut buffer)? {
+        let mut opened = Vec::new();
         let made = match FileCall::read(message) {
-            Ok(call) => call.perform(&descriptors),
+            Ok(call) => call.perform(&descriptors, &mut opened),
             Err(_) => Err(Errno::PERM),
         };
-        let (error, opened) = match made {
-            Ok(opened) => (0, opened),
-            Err(errno) => (errno.raw_os_error(), None),
-        };
-        send(connection, &error.to_le_bytes(), opened.as_ref().map(AsFd::as_fd).as_slice())?;
+        let error = made.map_or_else(Errno::raw_os_error, |()| 0);
+        let opened: Vec<BorrowedFd<'_>> = opened.iter().map(AsFd::as_fd).collect();
+        send(connection, &error.to_le_bytes(), &opened)?;
     }
     Ok(())
 }

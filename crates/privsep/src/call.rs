@@ -96,7 +96,18 @@ pub enum FileCall<'a> {
         /// What is asked for.
         access: u32,
     },
+    /// `openat2` of names in the directory, to be looked at (`O_PATH`), links too, up to the first that fails.
+    LookAt {
+        /// At most [`MOST_LOOKED_AT`] names, with a slash between them.
+        names: &'a [u8],
+    },
 }
+
+/// Names in a [`FileCall::LookAt`]: as many descriptors as come back.
+pub(crate) const MOST_LOOKED_AT: usize = 64;
+
+/// Bytes of names in a [`FileCall::LookAt`].
+pub(crate) const LONGEST_LOOKED_AT: usize = 8 * 1024;
 
 impl<'a> FileCall<'a> {
     /// Reads a call. Every byte of the message has to belong to it.
@@ -119,6 +130,7 @@ impl<'a> FileCall<'a> {
             8 => Self::SetOwner { user: number(&mut reader)?, group: number(&mut reader)? },
             9 => Self::SetTimes { accessed: time(&mut reader)?, modified: time(&mut reader)? },
             10 => Self::Check { name: name_or_itself(&mut reader)?, access: reader.number()? },
+            11 => Self::LookAt { names: names(&mut reader)? },
             _ => return Err(malformed()),
         };
         reader.end()?;
@@ -187,6 +199,10 @@ impl<'a> FileCall<'a> {
                 out.text(name);
                 out.number(access);
             }
+            Self::LookAt { names } => {
+                out.byte(11);
+                out.text(names);
+            }
         }
         out.into_bytes()
     }
@@ -199,8 +215,12 @@ impl<'a> FileCall<'a> {
         }
     }
 
-    /// Makes the call, as the user that this process is; returns what it opened.
-    pub(crate) fn perform(&self, descriptors: &[OwnedFd]) -> rustix::io::Result<Option<OwnedFd>> {
+    /// Makes the call, as the user that this process is, and adds what it opens, also before it fails.
+    pub(crate) fn perform(
+        &self,
+        descriptors: &[OwnedFd],
+        opened: &mut Vec<OwnedFd>,
+    ) -> rustix::io::Result<()> {
         let (first, last) = match descriptors {
             [first] if self.descriptors() == 1 => (first, first),
             [first, last] if self.descriptors() == 2 => (first, last),
@@ -208,7 +228,7 @@ impl<'a> FileCall<'a> {
         };
         match *self {
             Self::Open { path, flags, mode, resolve } => {
-                return open(first, path, flags, mode, resolve).map(Some);
+                open(first, path, flags, mode, resolve).map(|file| opened.push(file))
             }
             Self::MakeDirectory { name, mode } => {
                 rustix::fs::mkdirat(first, name, Mode::from_raw_mode(mode & 0o7777))
@@ -241,8 +261,11 @@ impl<'a> FileCall<'a> {
                 let access = Access::from_bits(access as _).ok_or(Errno::INVAL)?;
                 rustix::fs::accessat(first, name, access, AtFlags::EACCESS)
             }
+            Self::LookAt { names } => names.split(|byte| *byte == b'/').try_for_each(|name| {
+                let flags = (OFlags::PATH | OFlags::NOFOLLOW).bits();
+                open(first, name, flags, 0, 0).map(|file| opened.push(file))
+            }),
         }
-        .map(|()| None)
     }
 }
 
@@ -326,6 +349,13 @@ fn name<'a>(reader: &mut Reader<'a>) -> io::Result<&'a [u8]> {
 fn name_or_itself<'a>(reader: &mut Reader<'a>) -> io::Result<&'a [u8]> {
     let name = reader.text(LONGEST_PATH)?;
     if name.is_empty() || name == b".." || name.contains(&b'/') { Err(malformed()) } else { Ok(name) }
+}
+
+fn names<'a>(reader: &mut Reader<'a>) -> io::Result<&'a [u8]> {
+    let names = reader.text(LONGEST_LOOKED_AT)?;
+    let each = || names.split(|byte| *byte == b'/');
+    let is_wrong = |name: &[u8]| matches!(name, b"" | b"." | b"..");
+    if each().any(is_wrong) || each().count() > MOST_LOOKED_AT { Err(malformed()) } else { Ok(names) }
 }
 
 fn number(reader: &mut Reader<'_>) -> io::Result<Option<u32>> {

@@ -12,7 +12,7 @@ use rustix::fs::{Access, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Timestamp
 use rustix::io::{Errno, Result};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
-use crate::call::FileCall;
+use crate::call::{FileCall, LONGEST_LOOKED_AT, MOST_LOOKED_AT};
 use crate::policy::Setup;
 use crate::question::Answer;
 use crate::wire::{LONGEST, malformed, pair, pairs, receive, send};
@@ -39,6 +39,9 @@ pub struct UserFiles {
 }
 
 impl UserFiles {
+    /// Names that [`UserFiles::look_at`] opens by one call, if they are not long ones.
+    pub const LOOKED_AT: usize = MOST_LOOKED_AT;
+
     pub(crate) fn new(user: u32, connections: Vec<OwnedFd>) -> Self {
         let (idle, returned) = (Mutex::new(connections), Condvar::new());
         Self { user, idle, returned, has_ended: AtomicBool::new(false) }
@@ -78,7 +81,38 @@ impl UserFiles {
     ) -> Result<OwnedFd> {
         let call =
             FileCall::Open { path, flags: flags.bits(), mode: mode.as_raw_mode(), resolve: resolve.bits() };
-        self.call(&call, &[directory])?.ok_or(Errno::IO)
+        let (made, mut opened) = self.call(&call, &[directory]);
+        made?;
+        opened.pop().ok_or(Errno::IO)
+    }
+
+    /// Opens names of a directory to be looked at, links too; returns as many results as there are names.
+    pub fn look_at(&self, directory: BorrowedFd<'_>, names: &[&[u8]]) -> Vec<Result<OwnedFd>> {
+        let mut found = Vec::with_capacity(names.len());
+        while let Some(rest @ [first, ..]) = names.get(found.len()..) {
+            let mut lengths = rest.iter().take(MOST_LOOKED_AT).scan(0, |all, name| {
+                *all += name.len() + 1;
+                Some(*all)
+            });
+            let count = lengths
+                .position(|length| length > LONGEST_LOOKED_AT)
+                .unwrap_or(rest.len().min(MOST_LOOKED_AT));
+            let joined = rest[..count].join(&b'/');
+            let (made, opened) = self.call(&FileCall::LookAt { names: &joined }, &[directory]);
+            let before = found.len();
+            found.extend(opened.into_iter().take(count).map(Ok));
+            match made {
+                // Of the process of an older server, which a hot upgrade has handed over: it does not know the call.
+                Err(Errno::PERM) if found.len() == before => {
+                    let flags = OFlags::PATH | OFlags::NOFOLLOW;
+                    found.push(self.open(directory, first, flags, Mode::empty(), ResolveFlags::empty()));
+                }
+                Err(errno) if found.len() < before + count => found.push(Err(errno)),
+                _ if found.len() == before => found.push(Err(Errno::IO)),
+                _ => {}
+            }
+        }
+        found
     }
 
     /// Makes a directory.
@@ -142,10 +176,11 @@ impl UserFiles {
     }
 
     fn done(&self, call: &FileCall<'_>, descriptors: &[BorrowedFd<'_>]) -> Result<()> {
-        self.call(call, descriptors).map(drop)
+        self.call(call, descriptors).0
     }
 
-    fn call(&self, call: &FileCall<'_>, descriptors: &[BorrowedFd<'_>]) -> Result<Option<OwnedFd>> {
+    /// Has a call made; returns also what it opened, before it failed, too.
+    fn call(&self, call: &FileCall<'_>, descriptors: &[BorrowedFd<'_>]) -> (Result<()>, Vec<OwnedFd>) {
         let connection = self.take();
         let made = ask(&connection, call, descriptors);
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
@@ -153,11 +188,11 @@ impl UserFiles {
         drop(idle);
         self.returned.notify_one();
         match made {
-            Ok((0, opened)) => Ok(opened),
-            Ok((error @ 1..4096, _)) => Err(Errno::from_raw_os_error(error)),
+            Ok((0, opened)) => (Ok(()), opened),
+            Ok((error @ 1..4096, opened)) => (Err(Errno::from_raw_os_error(error)), opened),
             Ok(_) | Err(_) => {
                 self.has_ended.store(true, Ordering::Relaxed);
-                Err(Errno::IO)
+                (Err(Errno::IO), Vec::new())
             }
         }
     }
@@ -200,11 +235,11 @@ fn ask(
     connection: &OwnedFd,
     call: &FileCall<'_>,
     descriptors: &[BorrowedFd<'_>],
-) -> io::Result<(i32, Option<OwnedFd>)> {
+) -> io::Result<(i32, Vec<OwnedFd>)> {
     send(connection.as_fd(), &call.to_bytes(), descriptors)?;
     let mut buffer = [0; ANSWER + 1];
     let ended = || io::Error::from(io::ErrorKind::BrokenPipe);
-    let (message, mut opened) = receive(connection.as_fd(), &mut buffer)?.ok_or_else(ended)?;
+    let (message, opened) = receive(connection.as_fd(), &mut buffer)?.ok_or_else(ended)?;
     let error = <[u8; ANSWER]>::try_from(message).map_err(|_| malformed())?;
-    Ok((i32::from_le_bytes(error), opened.pop()))
+    Ok((i32::from_le_bytes(error), opened))
 }

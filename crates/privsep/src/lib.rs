@@ -33,8 +33,8 @@
 //! | [`Request::Join`] | 3, for the successor of a hot upgrade. With it comes a socket, at which the successor sends its policy | no more than the first policy |
 //! | [`Answer`] | a verdict, `Done`, or why there is none | 64 KiB; a reason 512 bytes |
 //! | [`Setup`], once, from the helper to `user-files` | user, group, supplementary groups; sandbox and trees. With it come the 4 sockets | 4,096 groups |
-//! | [`FileCall`] | what to do, names, flags; with it come 1 or 2 descriptors: directories, or the file | a path 4,095 bytes |
-//! | its answer | the error in 32 bits, 0 for none; with it comes the file that was opened | |
+//! | [`FileCall`] | what to do, names, flags; with it come 1 or 2 descriptors: directories, or the file | a path 4,095 bytes; 64 names, 8 KiB together |
+//! | its answer | the error in 32 bits, 0 for none; with it come the files that were opened, of several names those before the one that failed | 64 files |
 //!
 //! # What is refused
 //!

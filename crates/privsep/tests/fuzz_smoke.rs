@@ -78,6 +78,7 @@ fn calls() -> Vec<FileCall<'static>> {
         FileCall::SetOwner { user: None, group: Some(100) },
         FileCall::SetTimes { accessed: (0, 1_073_741_822), modified: (-1, 5) },
         FileCall::Check { name: b".", access: 2 },
+        FileCall::LookAt { names: b"a/b/..c" },
     ]
 }
 

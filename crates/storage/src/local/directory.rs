@@ -144,13 +144,20 @@ impl Entries<'_> {
 
     /// Returns the entries of these names.
     fn look_at_each(&self, names: &[u8]) -> Result<Vec<DirEntry>, FileError> {
-        let names = names.split_inclusive(|byte| *byte == 0).flat_map(CStr::from_bytes_with_nul);
-        names.filter_map(|name| self.look_at(name).transpose()).collect()
+        let names = || names.split_inclusive(|byte| *byte == 0).flat_map(CStr::from_bytes_with_nul);
+        if disk::acting::is_user() {
+            let names: Vec<&CStr> = names().collect();
+            let found = metadata::of_each_entry(self.directory, &names).unwrap_or_default();
+            let entries = names.into_iter().zip(found);
+            return entries.filter_map(|(name, found)| self.entry(name, found).transpose()).collect();
+        }
+        let look_at = |name| self.entry(name, metadata::of_entry(self.directory, name));
+        names().filter_map(|name| look_at(name).transpose()).collect()
     }
 
-    /// The entry, or `None` where it is gone.
-    fn look_at(&self, name: &CStr) -> Result<Option<DirEntry>, FileError> {
-        let metadata = match metadata::of_entry(self.directory, name) {
+    /// The entry with this metadata, or `None` where it is gone.
+    fn entry(&self, name: &CStr, found: Result<Metadata, FileError>) -> Result<Option<DirEntry>, FileError> {
+        let metadata = match found {
             Err(FileError::NotFound) => return Ok(None),
             result => result?,
         };

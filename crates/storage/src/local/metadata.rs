@@ -1,5 +1,6 @@
 //! `statx` answers as [`Metadata`], and file systems as [`Readiness`].
 
+use std::ffi::CStr;
 use std::os::fd::AsFd;
 
 use millrace_vfs::{FileError, FileKind, Metadata, Owner, Readiness, Special, Timestamp};
@@ -20,6 +21,15 @@ pub(super) fn of_descriptor(fd: impl AsFd) -> Result<Metadata, FileError> {
 pub(super) fn of_entry<P: rustix::path::Arg>(directory: impl AsFd, name: P) -> Result<Metadata, FileError> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     disk::statx(directory, name, flags, WANTED).map(convert).map_err(file_error)
+}
+
+/// The same of several names, where this thread acts as a user, so that not each waits for the user's process.
+pub(super) fn of_each_entry(
+    directory: impl AsFd,
+    names: &[&CStr],
+) -> Option<Vec<Result<Metadata, FileError>>> {
+    let stats = disk::acting::statx_each(directory, names, WANTED)?;
+    Some(stats.into_iter().map(|stat| stat.map(convert).map_err(file_error)).collect())
 }
 
 /// Restores the permission bits that the process's umask removed, and leaves those inherited from the directory (the

@@ -8,6 +8,7 @@
 //! To look at a name is to open it with `O_PATH`, which takes the same rights, and to look at the descriptor.
 
 use std::cell::RefCell;
+use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -67,6 +68,22 @@ fn look(user: &UserFiles, directory: impl AsFd, path: impl Arg, flags: AtFlags) 
         false => OFlags::empty(),
     };
     open(user, directory.as_fd(), path, OFlags::PATH | follow, Mode::empty(), ResolveFlags::empty())
+}
+
+/// What `statx` says of names in a directory, links not followed, where this thread acts as a user.
+pub(crate) fn statx_each(
+    directory: impl AsFd,
+    names: &[&CStr],
+    mask: StatxFlags,
+) -> Option<Vec<Result<Statx>>> {
+    let user = user()?;
+    let look = |found: Result<OwnedFd>| rustix::fs::statx(found?, c"", AtFlags::EMPTY_PATH, mask);
+    // As many descriptors are open at a time.
+    let look_at = |names: &[&CStr]| {
+        let names: Vec<&[u8]> = names.iter().map(|name| name.to_bytes()).collect();
+        user.look_at(directory.as_fd(), &names).into_iter().map(look).collect::<Vec<_>>()
+    };
+    Some(names.chunks(UserFiles::LOOKED_AT).flat_map(look_at).collect())
 }
 
 fn open(
