@@ -81,10 +81,11 @@ export function sections(source, name) {
 
 /** Returns the value of a text, a whole number, a flag or an array of texts; `undefined` for any other. */
 export function read(raw) {
-  if (/^(true|false|\d+)$/.test(raw)) return JSON.parse(raw);
+  // Numbers of more digits are not exact here.
+  if (/^(true|false|0|[1-9]\d{0,14})$/.test(raw)) return JSON.parse(raw);
   if (/^'[^'\n]*'$/.test(raw)) return raw.slice(1, -1);
   if (/^"(?!"")/.test(raw)) { try { return JSON.parse(raw); } catch { return undefined; } }
-  if (!raw?.startsWith('[')) return undefined;
+  if (!raw?.startsWith('[') || /"""|'''/.test(raw)) return undefined;
   const part = /"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|#[^\n]*/g;
   const isPlain = /^\[[\s,]*\]$/.test(raw.replace(part, ','));
   const values = isPlain ? (raw.match(part) ?? []).filter((one) => !one.startsWith('#')).map(read) : [undefined];

@@ -66,7 +66,7 @@ test('values are read as far as a form shows them, and written as TOML', () => {
   for (const [raw, value] of [['"a\\"b"', 'a"b'], ["'a\\b'", 'a\\b'], ['12', 12], ['false', false], ['["a", \'b\',\n]', ['a', 'b']], ['[]', []], ['["a", # b\n "c#"]', ['a', 'c#']]]) {
     assert.deepEqual(read(raw), value, raw);
   }
-  for (const raw of ['"""a"""', '{ a = 1 }', '[1]', '["a", 1]', '1.5', '2026-11-29', undefined]) assert.equal(read(raw), undefined, raw);
+  for (const raw of ['"""a"""', '{ a = 1 }', '[1]', '["a", 1]', '["a", """b"""]', "['''a''']", '010', '12345678901234567890', '1.5', '2026-11-29', undefined]) assert.equal(read(raw), undefined, raw);
   assert.equal(written('a"b\n'), '"a\\"b\\n"');
   assert.equal(written(['a', 'b']), '["a", "b"]');
   assert.equal(written(true), 'true');
