@@ -92,7 +92,7 @@ wait = false
 `;
 
 /** What the mock keeps. */
-function makeState({ sessions = 128, isQuiet = false, hasProvider = false }) {
+function makeState({ sessions = 128, isQuiet = false, hasProvider = false, config = CONFIG }) {
   const now = Math.floor(Date.now() / 1000);
   const random = numbers(7);
   const rates = Array.from({ length: 720 }, (_, at) => {
@@ -113,7 +113,7 @@ function makeState({ sessions = 128, isQuiet = false, hasProvider = false }) {
       { name: 'press', groups: ['customers'], password: false, settings: { access: 'ro' } }, { name: 'bob', settings: { disabled: true } }]
       .map((one) => ({ groups: [], password: true, 'second-factor': false, writable: true, source: one.writable === false ? 'the configuration' : SOURCE, ...one })),
     groups: [{ name: 'customers', members: 2, settings: { access: 'rw', 'quota-bytes': '10G' } }, { name: 'staff', members: 0, settings: { directory: 'staff' } }],
-    config: CONFIG,
+    config,
     history: [{ version: 2, time: now - 86400, by: 'alice', text: CONFIG.replace('20M', '10M') }, { version: 1, time: now - 900000, by: 'before', text: CONFIG.replace('sessions-per-address = 40\n', '') }],
   };
 }

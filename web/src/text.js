@@ -97,7 +97,8 @@ const en = {
     codes: 'One-time codes', codesHint: 'Enter this secret in an authenticator app. It is not shown again.', noCodes: (name) => `${name} needs no code any more`,
   },
   tables: {
-    other: 'Other settings', otherHint: 'One a line, as in the file: upload-hash = "sha256"', theirs: 'Show the change',
+    other: 'Other settings', otherHint: 'One a line, as in the file: upload-hash = "sha256"', theirs: 'Show the change', line: (line) => `Not a setting: ${line}`,
+    elsewhere: 'The file has a value that does not fit here. It holds unless you enter another.',
     conflict: 'Another administrator changed the configuration meanwhile. Nothing was saved.', confirm: (what) => `Delete ${what}? An earlier version of the configuration has it.`,
   },
   folders: {

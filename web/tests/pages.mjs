@@ -288,6 +288,74 @@ test('hooks are changed by keys alone, and another administrator loses nothing',
   assert.deepEqual(page.faults, []);
 });
 
+/** A folder and a hook with values that no field can show as they are. */
+const ODD = String.raw`[[folder]]
+path = "/doe"
+directory = " /srv/with space "
+access = ["write"]
+users = ["Doe, Jane"]
+groups = []
+
+[[hook]]
+on = ["upload", "login "]
+paths = ["/in/a,b/**"]
+run = ["/bin/sh", "-c", "x\ny", "", "z "]
+time-limit = ""
+`;
+
+test('what fields cannot show is shown as it is written, and stays when a form is saved', async () => {
+  const page = await dashboard({ config: ODD });
+  const sheet = page.getByRole('dialog');
+  for (const [name, rows, shown] of [['folders', '/doe', ['" /srv/with space "', '["Doe, Jane"]', '["write"]']], ['hooks', '["upload", "login "]', ['["/in/a,b/**"]', 'run']]]) {
+    await visit(page, name);
+    for (const value of shown) await page.getByRole('row', { name: rows }).getByText(value).first().waitFor();
+    await page.getByRole('button', { name: `Edit: ${rows}` }).click();
+    await sheet.getByText('The file has a value that does not fit here').first().waitFor();
+    assert.deepEqual(await inaccessible(page), []);
+    await sheet.getByRole('button', { name: 'Save' }).click();
+    await sheet.waitFor({ state: 'hidden' });
+    assert.equal(await fileOf(page), ODD);
+  }
+  await page.getByRole('button', { name: 'Edit: ["upload", "login "]' }).click();
+  await sheet.getByLabel('Program').fill('/bin/true');
+  await sheet.getByRole('button', { name: 'Save' }).click();
+  await sheet.waitFor({ state: 'hidden' });
+  assert.equal(await fileOf(page), ODD.replace(/run = .*/, 'run = ["/bin/true"]'));
+  assert.deepEqual(page.faults, []);
+});
+
+test('a field wins over the other settings, and what is no setting there is refused', async () => {
+  const config = '[[folder]]\npath = "/rows"\nbucket = "rows"\npostgres = "dbname=old"\n\n[[hook]]\non = "login"\nrun = "/bin/old"\n';
+  const page = await dashboard({ config });
+  await visit(page, 'hooks');
+  await page.getByRole('button', { name: 'Edit: login' }).click();
+  const sheet = page.getByRole('dialog');
+  const others = sheet.getByLabel('Other settings');
+  assert.equal(await sheet.getByLabel('Program').inputValue(), '/bin/old');
+  for (const [typed, told] of [['# of sizes\nbatch = 2\nlarger-than "10M"', 'larger-than "10M"'], ['[hook.headers]\nA = "b"', '[hook.headers]'], ['a = 1\na = 2', 'a = 2']]) {
+    await others.fill(typed);
+    await sheet.getByRole('button', { name: 'Save' }).click();
+    await sheet.locator('.field', { hasText: 'Other settings' }).getByRole('alert').getByText(`Not a setting: ${told}`).waitFor();
+  }
+  assert.equal(await fileOf(page), config);
+  await others.fill('batch = 2\n\n# Those of work.\nusers = ["a",\n  "b"]');
+  await sheet.getByLabel('Program').fill('/bin/new');
+  await sheet.getByRole('button', { name: 'Save' }).click();
+  await sheet.getByText('not a setting: users').waitFor();
+  await others.fill('batch = 2\nrun = "/bin/old"');
+  await sheet.getByRole('button', { name: 'Save' }).click();
+  await sheet.waitFor({ state: 'hidden' });
+  assert.equal(await fileOf(page), config.replace('"/bin/old"', '["/bin/new"]') + 'batch = 2\n');
+  await visit(page, 'folders');
+  await page.getByRole('button', { name: 'Edit: /rows' }).click();
+  await sheet.getByLabel('Where its files are').selectOption('postgres');
+  await sheet.getByLabel('Connection').fill('dbname=new');
+  await sheet.getByRole('button', { name: 'Save' }).click();
+  await sheet.waitFor({ state: 'hidden' });
+  assert.match(await fileOf(page), /^\[\[folder\]\]\npath = "\/rows"\npostgres = "dbname=new"\n\n/);
+  assert.deepEqual(page.faults, []);
+});
+
 test('certificates are added with their keys, and say when they expire', async () => {
   const page = await dashboard();
   await visit(page, 'certificates');

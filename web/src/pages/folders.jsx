@@ -1,6 +1,6 @@
 // Virtual folders: the [[folder]] tables of the configuration.
 import { text } from '../text.js';
-import { shownOf, Tables } from './tables.jsx';
+import { saidOf, Tables } from './tables.jsx';
 
 const words = text.folders;
 
@@ -10,7 +10,7 @@ const PLACES = ['directory', 'database', 'bucket', 'postgres'];
 const FORM = {
   table: 'folder',
   words,
-  titleOf: (section) => shownOf(section, { key: 'path' }) ?? '',
+  titleOf: (section) => saidOf(section, { key: 'path' }),
   one: { label: words.place, of: PLACES.map((key) => ({ key, name: words.places[key], label: words.at[key], placeholder: words.examples[key], required: true })) },
   fields: [
     { key: 'path', label: words.path, hint: words.pathHint, required: true, isFirst: true },
@@ -27,13 +27,13 @@ const FORM = {
   ],
 };
 
-const place = (section) => shownOf(section, { key: PLACES.find((key) => section.keys.has(key)) });
-const may = (section) => [...['users', 'groups'].map((key) => shownOf(section, { key, kind: 'list' }))].filter(Boolean).join(', ');
+const place = (section) => saidOf(section, { key: PLACES.find((key) => section.keys.has(key)) });
+const may = (section) => ['users', 'groups'].map((key) => saidOf(section, { key, kind: 'list' })).filter(Boolean).join(', ');
 
 const COLUMNS = [
   { name: words.path, cell: FORM.titleOf },
   { name: words.place, is: 'wide', cell: place },
-  { name: words.access, cell: (section) => words.accesses[shownOf(section, { key: 'access' }) ?? ''] ?? '' },
+  { name: words.access, cell: (section) => words.accesses[saidOf(section, { key: 'access' })] ?? saidOf(section, { key: 'access' }) },
   { name: words.whose, cell: (section) => may(section) || <span class="quiet">{words.everybody}</span> },
 ];
 

@@ -1,6 +1,6 @@
 // What is asked and told of what sessions do: the [[hook]] tables of the configuration.
 import { text } from '../text.js';
-import { shownOf, Tables } from './tables.jsx';
+import { saidOf, Tables } from './tables.jsx';
 
 const words = text.hooks;
 
@@ -10,7 +10,7 @@ const OUTSIDE = ['webhook', 'run'];
 const FORM = {
   table: 'hook',
   words,
-  titleOf: (section) => `${shownOf(section, { key: 'on', kind: 'list' }) ?? ''} ${shownOf(section, { key: 'paths', kind: 'list' }) ?? ''}`.trim(),
+  titleOf: (section) => `${saidOf(section, { key: 'on', kind: 'list' })} ${saidOf(section, { key: 'paths', kind: 'list' })}`.trim(),
   one: {
     label: words.action,
     of: ACTIONS.map((key) => ({ key, kind: key === 'run' ? 'lines' : 'text', name: words.actions[key], label: words.does[key], placeholder: words.examples[key], hint: words.hints[key], required: true })),
@@ -27,10 +27,10 @@ const FORM = {
   ],
 };
 
-const shown = (key, kind) => (section) => shownOf(section, { key, kind: kind ?? 'list' }) ?? '';
+const shown = (key) => (section) => saidOf(section, { key, kind: 'list' });
 const action = (section) => {
   const key = ACTIONS.find((own) => section.keys.has(own));
-  const said = key && (shownOf(section, { key, kind: key === 'run' ? 'lines' : 'text' }) ?? section.keys.get(key).raw);
+  const said = key && saidOf(section, { key, kind: key === 'run' ? 'lines' : 'text' });
   return key ? <><span class="quiet">{words.verb[key]}</span> {said.replaceAll('\n', ' ')}</> : '';
 };
 

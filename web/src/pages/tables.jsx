@@ -11,12 +11,21 @@ const words = text.tables;
 /** Returns the words of a list: `a, b`. */
 const listOf = (said) => said.split(',').map((one) => one.trim()).filter(Boolean);
 
+/** Returns whether a value stays the same text in a field. */
+const fits = (value) => typeof value === 'string' && value !== '' && value === value.trim() && !/[\r\n]/.test(value);
+
+/** Returns the texts of a value, put together, or `undefined` where they cannot be told apart again. */
+function joined(value, between) {
+  const all = [value].flat();
+  return all.length && all.every((one) => fits(one) && !one.includes(between.trim() || between)) ? all.join(between) : undefined;
+}
+
 /** How a kind of field shows a value, or `undefined` where it cannot; and what it writes of a text that is not empty. */
 const KINDS = {
-  text: [(value) => (typeof value === 'string' ? value : undefined), written],
-  number: [(value) => (['number', 'string'].includes(typeof value) ? String(value) : undefined), (said) => (/^\d+$/.test(said) ? said : written(said))],
-  list: [(value) => (typeof value === 'string' || Array.isArray(value) ? [value].flat().join(', ') : undefined), (said) => written(listOf(said))],
-  lines: [(value) => (Array.isArray(value) ? value.join('\n') : undefined), (said) => written(said.split('\n').filter(Boolean))],
+  text: [(value) => (fits(value) ? value : undefined), written],
+  number: [(value) => (typeof value === 'number' || fits(value) ? String(value) : undefined), (said) => (/^(0|[1-9]\d*)$/.test(said) ? said : written(said))],
+  list: [(value) => joined(value, ', '), (said) => written(listOf(said))],
+  lines: [(value) => joined(value, '\n'), (said) => written(said.split('\n').filter(Boolean))],
   choice: [(value) => (['string', 'boolean'].includes(typeof value) ? String(value) : undefined), (said) => (/^(true|false)$/.test(said) ? said : written(said))],
   flag: [(value) => (typeof value === 'boolean' ? value : undefined), () => 'true'],
 };
@@ -27,6 +36,9 @@ export function shownOf(section, { key, kind = 'text', options }) {
   const shown = raw === undefined ? undefined : KINDS[kind][0](read(raw));
   return kind === 'choice' && !options.some(([value]) => value === shown) ? undefined : shown;
 }
+
+/** Returns what a section says of a field, for people: as it is written where the field cannot show it. */
+export const saidOf = (section, field) => shownOf(section, field) ?? section.keys.get(field.key)?.raw ?? '';
 
 /** Returns the fields of a form and those of each alternative, in the order in which they are written. */
 const allOf = ({ fields, one }) => [...fields.filter(({ isFirst }) => isFirst), ...(one?.of ?? []), ...fields.filter(({ isFirst }) => !isFirst)];
@@ -42,6 +54,20 @@ function othersOf(section, form) {
   return [...(section?.keys ?? [])].filter(([key]) => !shown.has(key)).map(([key, { raw }]) => `${key} = ${raw}`).join('\n');
 }
 
+/** Returns the first of the other settings that would be lost: it is no setting, or there already. */
+function strayOf(other) {
+  const keys = new Set();
+  let at = 0;
+  for (const { key, from, to } of [...statements(other), { from: other.length }]) {
+    const stray = other.slice(at, from).split('\n').map((line) => line.trim()).find((line) => line && !line.startsWith('#'));
+    if (stray) return stray;
+    if (to && (!key || keys.has(key))) return other.slice(from, to).trim().split('\n')[0];
+    keys.add(key);
+    at = to;
+  }
+  return undefined;
+}
+
 /** Returns the raw values that a filled form stands for; `undefined` for keys that it leaves out. */
 function rawsOf(section, form, { other = '', ...values }) {
   const raws = {};
@@ -51,9 +77,10 @@ function rawsOf(section, form, { other = '', ...values }) {
     // What a field could not show, and no other place does, stays.
     else if (form.hasOthers === false && shownOf(section, field) !== undefined) raws[field.key] = undefined;
   }
-  statements(other).forEach(({ key, raw }) => { raws[key] = raw; });
+  // What a field says, it says instead of a value that it could not show.
+  statements(other).filter(({ key }) => !Object.hasOwn(raws, key)).forEach(({ key, raw }) => { raws[key] = raw; });
   const own = form.hasOthers === false ? [] : [...(section?.keys.keys() ?? [])];
-  own.filter((key) => !(key in raws)).forEach((key) => { raws[key] = undefined; });
+  own.filter((key) => !Object.hasOwn(raws, key)).forEach((key) => { raws[key] = undefined; });
   return raws;
 }
 
@@ -64,8 +91,9 @@ function Control({ field, section, fault }) {
   if (kind === 'flag') {
     return <label class="check"><input type="checkbox" name={key} defaultChecked={shown === true} />{label}{fault && <small class="fault" role="alert">{fault}</small>}</label>;
   }
+  const isElsewhere = shown === undefined && Boolean(section?.keys.has(key));
   const more = { choice: { as: 'select', options }, lines: { as: 'textarea', rows: 3 } }[kind];
-  return <Field label={label} name={key} hint={hint} placeholder={placeholder} required={required} isHalf={isHalf} initial={shown ?? ''} fault={fault} {...more} />;
+  return <Field label={label} name={key} hint={isElsewhere ? words.elsewhere : hint} placeholder={placeholder} required={required && !isElsewhere} isHalf={isHalf} initial={shown ?? ''} fault={fault} {...more} />;
 }
 
 /** The fields of a form: those of which one is chosen, the others, and the rest as text. */
@@ -107,7 +135,7 @@ export function useChange(file, form, end) {
     }), (answer) => (answer.isRefused ? undefined : appliedAs(done)(answer)));
     if (answer && !answer.isRefused) end();
   };
-  return [faults, put];
+  return [faults, put, setFaults];
 }
 
 /** What is wrong with a form as a whole. */
@@ -124,9 +152,11 @@ function Faults({ faults, onTheirs }) {
 function Edit({ file, at, form, onDone }) {
   const section = sections(file.text, form.table)[at];
   const [isAsked, setAsked] = useState(false);
-  const [faults, put] = useChange(file, form, onDone);
+  const [faults, put, setFaults] = useChange(file, form, onDone);
   const title = section ? form.titleOf(section) : '';
   const save = (values) => {
+    const stray = strayOf(values.other ?? '');
+    if (stray) return setFaults({ other: words.line(stray) });
     const raws = rawsOf(section, form, values);
     const source = section ? withKeys(file.text, section, raws) : withTable(file.text, form.table, raws);
     return put(source, sections(source, form.table).at(section ? at : -1), form.words.saved);
