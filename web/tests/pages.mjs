@@ -381,6 +381,35 @@ test('certificates are added with their keys, and say when they expire', async (
   assert.deepEqual(page.faults, []);
 });
 
+test('a form of keys takes back no change of another administrator that came before it was saved', async () => {
+  const page = await dashboard();
+  await visit(page, 'certificates');
+  const clients = page.getByRole('form', { name: 'Certificates of clients' });
+  await clients.getByLabel('File of the authorities').waitFor();
+  await page.evaluate(async () => {
+    const answer = await fetch('/api/v1/config');
+    const text = `tls-client-ca = "/ca.pem"\ntls-client-cert = true\n${(await answer.json()).text}`;
+    await fetch('/api/v1/config', { method: 'PUT', body: JSON.stringify({ text }), headers: { 'if-match': answer.headers.get('etag'), 'content-type': 'application/json' } });
+  });
+  // The page looks at the file again.
+  await page.getByRole('button', { name: 'Add certificate' }).click();
+  const looked = page.waitForResponse((answer) => answer.url().endsWith('/config'));
+  await page.keyboard.press('Escape');
+  await looked;
+  await page.getByRole('dialog').waitFor({ state: 'hidden' });
+  await clients.getByRole('button', { name: 'Save' }).click();
+  await clients.getByText('Another administrator changed the configuration').waitFor();
+  assert.match(await fileOf(page), /^tls-client-ca = "\/ca.pem"\ntls-client-cert = true\n/);
+  await clients.getByRole('button', { name: 'Show the change' }).click();
+  await page.waitForFunction(() => document.querySelector('[name=tls-client-ca]').value === '/ca.pem');
+  assert.equal(await clients.getByLabel('Clients need a certificate').isChecked(), true);
+  await clients.getByLabel('File of the authorities').fill('/other.pem');
+  await clients.getByRole('button', { name: 'Save' }).click();
+  await page.getByText('The authorities are in force').waitFor();
+  assert.match(await fileOf(page), /^tls-client-ca = "\/other.pem"\ntls-client-cert = true\n/);
+  assert.deepEqual(page.faults, []);
+});
+
 test('the second of two administrators of a user is told, and sees the change', async () => {
   const page = await dashboard();
   await visit(page, 'users');

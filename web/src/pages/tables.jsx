@@ -179,10 +179,15 @@ function Edit({ file, at, form, onDone }) {
 
 /** A form of keys of the top level, which is always there. */
 export function KeysForm({ file, form, onDone }) {
-  const [section] = sections(file.text, '');
-  const [faults, put] = useChange(file, form, onDone);
+  const [first] = useState(file);
+  const raw = (of, key) => sections(of.text, '')[0].keys.get(key)?.raw;
+  // The page looks again, and the fields stay as they were filled. Where the file says otherwise of them by now, they belong to the
+  // first one, which the server refuses to replace.
+  const own = form.fields.every(({ key }) => raw(first, key) === raw(file, key)) ? file : first;
+  const [section] = sections(own.text, '');
+  const [faults, put] = useChange(own, form, onDone);
   const save = (values) => {
-    const source = withKeys(file.text, section, rawsOf(section, form, values));
+    const source = withKeys(own.text, section, rawsOf(section, form, values));
     return put(source, sections(source, '')[0], form.words.saved);
   };
   return (
