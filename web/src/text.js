@@ -131,6 +131,7 @@ const en = {
     certificate: 'Certificate', key: 'Private key', expires: 'Expires', add: 'Add certificate', edit: 'Certificate', saved: 'The certificate is saved', removed: 'The certificate is gone',
     count: (n) => (n === 1 ? '1 certificate' : `${n} certificates`), empty: 'No certificate of a file is in use.', sameFile: 'in the same file', notYet: 'not in force', withoutTls: 'The server began without TLS: certificates are in force from its next start on.',
     left: (days) => (days < 0 ? 'has expired' : days < 1 ? 'today' : days < 2 ? 'in 1 day' : `in ${days} days`), confirm: (path) => `Use ${path} no longer? The file stays.`,
+    unread: 'The file names its certificates in a way that this page does not read. They are changed on the page Configuration.',
     certificateHint: 'A file in PEM, with the intermediate certificates behind it. Clients get the one for the name that they ask for, else the first.',
     keyHint: 'Empty: in the same file', acme: {
       title: 'From a certificate authority', about: "A certificate for these names is fetched from Let's Encrypt, or the authority of the file, and renewed.", saved: 'The names are in force',

@@ -410,6 +410,23 @@ test('a form of keys takes back no change of another administrator that came bef
   assert.deepEqual(page.faults, []);
 });
 
+test('certificates that are written otherwise are left alone, and a relative name is that of one file', async () => {
+  const page = await dashboard({ config: 'tls-cert = """/etc/millrace/cert.pem"""\n' });
+  await visit(page, 'certificates');
+  await page.getByText('in a way that this page does not read').waitFor();
+  assert.equal(await page.getByRole('button', { name: 'Add certificate' }).count(), 0);
+  assert.deepEqual(await inaccessible(page), []);
+  const other = await dashboard({ config: 'tls-cert = ["cert.pem", "millrace/cert.pem"]\n' });
+  await visit(other, 'certificates');
+  await other.getByRole('row', { name: /^cert.pem/ }).getByText('in 5 days').waitFor();
+  await other.getByRole('row', { name: /^millrace.cert.pem/ }).getByText('not in force').waitFor();
+  // A server that was started with --config millrace/millrace.toml tells its files so.
+  await other.route('**/metrics', (route) => route.fulfill({ body: `millrace_certificate_expiry_timestamp_seconds{file="millrace/millrace/cert.pem"} ${Date.now() / 1000 + 9.5 * 86400}\n` }));
+  await other.getByRole('row', { name: /^millrace.cert.pem/ }).getByText('in 9 days').waitFor({ timeout: 20_000 });
+  await other.getByRole('row', { name: /^cert.pem/ }).getByText('not in force').waitFor();
+  assert.deepEqual([...page.faults, ...other.faults], []);
+});
+
 test('the second of two administrators of a user is told, and sees the change', async () => {
   const page = await dashboard();
   await visit(page, 'users');

@@ -29,14 +29,19 @@ const CLIENTS = {
   ],
 };
 
-/** Returns the values of a key that is a text or an array of texts. */
-const valuesOf = (section, key) => [read(section.keys.get(key)?.raw) ?? []].flat();
+/** Returns the values of a key that is a text or an array of texts; `undefined` where it is written otherwise. */
+function valuesOf(section, key) {
+  const raw = section.keys.get(key)?.raw;
+  const values = raw === undefined ? [] : [read(raw)].flat();
+  return values.every((value) => typeof value === 'string') ? values : undefined;
+}
 
-/** Returns the certificates of the top level with their keys. */
+/** Returns the certificates of the top level with their keys; `undefined` where not all of them can be told. */
 function pairsOf(source) {
   const [top] = sections(source, '');
-  const keys = valuesOf(top, 'tls-key');
-  return valuesOf(top, 'tls-cert').map((certificate, at) => ({ certificate, key: keys[at] ?? '' }));
+  const [certificates, keys] = [valuesOf(top, 'tls-cert'), valuesOf(top, 'tls-key')];
+  if (!certificates || !keys || keys.length > certificates.length) return undefined;
+  return certificates.map((certificate, at) => ({ certificate, key: keys[at] ?? '' }));
 }
 
 /** Returns the text with other certificates. A key in the file of its certificate is named where others are not. */
@@ -55,6 +60,14 @@ async function daysLeft() {
   const name = /^millrace_certificate_expiry_timestamp_seconds\{file="(.*)"\}$/;
   const found = [...await metrics()].map(([series, value]) => [series.match(name)?.[1], (value * 1000 - Date.now()) / 86_400_000]);
   return found.filter(([file]) => file);
+}
+
+/** Returns whether a file of the metrics is this one of the configuration. Theirs begins with its `folder` as the server was given it. */
+function isFile(told, path, folder) {
+  if (path.startsWith('/')) return told === path;
+  if (!told.endsWith(`/${path}`)) return false;
+  const head = told.slice(0, -path.length - 1);
+  return head === folder || head === '.' || (!head.startsWith('/') && folder.endsWith(`/${head.replace(/^\.\//, '')}`));
 }
 
 function Left({ days }) {
@@ -100,8 +113,8 @@ export function Certificates() {
   const [round, setRound] = useState(0);
   const pairs = file && pairsOf(file.text);
   const close = () => { setOpen(undefined); refresh(); look(); };
-  // A relative path is told as a whole one.
-  const left = (path) => days?.find(([own]) => own === path || own.endsWith(`/${path}`))?.[1];
+  const folder = file?.path.replace(/\/[^/]*$/, '');
+  const left = (path) => days?.find(([told]) => isFile(told, path, folder))?.[1];
   const columns = [
     { name: words.certificate, cell: ({ certificate }) => certificate },
     { name: words.key, is: 'wide', cell: ({ key }) => key || <span class="quiet">{words.sameFile}</span> },
@@ -113,10 +126,11 @@ export function Certificates() {
   return (
     <>
       <Head title={text.pages.certificates} note={pairs && words.count(pairs.length)}>
-        {file?.writable && <button type="button" class="primary" onClick={() => setOpen({ file, at: pairs.length })}>{words.add}</button>}
+        {pairs && file.writable && <button type="button" class="primary" onClick={() => setOpen({ file, at: pairs.length })}>{words.add}</button>}
       </Head>
       {told}
-      <section><Table label={text.pages.certificates} columns={columns} rows={pairs} empty={words.empty} keyOf={({ certificate }) => certificate} />
+      <section>{file && !pairs ? <p class="quiet">{words.unread}</p>
+        : <Table label={text.pages.certificates} columns={columns} rows={pairs} empty={words.empty} keyOf={({ certificate }) => certificate} />}
         {pairs?.length > 0 && days?.length === 0 && <p class="quiet">{words.withoutTls}</p>}</section>
       {file && [ACME, CLIENTS].map((form) => <KeysForm key={`${form.words.title} ${round}`} file={file} form={form} onDone={again} />)}
       {open && (
