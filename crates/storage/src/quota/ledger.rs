@@ -172,9 +172,12 @@ impl Ledger {
         }
         if self.shared.is_some() && !last {
             self.count_again(tallies);
+        } else {
+            drop(tallies);
         }
-        // Unused tallies need not stay in memory: the ledger has them.
-        lock(&self.tallies).retain(|_, tally| Arc::strong_count(tally) > 1 || !tally.keep(false));
+        // Unused tallies need not stay in memory: the ledger has them. One that has changed since is kept in a second;
+        // nothing waits here, where logins do.
+        lock(&self.tallies).retain(|_, tally| Arc::strong_count(tally) > 1 || !tally.is_kept());
         let complaint = self.book.as_ref().and_then(|book| lock(&book.complaint).take());
         complaint.map_or(Ok(()), Err)
     }

@@ -216,6 +216,11 @@ impl Tally {
         self.shared().is_none() && self.counts().state == State::Changing
     }
 
+    /// Returns whether the ledger is up to date.
+    pub(super) fn is_kept(&self) -> bool {
+        self.counts().state != State::Changing
+    }
+
     /// Stores the count in the ledger, if nothing has changed since the last call, or if this is the `last` time.
     /// Returns true if the ledger is up to date.
     pub(super) fn keep(&self, last: bool) -> bool {

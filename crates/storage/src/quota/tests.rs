@@ -352,6 +352,23 @@ fn a_reactor_never_waits_for_a_count() {
 }
 
 #[test]
+fn a_tally_that_is_used_no_more_is_dropped_with_its_storage() {
+    let folder = Folder::new();
+    let tree = folder.local(Uploads::Staged);
+    let held = Arc::downgrade(&tree);
+    let ledger = folder.ledger();
+    let quota = Quota::new(Arc::clone(&tree), ledger.tally("t", &tree), UNLIMITED, QuotaScope::Account);
+    store(&quota, "a", WriteMode::Replace, 10).unwrap();
+    drop((quota, tree));
+    // Changed, then quiet, then in the ledger.
+    for _ in 0..3 {
+        ledger.keep(false).unwrap();
+    }
+    assert!(held.upgrade().is_none(), "nothing needs it any more");
+    assert_eq!(ledger.kept("t").map(|kept| (kept.bytes, kept.exact)), Some((10, true)));
+}
+
+#[test]
 fn a_ledger_that_cannot_be_used_is_told_of_and_the_tree_counted() {
     let folder = Folder::new();
     std::fs::write(folder.0.join("quotas.db"), "no database at all, but long enough to be looked at")
