@@ -267,8 +267,12 @@ impl Tally {
     }
 
     fn end_share(&self, shared: &dyn SharedCounts) -> bool {
-        let mut told = self.counts().telling();
-        (told.share.reserved_bytes, told.share.reserved_files, told.is_last) = (0, 0, true);
+        let told = {
+            let mut counts = self.counts();
+            // Given back now: the answer may be lost.
+            counts.share.room = (0, 0);
+            Telling { is_last: true, ..counts.telling() }
+        };
         let ended = {
             let _turn = lock(&self.asking);
             shared.tell(self.key(), told, None)
@@ -319,7 +323,9 @@ impl Tally {
         let busy = |_| FileError::Busy;
         let (counts, state) = self.tell(shared, None).map_err(busy)?;
         let changes = counts.share.own.changes;
-        let is_quiet = counts.open == 0 && !state.has_others;
+        // What has changed since it was told would be told again behind the count.
+        let is_told = counts.share.told_changes == changes;
+        let is_quiet = counts.open == 0 && is_told && !state.has_others;
         drop(counts);
         let mut is_exact = false;
         if is_quiet {
