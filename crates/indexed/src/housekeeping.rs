@@ -1,15 +1,17 @@
 //! What the objects need beside requests: word of those that are pending here, and the removal of garbage.
 //!
-//! A thread does this once a minute for as long as the storage is used. All servers of a tree do it, each for what any of them
+//! Two threads do this once a minute for as long as the storage is used. All servers of a tree do it, each for what any of them
 //! has left; what two of them remove at once is gone once.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::sync::{Arc, Weak};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use millrace_vfs::FileError;
 
 use crate::Shared;
+use crate::database::lock;
 use crate::tree::ObjectId;
 
 /// How often.
@@ -38,18 +40,38 @@ pub struct Swept {
     pub removed: usize,
 }
 
-/// Begins it. It ends with the sender of `stop`.
-pub(crate) fn begin(shared: &Arc<Shared>, stop: Receiver<()>, has_probed: bool) {
-    let weak = Arc::downgrade(shared);
-    let spawned = std::thread::Builder::new()
-        .name("millrace-sweep".to_owned())
-        .spawn(move || run(&weak, &stop, has_probed));
-    // Without the thread nothing is swept here; the next start, or another server, does it.
-    drop(spawned);
+/// Begins it, on two threads, which end with their senders. Sweeping may wait for the store for long, and what is pending is
+/// told of meanwhile.
+pub(crate) fn begin(shared: &Arc<Shared>, has_probed: bool) -> Vec<Sender<()>> {
+    let (for_hearing, for_sweeping) = (Arc::downgrade(shared), Arc::downgrade(shared));
+    let steady = Arc::new(Mutex::new(Instant::now()));
+    let of_hearing = Arc::clone(&steady);
+    let hearing = spawn("millrace-pending", move |stop| hear(&for_hearing, &stop, &of_hearing));
+    let sweeping = spawn("millrace-sweep", move |stop| run(&for_sweeping, &stop, &steady, has_probed));
+    vec![hearing, sweeping]
 }
 
-fn run(shared: &Weak<Shared>, stop: &Receiver<()>, mut has_probed: bool) {
-    let (mut steady, mut round) = (Instant::now(), 0_u32);
+fn spawn(name: &str, work: impl FnOnce(Receiver<()>) + Send + 'static) -> Sender<()> {
+    let (sender, stop) = mpsc::channel();
+    let spawned = thread::Builder::new().name(name.to_owned()).spawn(move || work(stop));
+    // Without the threads nothing is swept here; the next start, or another server, does it.
+    drop(spawned);
+    sender
+}
+
+/// Tells the database what is pending here. Where it was away from all, silence says nothing of a server: it is steady from
+/// the moment that it was heard again.
+fn hear(shared: &Weak<Shared>, stop: &Receiver<()>, steady: &Mutex<Instant>) {
+    while let Err(RecvTimeoutError::Timeout) = stop.recv_timeout(EVERY) {
+        let Some(shared) = shared.upgrade() else { return };
+        if shared.tree.hear(&shared.pending.all()).is_err() {
+            *lock(steady) = Instant::now();
+        }
+    }
+}
+
+fn run(shared: &Weak<Shared>, stop: &Receiver<()>, steady: &Mutex<Instant>, mut has_probed: bool) {
+    let mut round = 0_u32;
     while let Err(RecvTimeoutError::Timeout) = stop.recv_timeout(EVERY) {
         let Some(shared) = shared.upgrade() else { return };
         round = round.wrapping_add(1);
@@ -58,13 +80,8 @@ fn run(shared: &Weak<Shared>, stop: &Receiver<()>, mut has_probed: bool) {
             let _ = shared.store.sweep(LEFT_AFTER);
         }
         has_probed = has_probed || shared.store.probe().is_ok();
-        if shared.tree.hear(&shared.pending.all()).is_err() {
-            // Where the database was away from all, silence says nothing of a server.
-            steady = Instant::now();
-        } else {
-            let is_steady = steady.elapsed() >= SILENT;
-            let _ = shared.sweep(if is_steady { SILENT } else { FOREVER });
-        }
+        let is_steady = lock(steady).elapsed() >= SILENT;
+        let _ = shared.sweep(if is_steady { SILENT } else { FOREVER });
     }
 }
 

@@ -38,7 +38,7 @@ mod schema;
 mod tree;
 mod upload;
 
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -83,8 +83,8 @@ struct Shared {
     tree: Arc<Tree>,
     store: ObjectStore,
     pending: PendingObjects,
-    /// Dropped, it ends the housekeeping. Locked while that begins.
-    housekeeping: Mutex<Option<Sender<()>>>,
+    /// Dropped, they end the housekeeping. Locked while that begins.
+    housekeeping: Mutex<Vec<Sender<()>>>,
 }
 
 impl IndexedStorage {
@@ -118,10 +118,8 @@ impl IndexedStorage {
         let has_probed = probed.is_ok();
         messages.extend(probed.unwrap_or_else(|error| vec![format!("cannot be asked: {error}")]));
         let mut housekeeping = lock(&self.shared.housekeeping);
-        if housekeeping.is_none() {
-            let (sender, stop) = mpsc::channel();
-            *housekeeping = Some(sender);
-            housekeeping::begin(&self.shared, stop, has_probed);
+        if housekeeping.is_empty() {
+            *housekeeping = housekeeping::begin(&self.shared, has_probed);
         }
         messages
     }
