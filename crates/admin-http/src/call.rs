@@ -51,7 +51,7 @@ pub(crate) struct Api {
     pub(crate) configuration: Option<Configuration>,
     waiting: Semaphore,
     pub(crate) guesses: Semaphore,
-    pub(crate) at_provider: Semaphore,
+    pub(crate) at_provider: Arc<Semaphore>,
     pub(crate) streams: Arc<Semaphore>,
 }
 
@@ -65,7 +65,7 @@ impl Api {
             configuration: setup.configuration.map(Configuration::new),
             waiting: Semaphore::new(WAITING),
             guesses: Semaphore::new(GUESSES),
-            at_provider: Semaphore::new(AT_PROVIDER),
+            at_provider: Arc::new(Semaphore::new(AT_PROVIDER)),
             streams: Arc::new(Semaphore::new(STREAMS)),
         }
     }

@@ -209,17 +209,23 @@ impl Provider {
     ) -> Result<Identity, LoginError> {
         let Claims { sub: subject, more, .. } = claims;
         let further: Map<String, Value> = match (&metadata.userinfo_endpoint, access) {
-            (Some(url), Some(token)) if said(&more, &self.settings.groups).is_none() => {
+            (Some(url), Some(token))
+                if [&*self.settings.groups, "email"].iter().any(|name| said(&more, name).is_none()) =>
+            {
                 self.http.get(url, Some(token))?
             }
             _ => Map::new(),
         };
-        if further.get("sub").is_some_and(|sub| *sub != subject) {
+        if !further.is_empty() && further.get("sub").is_none_or(|sub| *sub != subject) {
             return Err(LoginError::OtherUser);
         }
         let claim = |name: &str| said(&more, name).or_else(|| said(&further, name));
-        let is_verified = claim("email_verified") == Some(&Value::Bool(true));
-        let email = claim("email").filter(|_| is_verified).and_then(Value::as_str).map(str::to_owned);
+        // Who says the address says whether it is verified.
+        let is_verified =
+            |from: &&Map<String, Value>| said(from, "email_verified") == Some(&Value::Bool(true));
+        let email =
+            [&more, &further].into_iter().filter(is_verified).find_map(|from| said(from, "email")?.as_str());
+        let email = email.map(str::to_owned);
         let groups = match claim(&self.settings.groups) {
             Some(Value::String(group)) => vec![group.clone()],
             Some(Value::Array(groups)) => {
@@ -233,7 +239,9 @@ impl Provider {
     /// Returns the metadata, which is read anew from time to time.
     fn metadata(&self, now: u64) -> Result<Arc<Metadata>, LoginError> {
         let kept = self.metadata.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some((_, metadata)) = kept.filter(|(read, _)| now.saturating_sub(*read) < METADATA_AGE) {
+        if let Some((_, metadata)) =
+            kept.filter(|(read, _)| now.checked_sub(*read).is_some_and(|age| age < METADATA_AGE))
+        {
             return Ok(metadata);
         }
         let issuer = &self.settings.issuer;

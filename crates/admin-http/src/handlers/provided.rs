@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::visits::{check_privacy, session_cookie};
 use crate::arrival::{Arrival, check_host, cookie};
-use crate::call::{Api, Call};
+use crate::call::{Api, Call, too_many};
 use crate::logins::{Login, User};
 use crate::operation::{Answering, percent_decoded};
 use crate::reply::{Problem, Reply};
@@ -39,6 +39,9 @@ enum Failed {
     /// The user has no role here.
     #[error("no role is given to {0}")]
     Role(String),
+    /// Too many others wait for the provider.
+    #[error("too many logins wait for the provider")]
+    Busy,
     /// The login cannot be kept.
     #[error("{0}")]
     Kept(&'static str),
@@ -51,7 +54,7 @@ impl Failed {
             Self::Provider(LoginError::Refused(_)) => "refused",
             Self::Provider(LoginError::Unknown) => "late",
             Self::Role(_) => "role",
-            Self::Provider(_) | Self::Kept(_) => "failed",
+            Self::Provider(_) | Self::Busy | Self::Kept(_) => "failed",
         }
     }
 }
@@ -66,9 +69,12 @@ pub(crate) fn begin(call: Call) -> Answering {
         let origin = origin.ok_or_else(|| Problem::invalid("a browser begins this, and sends Origin"))?;
         let is_secure = if origin.starts_with("https://") { "; Secure" } else { "" };
         let redirect = format!("{origin}{RETURN}");
-        let begun = at_provider(&call.api, move || provider.begin(&redirect, seconds())).await?;
-        let begun = begun.map_err(|error| {
-            note(&call.running, call.peer.ip(), None, Some(&error.to_string()));
+        let begun = at_provider(&call.api, move || provider.begin(&redirect, seconds())).await;
+        let begun = begun.map_err(|failed| {
+            if matches!(failed, Failed::Busy) {
+                return too_many("Others log in just now; try again.", 1);
+            }
+            note(&call.running, call.peer.ip(), None, Some(&failed.to_string()));
             Problem::new(StatusCode::BAD_GATEWAY, "the provider of logins does not answer as it should")
         })?;
         let away = format!(
@@ -99,7 +105,10 @@ pub(crate) async fn finish(api: &Arc<Api>, running: &Running, arrival: &Arrival)
             ("/".to_owned(), Some(session))
         }
         Err(failed) => {
-            note(running, from, None, Some(&failed.to_string()));
+            // Anyone can cause these at any rate: they are nothing to keep.
+            if !matches!(failed, Failed::Busy | Failed::Provider(LoginError::Unknown)) {
+                note(running, from, None, Some(&failed.to_string()));
+            }
             (format!("{FAILED}{}", failed.word()), None)
         }
     };
@@ -116,8 +125,8 @@ async fn log_in(
     response: Response,
     browser: String,
 ) -> Result<(Identity, String), Failed> {
-    let finished = at_provider(api, move || provider.finish(&response, &browser, seconds())).await;
-    let (identity, redirect) = finished.map_err(|_| Failed::Kept("the server ends"))??;
+    let (identity, redirect) =
+        at_provider(api, move || provider.finish(&response, &browser, seconds())).await?;
     let role: Option<Role> = api.access(|access| access.role_of_identity(&identity));
     role.ok_or_else(|| Failed::Role(identity.name().to_owned()))?;
     let now = Instant::now();
@@ -126,14 +135,18 @@ async fn log_in(
     Ok((identity, session_cookie(&session, redirect.starts_with("https://"))))
 }
 
-/// Has a thread wait for the provider, a few at a time.
+/// Has a thread wait for the provider, a few at a time. The thread has the permit: it goes on when the client is gone.
 async fn at_provider<T: Send + 'static>(
     api: &Api,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Problem> {
-    let ended = || Problem::failed("the server ends");
-    let _permit = api.at_provider.acquire().await.map_err(|_| ended())?;
-    tokio::task::spawn_blocking(work).await.map_err(|_| ended())
+    work: impl FnOnce() -> Result<T, LoginError> + Send + 'static,
+) -> Result<T, Failed> {
+    let permit = Arc::clone(&api.at_provider).try_acquire_owned().map_err(|_| Failed::Busy)?;
+    let work = move || {
+        let _permit = permit;
+        work()
+    };
+    let done = tokio::task::spawn_blocking(work).await;
+    Ok(done.map_err(|_| Failed::Kept("the server ends"))??)
 }
 
 /// Writes to the log who has logged in, or why a login failed.
