@@ -277,12 +277,12 @@ fn three_namespaces_do_the_work_of_one_process() {
         let _ = writeln!(std::io::stderr(), "skipped: namespaces and sshd take root");
         return;
     }
-    // On a machine that others load a start may be late.
+    // On a machine that others load a start may be late, or the one process not keep its rate.
     let tries = (0..3).any(|number| namespaces_keep_step(number, &unshare));
-    assert!(tries, "the generators never began within 10 ms of one another");
+    assert!(tries, "the generators never began within 10 ms of one another, and did the work of one process");
 }
 
-/// Loads a server from three namespaces and by one process; returns whether the three began at one moment.
+/// Loads a server from three namespaces and by one process; returns whether the three began at one moment, and did as much.
 fn namespaces_keep_step(number: u32, unshare: &[&str]) -> bool {
     let folder = scratch(&format!("namespaces-{number}"));
     fs::create_dir_all(&folder).unwrap();
@@ -311,9 +311,9 @@ fn namespaces_keep_step(number: u32, unshare: &[&str]) -> bool {
     let (three, one) = (read("three.json"), read("one.json"));
     fs::remove_dir_all(&folder).unwrap();
     let ops = |figure: &Value| figure["ops"].as_f64().unwrap();
-    assert!((ops(&three) / ops(&one) - 1.0).abs() <= 0.03, "{} and {}", ops(&three), ops(&one));
+    let is_same_work = (ops(&three) / ops(&one) - 1.0).abs() <= 0.03;
     assert_eq!(three["generators"].as_array().unwrap().len(), 3);
     let starts = three["generators"].as_array().unwrap().iter().map(|one| one["start_ms"].as_f64().unwrap());
     assert!(starts.clone().all(|start| start.abs() < 60_000.0), "clocks are compared: {three}");
-    spread(&three) <= 10.0
+    is_same_work && spread(&three) <= 10.0
 }

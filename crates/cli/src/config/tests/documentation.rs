@@ -278,7 +278,7 @@ fn the_example_of_folders_can_be_used() {
     }
     let site = folder.file(&local).unwrap_or_else(|failure| panic!("{failure}"));
     let paths: Vec<&str> = site.mounts.mounts().iter().map(|mount| mount.path.as_str()).collect();
-    assert_eq!(paths, ["/archive", "/mail", "/vault", "/rows", "/shared", "/objects"]);
+    assert_eq!(paths, ["/archive", "/mail", "/vault", "/rows", "/shared", "/objects", "/indexed"]);
     assert!(site.mounts.archives());
     assert!(!folder.path().join("files.db").exists(), "reading a configuration makes nothing");
 }
