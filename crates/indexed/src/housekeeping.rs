@@ -75,7 +75,7 @@ fn run(shared: &Weak<Shared>, stop: &Receiver<()>, steady: &Mutex<Instant>, mut 
     while let Err(RecvTimeoutError::Timeout) = stop.recv_timeout(EVERY) {
         let Some(shared) = shared.upgrade() else { return };
         round = round.wrapping_add(1);
-        if round % ROUNDS == 0 {
+        if round.is_multiple_of(ROUNDS) {
             // Not every store lists uploads; then its own rules have to remove them.
             let _ = shared.store.sweep(LEFT_AFTER);
         }
