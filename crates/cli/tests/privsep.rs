@@ -430,7 +430,7 @@ fn many_names_are_looked_at_at_a_time_and_each_has_its_own_answer() {
     let user = UserFiles::start(command, &setup).unwrap();
     // More than go in one call, by number and by length; some are not there.
     let names: Vec<String> = (0..250).map(|number| format!("{number}{}", "x".repeat(number))).collect();
-    let is_there = |number: usize| number % 7 != 0;
+    let is_there = |number: usize| !number.is_multiple_of(7);
     for (number, name) in names.iter().enumerate().filter(|(number, _)| is_there(*number)) {
         fs::write(home.join(name), vec![b'x'; number]).unwrap();
     }
