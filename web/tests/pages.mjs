@@ -140,6 +140,7 @@ test('a viewer is shown everything, and offered nothing that is refused', async 
   assert.equal(await page.locator('main button').count(), 0);
   await visit(page, 'sessions');
   await page.locator('.rows .row').first().click();
+  await page.getByRole('dialog').getByRole('button').first().waitFor();
   assert.equal(await page.getByRole('dialog').getByRole('button').count(), 1, 'the one that closes it');
 });
 
