@@ -41,8 +41,8 @@ const CLIENTS: usize = 6;
 /// The names that clients use; few, so that they meet.
 const NAMES: usize = 12;
 
-/// How long what is on its way may take.
-const PATIENCE: Duration = Duration::from_secs(90);
+/// How long what is on its way may take; behind a long run, what the nodes remove.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 fn number(variable: &str, short: u64) -> u64 {
     std::env::var(variable).map_or(short, |number| number.parse().expect("a number"))
@@ -194,7 +194,8 @@ impl Site {
         assert_eq!(objects, [] as [&str; 0], "objects without a row");
         let left = "SELECT count(*) FROM millrace_index.unnamed
             WHERE coalesce(due, heard) < clock_timestamp() - interval '10 minutes'";
-        assert_eq!(self.database.run(left), "0", "objects that are left for ten minutes");
+        // A node that is killed before its first minute is over has removed none.
+        eventually("no object is left for ten minutes", || self.database.run(left) == "0");
 
         let events = || self.receiver.counts();
         let of = |name: &str| ("upload".to_owned(), "ann".to_owned(), format!("/b/{name}"));
