@@ -125,17 +125,14 @@ impl Story {
 }
 
 fn fault(read: &Read, writes: &[Write]) -> Option<String> {
-    let found = writes.iter().filter(|write| write.version == read.version && write.began < read.ended);
-    let mut newer = None;
-    for write in found {
-        let replaced = writes.iter().find(|later| {
-            write.done_by.is_some_and(|done_by| done_by < later.began)
-                && later.done_by.is_some_and(|done_by| done_by < read.began)
-        });
-        newer = Some(*replaced?);
+    let was_done = |write: &&Write| write.done_by.is_some_and(|done_by| done_by < read.began);
+    let newest = writes.iter().filter(was_done).max_by_key(|write| write.began)?;
+    let found = || writes.iter().filter(|write| write.version == read.version && write.began < read.ended);
+    if found().any(|write| write.done_by.is_none_or(|done_by| done_by >= newest.began)) {
+        return None;
     }
-    Some(match newer {
-        Some(newer) => format!("{read:?} found what {newer:?} had replaced"),
+    Some(match found().next() {
+        Some(_) => format!("{read:?} found what {newest:?} had replaced"),
         None => format!("{read:?} found what nothing had written"),
     })
 }
