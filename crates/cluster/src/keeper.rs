@@ -26,6 +26,8 @@ pub(crate) struct Keeper {
     synced: Option<Epoch>,
     /// The last registration, whose shares of trees the next one has.
     last: Option<Epoch>,
+    /// Whether the database may have parts of rates for this node.
+    has_parts: bool,
     errands: Errands,
 }
 
@@ -33,7 +35,7 @@ impl Keeper {
     pub(crate) fn new(shared: Arc<Shared>, member: Arc<dyn Member>) -> Self {
         let exchange = Instant::now();
         let (bans, errands) = (BanSync::default(), Errands::default());
-        Self { shared, member, bans, exchange, synced: None, last: None, errands }
+        Self { shared, member, bans, exchange, synced: None, last: None, has_parts: false, errands }
     }
 
     /// Keeps the node a member until it is told to end; then it leaves.
@@ -126,14 +128,17 @@ impl Keeper {
         Ok(())
     }
 
-    /// Tells which rates the node needs, and has it keep to its parts. Without an answer it keeps those that it has.
-    fn share_rates(&self) -> Result<(), TableError> {
+    /// Tells which rates the node needs, all of them, and has it keep to its parts. Without an answer it keeps those that it
+    /// has.
+    fn share_rates(&mut self) -> Result<(), TableError> {
         let Some(epoch) = lock(&self.shared.book).lease.epoch() else { return Ok(()) };
         let demands = self.member.demands();
-        if demands.is_empty() {
+        if demands.is_empty() && !self.has_parts {
             return Ok(());
         }
+        self.has_parts = true;
         if let Some(parts) = self.shared.table.share_rates(epoch, &demands)? {
+            self.has_parts = demands.iter().any(|demand| demand.weight > 0);
             let rates = demands.into_iter().map(|demand| demand.rate);
             self.member.grant(&rates.zip(parts).collect::<Vec<_>>());
         }

@@ -345,6 +345,13 @@ fn parts_of_a_rate_follow_the_demand_and_are_never_more_than_the_whole() {
     );
     assert_eq!((share(one, 100, 0), share(other, 1000, 3)), (Some(0), Some(1000)));
     assert_eq!(share(one, 1000, 1), Some(0));
+    // The question that gives a part up may be lost: what the next does not name is given up, too.
+    assert_eq!(table.share_rates(other, &[]).unwrap(), Some(Vec::new()));
+    assert_eq!(share(one, 1000, 1), Some(1000));
+    assert_eq!(
+        (share(other, 1000, 3), share(one, 1000, 1), share(other, 1000, 3)),
+        (Some(0), Some(250), Some(750))
+    );
     silence(&server, other, 60);
     assert_eq!(share(other, 1000, 3), None);
     table.renew(one, NodeState::default(), &[]).unwrap();

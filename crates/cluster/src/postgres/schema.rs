@@ -425,6 +425,8 @@ const RATES: &str = r#"
         IF NOT FOUND THEN
             RETURN NULL;
         END IF;
+        -- What is not named was given up, also where the question that gave it up was lost.
+        DELETE FROM millrace_cluster.rate AS x WHERE x.epoch = mine AND x.name <> ALL (names);
         FOR i IN 1 .. cardinality(names) LOOP
             IF weights[i] = 0 THEN
                 DELETE FROM millrace_cluster.rate AS x WHERE x.name = names[i] AND x.epoch = mine;
