@@ -21,6 +21,8 @@ use crate::sql::Sql;
 #[derive(Debug)]
 pub struct MountedBucket {
     name: String,
+    /// The database that has the names of its files.
+    names: Option<String>,
     layout: Layout,
 }
 
@@ -38,7 +40,7 @@ impl MountedBucket {
     /// A bucket whose keys are the paths of files. It does not connect yet.
     pub fn mapped(settings: &Settings, hashes: Algorithms) -> Result<Self, SetupError> {
         let layout = Layout::Mapped(S3Storage::new(settings)?.hashing(hashes));
-        Ok(Self { name: settings.name(), layout })
+        Ok(Self { name: settings.name(), names: None, layout })
     }
 
     /// A bucket whose files have their names in a PostgreSQL database. Objects of files that were replaced or removed are
@@ -50,10 +52,11 @@ impl MountedBucket {
         keep: Duration,
         hashes: Algorithms,
     ) -> Result<Self, SetupError> {
-        let server = Arc::new(postgres::Server::new(database)?);
+        let server = postgres::Server::new(database)?;
+        let (names, server) = (Some(server.name()), Arc::new(server));
         let index = IndexSettings { store: settings.clone(), time: database.time, keep };
         let layout = Layout::Indexed(IndexedStorage::new(server, &index)?.hashing(hashes));
-        Ok(Self { name: settings.name(), layout })
+        Ok(Self { name: settings.name(), names, layout })
     }
 
     /// Names in PostgreSQL, which is not in this build.
@@ -64,6 +67,12 @@ impl MountedBucket {
 
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Where files and their names are, in words.
+    pub(crate) fn shown(&self) -> String {
+        let names = self.names.as_ref().map(|names| format!(", with names in {names}"));
+        format!("{}{}", self.name, names.unwrap_or_default())
     }
 
     pub(crate) fn storage(&self) -> Arc<dyn Storage> {

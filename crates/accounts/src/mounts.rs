@@ -238,7 +238,7 @@ impl MountedFiles {
                 format!("the folder {}", path.display())
             }
             Self::Database(database) => database.shown(),
-            Self::Bucket(bucket) => bucket.name().to_owned(),
+            Self::Bucket(bucket) => bucket.shown(),
             Self::Storage(_) => "elsewhere".to_owned(),
         }
     }

@@ -494,7 +494,10 @@ fn the_names_of_a_bucket_are_in_a_database_where_that_is_said() {
     let database = "postgres = \"host=/run/postgresql dbname=files\"\n";
     let rest = "database-ca = \"keys\"\nkeep-replaced = \"0s\"\npassword-file = \"keys\"\n";
     folder.file(&format!("{bucket}layout = \"mapped\"\n")).unwrap();
-    folder.file(&format!("{bucket}layout = \"indexed\"\n{database}keep-replaced = \"0s\"\n")).unwrap();
+    let site =
+        folder.file(&format!("{bucket}layout = \"indexed\"\n{database}keep-replaced = \"0s\"\n")).unwrap();
+    let shown = site.mounts.mounts()[0].files.shown();
+    assert!(shown.contains(", with names in the PostgreSQL database files at "), "{shown}");
     let path = "[[folder]]\npath = \"/b\"\n";
     for (text, told) in [
         (
