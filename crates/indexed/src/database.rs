@@ -37,6 +37,9 @@ const CONFLICTS: u32 = 10;
 pub(crate) enum Patience {
     /// Not at all; a connection that broke unnoticed is replaced.
     None,
+    /// Not at all. Where its answer is lost it is not asked again: it may have been done, and would be done to what has the
+    /// name by then.
+    Once,
     /// As for bytes that have come. The question may be asked again where its answer was lost.
     Upload,
 }
@@ -83,6 +86,7 @@ impl Database {
                 Err(error) if error.is_conflict() && conflicts < CONFLICTS => conflicts += 1,
                 Err(error) if error.is_loss() => {
                     let is_over = match patience {
+                        Patience::Once => true,
                         Patience::None => is_new.get() || begun.elapsed() >= self.time,
                         Patience::Upload => begun.elapsed() + PAUSE >= UPLOAD,
                     };
@@ -104,7 +108,7 @@ impl Database {
         question: &impl AsyncFn(&Client, i64) -> Result<T, IndexError>,
         is_new: &Cell<bool>,
     ) -> Result<T, IndexError> {
-        if patience == Patience::None
+        if patience != Patience::Upload
             && let Some((since, why)) = &*lock(&self.away)
             && since.elapsed() < PAUSE
         {

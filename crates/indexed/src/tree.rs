@@ -213,7 +213,7 @@ impl Tree {
     pub(crate) fn make_folder(&self, path: &VirtualPath, bits: Option<u32>) -> Result<(), FileError> {
         let (names, bits) = (names(path), bits.map(i64::from));
         let parameters: [Parameter<'_>; 2] = [(&names, Type::BYTEA_ARRAY), (&bits, Type::INT8)];
-        self.change(Patience::None, "make_folder($1, $2, $3)", &parameters)
+        self.change(Patience::Once, "make_folder($1, $2, $3)", &parameters)
     }
 
     /// Removes a file, or an empty folder.
@@ -224,7 +224,7 @@ impl Tree {
         let (names, keep) = (names(path), self.keep.as_secs_f64());
         let parameters: [Parameter<'_>; 3] =
             [(&names, Type::BYTEA_ARRAY), (&is_folder, Type::BOOL), (&keep, Type::FLOAT8)];
-        self.change(Patience::None, "remove($1, $2, $3, make_interval(secs => $4))", &parameters)
+        self.change(Patience::Once, "remove($1, $2, $3, make_interval(secs => $4))", &parameters)
     }
 
     pub(crate) fn rename(&self, from: &VirtualPath, to: &VirtualPath) -> Result<(), FileError> {
@@ -234,7 +234,7 @@ impl Tree {
         let (from, to, keep) = (names(from), names(to), self.keep.as_secs_f64());
         let parameters: [Parameter<'_>; 3] =
             [(&from, Type::BYTEA_ARRAY), (&to, Type::BYTEA_ARRAY), (&keep, Type::FLOAT8)];
-        self.change(Patience::None, "rename($1, $2, $3, make_interval(secs => $4))", &parameters)
+        self.change(Patience::Once, "rename($1, $2, $3, make_interval(secs => $4))", &parameters)
     }
 
     /// Changes attributes.

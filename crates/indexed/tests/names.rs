@@ -119,6 +119,26 @@ fn a_database_that_is_away_fails_calls_at_once_but_the_end_of_an_upload_waits_fo
 }
 
 #[test]
+fn a_change_whose_answer_is_lost_is_not_asked_again() {
+    let Some(site) = Site::new() else { return };
+    let storage = site.storage("");
+    // So that there is a connection.
+    write(&storage, "/f", b"f");
+    site.database.run(
+        "CREATE SEQUENCE calls; ALTER FUNCTION millrace_index.remove RENAME TO real_remove;
+        CREATE FUNCTION millrace_index.remove(root bigint, names bytea[], folders boolean, keep interval)
+            RETURNS integer LANGUAGE plpgsql AS $$ BEGIN
+                PERFORM nextval('calls');
+                PERFORM pg_terminate_backend(pg_backend_pid());
+                RETURN millrace_index.real_remove(root, names, folders, keep);
+            END $$",
+    );
+    assert!(matches!(storage.remove_file(&path("/f")), Err(FileError::Io(_))));
+    assert_eq!(site.database.run("SELECT last_value FROM calls"), "1");
+    assert_eq!(read(&storage, "/f"), b"f", "the next question has another connection");
+}
+
+#[test]
 fn prefixes_are_trees_of_their_own() {
     let Some(site) = Site::new() else { return };
     let (one, two) = (site.storage("one"), site.storage("two"));
