@@ -7,6 +7,8 @@ use millrace_admin::Role;
 use millrace_oidc::{Identity, Provider};
 use millrace_server::Accounts;
 
+use super::logins::{User, groups, name_of};
+
 /// What precedes the name of a group.
 const GROUP: &str = "group ";
 
@@ -54,6 +56,14 @@ impl AdminAccess {
             }
         };
         Role::ALL.into_iter().rev().find(|role| self.holders(*role).iter().any(is_held))
+    }
+
+    /// Returns the highest role of a user who has logged in, as the accounts or the provider had it then.
+    pub(crate) fn role_of_user(&self, user: &User) -> Option<Role> {
+        match user {
+            User::OfAccounts { attempt, account, .. } => self.role_of(&name_of(attempt), &groups(account)),
+            User::OfProvider(identity) => self.role_of_identity(identity),
+        }
     }
 
     /// Returns the highest role of a client's certificate, and by which of its names.

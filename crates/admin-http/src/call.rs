@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 
 use super::access::AdminAccess;
 use super::configuration::{Configuration, ConfigurationFile};
-use super::logins::Logins;
+use super::logins::{Logins, User};
 use super::rates::Rates;
 use super::reply::Problem;
 
@@ -120,13 +120,19 @@ impl Means {
 }
 
 impl Who {
-    /// Returns whether what was shown is still good.
+    /// Returns whether what was shown is still good, for the role that it had.
     pub(crate) fn is_still_let_in(&self, api: &Api) -> bool {
-        match &self.by {
-            Means::Token(token) => api.administration.tokens().find(token).is_some(),
-            Means::Cookie(cookie) | Means::Provided(cookie) => api.logins.is_open(cookie, Instant::now()),
-            Means::Certificate(names) => api.access(|access| access.role_of_certificate(names)).is_some(),
-        }
+        let role = match &self.by {
+            Means::Token(token) => return api.administration.tokens().find(token).is_some(),
+            Means::Cookie(cookie) | Means::Provided(cookie) => {
+                let role = |user: &User| api.access(|access| access.role_of_user(user));
+                api.logins.look(cookie, Instant::now(), role).flatten()
+            }
+            Means::Certificate(names) => {
+                api.access(|access| access.role_of_certificate(names)).map(|(role, _)| role)
+            }
+        };
+        role >= Some(self.role)
     }
 }
 

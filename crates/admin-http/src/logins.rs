@@ -64,6 +64,11 @@ impl User {
     }
 }
 
+/// Returns the name that a user has logged in by.
+pub(crate) fn name_of(attempt: &LoginAttempt) -> String {
+    String::from_utf8_lossy(&attempt.user).into_owned()
+}
+
 /// Returns the names of the groups of an account.
 pub(crate) fn groups(account: &Account) -> Vec<String> {
     let limits = account.limits.iter();
@@ -102,9 +107,9 @@ impl Logins {
         Some(login.clone())
     }
 
-    /// Returns whether a cookie is still good, without a request of its user.
-    pub(crate) fn is_open(&self, cookie: &str, now: Instant) -> bool {
-        self.open().get(cookie).is_some_and(|login| !login.has_ended(now))
+    /// Looks at the user of a cookie that is still good, without a request of the user.
+    pub(crate) fn look<T>(&self, cookie: &str, now: Instant, look: impl FnOnce(&User) -> T) -> Option<T> {
+        self.open().get(cookie).filter(|login| !login.has_ended(now)).map(|login| look(&login.user))
     }
 
     /// Notes what the accounts say now.

@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::sync::oneshot;
 
 use crate::call::{Api, Call, Means, Who, too_many};
-use crate::logins::{COOKIE, Login, User, groups};
+use crate::logins::{COOKIE, Login, User, groups, name_of};
 use crate::operation::Answering;
 use crate::reply::{Problem, Reply};
 
@@ -113,10 +113,6 @@ pub(super) fn session_cookie(cookie: &str, is_encrypted: bool) -> String {
 }
 
 /// Returns the name that a user has logged in by.
-fn name_of(attempt: &LoginAttempt) -> String {
-    String::from_utf8_lossy(&attempt.user).into_owned()
-}
-
 /// Ends the login of a cookie.
 pub(crate) fn log_out(call: Call) -> Answering {
     Box::pin(async move {
@@ -135,10 +131,10 @@ pub(crate) async fn who_has(cookie: &str, api: &Arc<Api>, running: &Running) -> 
                 api.logins.remove(cookie);
                 return None;
             };
-            let (name, groups) = (name_of(&attempt), groups(&account));
+            let name = name_of(&attempt);
+            let role = api.access(|access| access.role_of(&name, &groups(&account)));
             api.logins.renew(cookie, account, edition);
-            let role = api.access(|access| access.role_of(&name, &groups))?;
-            Some(Who { name, role, by: Means::Cookie(cookie.to_owned()) })
+            Some(Who { name, role: role?, by: Means::Cookie(cookie.to_owned()) })
         }
         User::OfProvider(identity) => {
             let role = api.access(|access| access.role_of_identity(&identity))?;

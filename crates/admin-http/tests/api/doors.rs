@@ -106,3 +106,23 @@ fn the_log_is_streamed_to_a_few_until_their_token_is_removed() {
     first.read_to_string(&mut rest).unwrap();
     drop(others);
 }
+
+#[test]
+fn a_stream_ends_with_the_role_of_its_user() {
+    let site = Site::start(AdminAccess { viewers: vec!["ann".to_owned()], ..AdminAccess::default() });
+    let admin = site.token("administrator", None);
+    let told = site.ask("POST", "/api/v1/login", "", r#"{"name":"ann","password":"secret"}"#);
+    let (head, mut stream) = stream(&site, &told.cookie());
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    wait_for(&mut stream, ": the log from now on");
+    let ban = |network: &str| {
+        let body = format!(r#"{{"network":"{network}","seconds":60}}"#);
+        assert_eq!(site.ask("POST", "/api/v1/bans", &admin, &body).status, 200);
+    };
+    ban("192.0.2.7");
+    wait_for(&mut stream, "192.0.2.7");
+    site.admin.configure(AdminAccess::default());
+    ban("192.0.2.8");
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).expect("it ends");
+}
