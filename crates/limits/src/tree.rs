@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crossbeam_utils::CachePadded;
+
 pub use self::limit_handle::LimitHandle;
 use self::limit_handle::{Login, Part, Stay};
 pub(super) use self::node::Node;
@@ -57,7 +59,7 @@ pub struct Tree {
     /// Seconds since 1970, as it was looked at last.
     wall: AtomicI64,
     /// Counts changes; a transfer that sees another number than before looks for its buckets anew.
-    generation: AtomicU64,
+    generation: CachePadded<AtomicU64>,
     /// Whether other servers hold to the same limits.
     is_divided: AtomicBool,
     /// Whether any session ever had a schedule of its own.
@@ -105,7 +107,7 @@ impl Tree {
         let tree = Self {
             base: now,
             wall: AtomicI64::new(wall),
-            generation: AtomicU64::new(0),
+            generation: AtomicU64::new(0).into(),
             is_divided: AtomicBool::new(false),
             session_schedules: AtomicBool::new(false),
             server: Node::new(Scope::Server, Limits::default(), clock),

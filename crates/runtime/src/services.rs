@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use crossbeam_utils::CachePadded;
 use millrace_accounts::Authenticator;
 use millrace_blocking::BlockingPool;
 use millrace_cluster::Cluster;
@@ -55,7 +56,7 @@ pub struct Services {
     /// Whether the server accepts no more clients.
     pub is_ending: AtomicBool,
     /// Numbers sessions in the log.
-    pub next_session: AtomicU64,
+    pub next_session: CachePadded<AtomicU64>,
     /// How long connecting may take: a PROXY header, a data connection.
     pub connect_timeout: Duration,
 }
@@ -93,7 +94,8 @@ impl Services {
 /// Accounts and hooks, which a reload replaces.
 #[derive(Debug)]
 pub struct Policy {
-    accounts: RwLock<Arc<dyn Authenticator>>,
+    /// Written by each login, beside what each command reads.
+    accounts: CachePadded<RwLock<Arc<dyn Authenticator>>>,
     edition: AtomicU64,
     hooks: RwLock<Option<Arc<dyn Hooks>>>,
     /// Whether there are hooks: read for each command, so without a lock.
@@ -104,7 +106,7 @@ impl Policy {
     /// Puts accounts and hooks in force.
     pub fn new(accounts: Arc<dyn Authenticator>, hooks: Option<Arc<dyn Hooks>>) -> Self {
         Self {
-            accounts: RwLock::new(accounts),
+            accounts: CachePadded::new(RwLock::new(accounts)),
             edition: AtomicU64::new(0),
             has_hooks: AtomicBool::new(hooks.is_some()),
             hooks: RwLock::new(hooks),

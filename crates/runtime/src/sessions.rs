@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crossbeam_utils::CachePadded;
 use millrace_ftp::session::Occupancy;
 use millrace_limits::{ConnectionLimit, Timed, TooManyConnections};
 
@@ -13,7 +14,7 @@ use millrace_limits::{ConnectionLimit, Timed, TooManyConnections};
 #[derive(Debug)]
 pub struct Sessions {
     /// Connections now.
-    count: AtomicUsize,
+    count: CachePadded<AtomicUsize>,
     /// How many there may be, and for how many there are descriptors.
     limit: Timed,
     room: usize,
@@ -55,7 +56,7 @@ impl Sessions {
         networks: ConnectionLimit,
     ) -> Self {
         let room = descriptors.room();
-        Self { count: AtomicUsize::new(0), limit, room, descriptors, addresses, networks }
+        Self { count: AtomicUsize::new(0).into(), limit, room, descriptors, addresses, networks }
     }
 
     /// Returns how many connections there are.

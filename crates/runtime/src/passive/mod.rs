@@ -39,11 +39,10 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use millrace_net::listener;
+use crossbeam_utils::CachePadded;
 
 use crate::proxies::Proxies;
 pub use lease::{Doorkeeper, Lease, TurnedAway};
@@ -90,13 +89,13 @@ struct Shared {
     reception: Reception,
     companions: Companions,
     /// The number of the next tenant.
-    next: AtomicU64,
+    next: CachePadded<AtomicU64>,
     /// Another server has the same range: none is kept that is not leased.
     is_shared: AtomicBool,
     /// Locked for a lease, an accept or a return: a few map operations and at most one bind.
-    hosts: Mutex<HashMap<IpAddr, Host>>,
+    hosts: CachePadded<Mutex<HashMap<IpAddr, Host>>>,
     /// Locked for a push or a pop.
-    returned: Mutex<Returned>,
+    returned: CachePadded<Mutex<Returned>>,
 }
 
 /// Places of leases that have ended.
@@ -122,6 +121,15 @@ struct Host {
     waiting: VecDeque<(Tenant, Deliver)>,
     /// Why the last free port could not be bound, where that was not the port's fault.
     hindrance: Option<i32>,
+}
+
+/// When what an earlier session left waiting on a port is closed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Clearing {
+    /// Before it is leased, while the lock of all ports is held.
+    Now,
+    /// By [`Port::clear`], after that.
+    Later,
 }
 
 /// A request for a port.
@@ -164,11 +172,11 @@ impl PassivePool {
         proxies: Arc<Proxies>,
         sockets: Arc<dyn DataSockets>,
     ) -> Self {
-        let (demultiplexer, next) = (TicketDemultiplexer::default(), AtomicU64::new(0));
+        let (demultiplexer, next) = (TicketDemultiplexer::default(), CachePadded::default());
         let reception = Reception { sockets, proxies, demultiplexer };
         let companions = Companions::default();
         let is_shared = AtomicBool::new(false);
-        let (hosts, returned) = (Mutex::default(), Mutex::default());
+        let (hosts, returned) = (CachePadded::default(), CachePadded::default());
         let shared = Shared { range, kept, reception, companions, next, is_shared, hosts, returned };
         Self { shared: Arc::new(shared) }
     }
@@ -188,8 +196,22 @@ impl PassivePool {
         let number = self.shared.next.fetch_add(1, Ordering::Relaxed);
         let tenant = Tenant { number, client, badge, by_ticket: false, arrived: None, wake };
         let mut hosts = self.shared.lock();
-        let host = hosts.entry(local).or_insert_with(|| Host::new(&self.shared));
-        match host.place(local, tenant) {
+        let mut placed = self.shared.host(&mut hosts, local).place(local, tenant, Clearing::Later);
+        if let Ok(place) = placed {
+            // Other sessions lease meanwhile: the port's own lock keeps those away that come to share it.
+            drop(hosts);
+            if place.port.clear(&mut place.port.tenants.lock(), self.sockets()) {
+                return Leasing::Granted(Lease::new(self, local, place));
+            }
+            hosts = self.shared.lock();
+            let host = self.shared.host(&mut hosts, local);
+            let Some(tenant) = host.vacate(place, true) else {
+                return Leasing::Unavailable(io::ErrorKind::AddrNotAvailable.into());
+            };
+            placed = host.place(local, tenant, Clearing::Now);
+        }
+        let host = self.shared.host(&mut hosts, local);
+        match placed {
             Ok(place) => Leasing::Granted(Lease::new(self, local, place)),
             Err((tenant, error)) if host.leased.is_empty() => {
                 drop(tenant);
@@ -277,6 +299,11 @@ impl PassivePool {
 }
 
 impl Shared {
+    /// The ports of a local address.
+    fn host<'a>(&self, hosts: &'a mut HashMap<IpAddr, Host>, local: IpAddr) -> &'a mut Host {
+        hosts.entry(local).or_insert_with(|| Host::new(self))
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, Host>> {
         self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -309,8 +336,13 @@ impl Host {
 
     /// Finds a port for a tenant: a free one, else one leased to other addresses only, else one where tickets tell
     /// apart all tenants of its address.
-    fn place(&mut self, local: IpAddr, tenant: Tenant) -> Result<Place, (Tenant, io::Error)> {
-        match self.take(local) {
+    fn place(
+        &mut self,
+        local: IpAddr,
+        tenant: Tenant,
+        clearing: Clearing,
+    ) -> Result<Place, (Tenant, io::Error)> {
+        match self.take(local, clearing) {
             Ok(port) => {
                 let place = Place { port: Arc::clone(&port), tenant: tenant.number };
                 port.tenants.lock().list.push(tenant);
@@ -321,8 +353,8 @@ impl Host {
         }
     }
 
-    /// A free port: an unused one while few are bound, else a bound one, drained, else one that is bound now.
-    fn take(&mut self, local: IpAddr) -> io::Result<Arc<Port>> {
+    /// A free port: an unused one while few are bound, else a bound one, else one that is bound now.
+    fn take(&mut self, local: IpAddr, clearing: Clearing) -> io::Result<Arc<Port>> {
         if self.free.len() + self.leased.len() < self.kept
             && let Ok(port) = self.bind(local, 1)
         {
@@ -330,7 +362,11 @@ impl Host {
         }
         while !self.free.is_empty() {
             let port = self.free.swap_remove(below(self.free.len(), &*self.reception.sockets));
-            if drain(&port.listener, &*self.reception.sockets) {
+            let mut tenants = port.tenants.lock();
+            tenants.is_stale = true;
+            let is_usable = clearing == Clearing::Later || port.clear(&mut tenants, &*self.reception.sockets);
+            drop(tenants);
+            if is_usable {
                 return Ok(port);
             }
             // Closed, which resets waiting connections.
@@ -379,6 +415,9 @@ impl Host {
         let Some(port) = by_address.or_else(by_ticket) else { return Err(tenant) };
         let place = Place { port: Arc::clone(port), tenant: tenant.number };
         let mut tenants = port.tenants.lock();
+        if !port.clear(&mut tenants, &*self.reception.sockets) {
+            return Err(tenant);
+        }
         // Connections that have arrived belong to no tenant, or to the one that was alone until now.
         port.sort_arrivals(&mut tenants, &self.reception);
         tenant.by_ticket = by_address.is_none();
@@ -389,18 +428,17 @@ impl Host {
         Ok(place)
     }
 
-    /// Ends a lease of a port, whose connection came or is still `open` to come.
-    fn vacate(&mut self, place: Place, open: bool) {
+    /// Ends a lease of a port, whose connection came or is still `open` to come. Returns whose it was.
+    fn vacate(&mut self, place: Place, open: bool) -> Option<Tenant> {
         let Place { port, tenant } = place;
         let mut tenants = port.tenants.lock();
-        if let Some(at) = tenants.list.iter().position(|other| other.number == tenant) {
-            let left = tenants.list.remove(at);
-            if open {
-                tenants.expected.push(left.client);
-            }
+        let at = tenants.list.iter().position(|other| other.number == tenant);
+        let left = at.map(|at| tenants.list.remove(at));
+        if let Some(left) = left.as_ref().filter(|_| open) {
+            tenants.expected.push(left.client);
         }
         if !tenants.list.is_empty() {
-            return;
+            return left;
         }
         let stays = tenants.expected.is_empty() && self.free.len() < self.kept * SPARE;
         drop(tenants);
@@ -411,6 +449,7 @@ impl Host {
             // the listener closes here and resets waiting connections.
             false => self.unbound.push_back(port.number),
         }
+        left
     }
 
     /// Places waiting sessions that can be placed now.
@@ -426,7 +465,7 @@ impl Host {
                 continue;
             }
             let Some((tenant, deliver)) = self.waiting.remove(at) else { break };
-            match self.place(local, tenant) {
+            match self.place(local, tenant, Clearing::Now) {
                 Ok(place) => served.push((place, deliver)),
                 Err((tenant, _)) => {
                     self.waiting.insert(at, (tenant, deliver));
@@ -437,19 +476,6 @@ impl Host {
         }
         served
     }
-}
-
-/// Closes whatever waits to be accepted. Answers whether nothing does any more: without a descriptor to spare
-/// nothing can be accepted, and what waits would be the next session's.
-fn drain(listener: &OwnedFd, sockets: &dyn DataSockets) -> bool {
-    while listener::may_accept(listener) {
-        match sockets.accept(listener) {
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-            Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
-        }
-    }
-    true
 }
 
 /// A random number from 0 up to, but not including, `end`.

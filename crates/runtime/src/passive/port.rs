@@ -1,11 +1,12 @@
 //! A bound port and its tenants.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use millrace_net::proxy;
 use millrace_net::tls::Hello;
+use millrace_net::{listener, proxy};
 
 use super::Wake;
 use super::sockets::DataSockets;
@@ -31,6 +32,8 @@ pub(super) struct Tenants {
     pub(super) list: Vec<Tenant>,
     /// Former tenants whose connection has not come: it may still come while the port is open.
     pub(super) expected: Vec<IpAddr>,
+    /// The port was leased before: connections that wait on it are an earlier session's.
+    pub(super) is_stale: bool,
 }
 
 pub(super) struct Tenant {
@@ -75,6 +78,21 @@ impl SharedTenants {
 }
 
 impl Port {
+    /// Closes what an earlier session left waiting. Answers whether nothing waits any more: without a descriptor to spare
+    /// nothing can be accepted, and what waits would be the next session's.
+    pub(super) fn clear(&self, tenants: &mut Tenants, sockets: &dyn DataSockets) -> bool {
+        while tenants.is_stale && listener::may_accept(&self.listener) {
+            match sockets.accept(&self.listener) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => return false,
+            }
+        }
+        tenants.is_stale = false;
+        true
+    }
+
     /// Accepts waiting connections, gives each to its tenant and closes the rest.
     pub(super) fn sort_arrivals(&self, tenants: &mut Tenants, reception: &Reception) {
         while let Ok((socket, peer)) = reception.sockets.accept(&self.listener) {

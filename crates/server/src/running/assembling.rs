@@ -139,7 +139,7 @@ pub(crate) fn state(
         cluster: config.cluster.clone(),
         limits: Tree::new(config.limits.clone(), now, wall_seconds()),
         is_ending: AtomicBool::new(false),
-        next_session: AtomicU64::new(1),
+        next_session: AtomicU64::new(1).into(),
         connect_timeout: config.connect_timeout,
     };
     let (services, side, acme) =
