@@ -187,6 +187,60 @@ fn with_names_in_a_database_the_store_is_asked_for_contents_alone() {
     assert!(!site.log().contains("cannot be asked"), "{}", site.log());
 }
 
+/// The whole answer to a `GET`, with more header fields.
+fn ask(server: SocketAddr, request: &str) -> (String, Vec<u8>) {
+    let mut stream = TcpStream::connect(server).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(stream, "{request}\r\nHost: {server}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap();
+    (String::from_utf8(answer[..end].to_vec()).unwrap(), answer[end + 4..].to_vec())
+}
+
+#[test]
+fn downloads_of_large_files_are_sent_to_the_store() {
+    let Some(store) = Server::seaweed() else { return };
+    let bucket = store.storage("");
+    // Requests of the server pass the proxy, those of its clients do not.
+    let proxy = Proxy::before(store.port);
+    let more = format!("redirect-downloads = \"http://127.0.0.1:{}\"\n", store.port);
+    let site = Site::with("redirected", proxy.port, &more);
+    let content: Vec<u8> = (0..9_u32 << 20).map(|at| (at % 251) as u8).collect();
+    write(&bucket, "/large one", &content);
+    write(&bucket, "/small", b"small");
+    let server = site.start();
+    let (head, _) = ask(server.http, "GET /b/large%20one HTTP/1.1");
+    assert!(head.starts_with("HTTP/1.1 307 ") && head.contains("Cache-Control: no-store"), "{head}");
+    let location = head.lines().find_map(|line| line.strip_prefix("Location: ")).unwrap();
+    let path = location.strip_prefix(&format!("http://127.0.0.1:{}", store.port)).unwrap();
+    let at_store = SocketAddr::from(([127, 0, 0, 1], store.port));
+    let (head, body) = ask(at_store, &format!("GET {path} HTTP/1.1"));
+    assert!(head.starts_with("HTTP/1.1 200 ") && body == content, "{head}");
+    let (head, body) = ask(at_store, &format!("GET {path} HTTP/1.1\r\nRange: bytes=9000000-9000009"));
+    assert!(head.starts_with("HTTP/1.1 206 ") && body == content[9_000_000..=9_000_009], "{head}");
+    let (head, _) = ask(at_store, &format!("GET {} HTTP/1.1", path.replace("large", "larger")));
+    assert!(head.starts_with("HTTP/1.1 403 "), "the signature is for one file: {head}");
+
+    let (head, body) = ask(server.http, "GET /b/small HTTP/1.1");
+    assert!(head.starts_with("HTTP/1.1 200 ") && body == b"small", "{head}");
+    let (head, _) = ask(server.http, "HEAD /b/large%20one HTTP/1.1");
+    assert!(head.starts_with("HTTP/1.1 200 ") && head.contains("Content-Length: 9437184"), "{head}");
+    let etag = head.lines().find_map(|line| line.strip_prefix("ETag: ")).unwrap();
+    let (head, _) = ask(server.http, &format!("GET /b/large%20one HTTP/1.1\r\nIf-None-Match: {etag}"));
+    assert!(head.starts_with("HTTP/1.1 304 "), "{head}");
+    drop(server);
+
+    let text = fs::read_to_string(site.0.join("m.toml")).unwrap();
+    fs::write(site.0.join("m.toml"), format!("user-download-limit = \"100M\"\n{text}")).unwrap();
+    let server = site.start();
+    let (head, body) = ask(server.http, "GET /b/large%20one HTTP/1.1");
+    assert!(
+        head.starts_with("HTTP/1.1 200 ") && body == content,
+        "what a limit concerns passes here: {head}"
+    );
+}
+
 /// Uploads a file; an error where the server dies meanwhile.
 fn try_upload(server: SocketAddr, name: &str, content: &[u8]) -> std::io::Result<()> {
     let mut lines = BufReader::new(TcpStream::connect(server)?);

@@ -14,6 +14,7 @@ use crate::attributes::Attributes;
 use crate::error::StoreError;
 use crate::http::{Answer, Endpoint, Whole};
 use crate::sign::{Signed, Signer, encoded, query_text};
+use crate::site::Site;
 
 /// Bytes of an answer that is no object: a page of 1,000 long keys, encoded, has 4 MB.
 const LONGEST: usize = 8 << 20;
@@ -24,15 +25,17 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// How long requests that move bytes are tried again while the store is away: uploads then wait.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// How long a URL for a client is good: a download that has begun goes on.
+const VALIDITY: Duration = Duration::from_secs(15 * 60);
+
 /// Asks one bucket.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) signer: Signer,
-    /// The name in the `Host` header, with the port where it is not the usual one.
-    pub(crate) host: String,
-    /// What stands before keys in paths: `/bucket/`, or `/` where the host names the bucket.
-    pub(crate) root: String,
+    pub(crate) site: Site,
+    /// Where clients of HTTP are sent for large objects.
+    pub(crate) for_clients: Option<Site>,
     pub(crate) bucket: String,
 }
 
@@ -119,20 +122,33 @@ impl<'a> Draft<'a> {
 }
 
 impl Client {
-    fn path(&self, key: &str) -> String {
-        format!("{}{}", self.root, encoded(key, true))
+    /// Returns a URL at which a client can get an object, where clients are sent to the store.
+    pub(crate) fn url_for_clients(&self, key: &str) -> Option<String> {
+        let site = self.for_clients.as_ref()?;
+        let path = site.path(key);
+        let request = Signed {
+            method: Method::GET.as_str(),
+            host: &site.shown,
+            path: &path,
+            query: &[],
+            headers: &[],
+            body: &[],
+            time: SystemTime::now(),
+        };
+        let query = self.signer.query(&request, VALIDITY.as_secs());
+        Some(format!("{}://{}{path}?{query}", site.scheme, site.shown))
     }
 
     /// The request, signed now.
     fn request(&self, draft: &Draft<'_>) -> Result<Request<Whole>, StoreError> {
-        let path = if draft.key.is_empty() && self.root.len() > 1 {
-            self.root.trim_end_matches('/').to_owned()
+        let path = if draft.key.is_empty() && self.site.root.len() > 1 {
+            self.site.root.trim_end_matches('/').to_owned()
         } else {
-            self.path(draft.key)
+            self.site.path(draft.key)
         };
         let signed = self.signer.headers(&Signed {
             method: draft.method.as_str(),
-            host: &self.host,
+            host: &self.site.shown,
             path: &path,
             query: &draft.query,
             headers: &draft.headers,
@@ -143,7 +159,8 @@ impl Client {
             true => path,
             false => format!("{path}?{}", query_text(&draft.query)),
         };
-        let mut request = Request::builder().method(draft.method.clone()).uri(uri).header("host", &self.host);
+        let mut request =
+            Request::builder().method(draft.method.clone()).uri(uri).header("host", &self.site.shown);
         for (name, value) in draft.headers.iter().chain(&signed) {
             request = request.header(*name, value);
         }

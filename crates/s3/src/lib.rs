@@ -43,6 +43,7 @@ mod read;
 mod renaming;
 mod settings;
 mod sign;
+mod site;
 mod splice;
 #[cfg(test)]
 mod tests;

@@ -144,6 +144,11 @@ impl ReadStream for ObjectReader {
         Some(self.size)
     }
 
+    /// What one request has brought is sent from here.
+    fn elsewhere(&self) -> Option<String> {
+        if self.size > FIRST { self.bucket.client.url_for_clients(&self.key) } else { None }
+    }
+
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<usize, FileError> {
         let bucket = Arc::clone(&self.bucket);
         let mut count = 0;

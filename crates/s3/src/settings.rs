@@ -10,6 +10,7 @@ use tokio_rustls::TlsConnector;
 use crate::client::Client;
 use crate::http::Endpoint;
 use crate::sign::{Credentials, Signer};
+use crate::site::Site;
 
 /// The settings of a store.
 #[derive(Debug, Clone)]
@@ -28,6 +29,8 @@ pub struct Settings {
     pub path_style: bool,
     /// Certificates in PEM, one of which has to have signed the store's; those of browsers where there are none.
     pub roots: Option<Vec<u8>>,
+    /// The URL of the store for clients of HTTP, which are sent there for large files; `None` where they are not.
+    pub redirect: Option<String>,
     /// How long the store may take for an answer.
     pub time: Duration,
 }
@@ -88,26 +91,36 @@ impl Settings {
                 return Err(SettingsError::Credentials(what));
             }
         }
-        let wrong = || SettingsError::Endpoint(self.endpoint.clone());
-        let uri: hyper::Uri = self.endpoint.trim_end_matches('/').parse().map_err(|_| wrong())?;
+        let site = self.site(&self.endpoint)?;
+        let for_clients = self.redirect.as_deref().map(|url| self.site(url)).transpose()?;
+        let tls = match site.scheme {
+            "https" => Some(TlsConnector::from(client_config(self.roots.as_deref())?)),
+            _ => None,
+        };
+        let endpoint = Arc::new(Endpoint::new(site.host.clone(), site.port, tls, self.time));
+        let signer = Signer { credentials: self.credentials.clone(), region: self.region.clone() };
+        Ok(Client { endpoint, signer, site, for_clients, bucket: self.bucket.clone() })
+    }
+
+    /// The bucket at a URL of the store.
+    fn site(&self, url: &str) -> Result<Site, SettingsError> {
+        let wrong = || SettingsError::Endpoint(url.to_owned());
+        let uri: hyper::Uri = url.trim_end_matches('/').parse().map_err(|_| wrong())?;
         let host = uri.host().ok_or_else(wrong)?;
-        let (is_tls, usual) = match uri.scheme_str() {
-            Some("https") => (true, 443),
-            Some("http") => (false, 80),
+        let (scheme, usual) = match uri.scheme_str() {
+            Some("https") => ("https", 443),
+            Some("http") => ("http", 80),
             _ => return Err(wrong()),
         };
         if uri.path().len() > 1 || uri.query().is_some() {
             return Err(wrong());
         }
         let port = uri.port_u16().unwrap_or(usual);
-        let tls = if is_tls { Some(TlsConnector::from(client_config(self.roots.as_deref())?)) } else { None };
         let (host, root) = match self.path_style {
             true => (host.to_owned(), format!("/{}/", self.bucket)),
             false => (format!("{}.{host}", self.bucket), "/".to_owned()),
         };
         let shown = if port == usual { host.clone() } else { format!("{host}:{port}") };
-        let endpoint = Arc::new(Endpoint::new(host, port, tls, self.time));
-        let signer = Signer { credentials: self.credentials.clone(), region: self.region.clone() };
-        Ok(Client { endpoint, signer, host: shown, root, bucket: self.bucket.clone() })
+        Ok(Site { scheme, host, port, shown, root })
     }
 }

@@ -1,4 +1,4 @@
-//! Signatures of requests: AWS Signature Version 4, in headers.
+//! Signatures of requests: AWS Signature Version 4, in headers, or in the query of a URL.
 
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -74,6 +74,24 @@ impl Signer {
         );
         added.push(("authorization", authorization));
         added
+    }
+
+    /// Returns the query with which anyone may send this request for so many seconds.
+    pub(crate) fn query(&self, request: &Signed<'_>, seconds: u64) -> String {
+        let (date, time) = stamps(request.time);
+        let mut query: Vec<_> = request.query.to_vec();
+        query.extend([
+            ("X-Amz-Algorithm", "AWS4-HMAC-SHA256".to_owned()),
+            ("X-Amz-Credential", format!("{}/{}", self.credentials.access_key, self.scope(&date))),
+            ("X-Amz-Date", time.clone()),
+            ("X-Amz-Expires", seconds.to_string()),
+            ("X-Amz-SignedHeaders", "host".to_owned()),
+        ]);
+        query.extend(self.credentials.token.clone().map(|token| ("X-Amz-Security-Token", token)));
+        query.sort();
+        let (method, path, host, text) = (request.method, request.path, request.host, query_text(&query));
+        let canonical = format!("{method}\n{path}\n{text}\nhost:{host}\n\nhost\nUNSIGNED-PAYLOAD");
+        format!("{text}&X-Amz-Signature={}", self.signature(&date, &time, &canonical))
     }
 
     fn scope(&self, date: &str) -> String {
@@ -166,5 +184,16 @@ mod tests {
         let authorization = &headers.iter().find(|(name, _)| *name == "authorization").unwrap().1;
         let expected = "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41";
         assert!(authorization.ends_with(&format!("Signature={expected}")), "{authorization}");
+    }
+
+    /// The example of "Authenticating Requests: Using Query Parameters" of the same reference.
+    #[test]
+    fn a_signed_query_is_that_of_the_example() {
+        let query = signer().query(&request("/test.txt", &[]), 86_400);
+        let expected = "X-Amz-Algorithm=AWS4-HMAC-SHA256\
+            &X-Amz-Credential=AKIAIOSFODNN7EXAMPLE%2F20130524%2Fus-east-1%2Fs3%2Faws4_request\
+            &X-Amz-Date=20130524T000000Z&X-Amz-Expires=86400&X-Amz-SignedHeaders=host\
+            &X-Amz-Signature=aeeed9bbccd4d02ee5c0109b86d86835f995330da4c265957d157751f604d404";
+        assert_eq!(query, expected);
     }
 }

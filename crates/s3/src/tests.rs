@@ -91,6 +91,7 @@ fn large_transfers_beside_bare_loops() {
         prefix: String::new(),
         credentials,
         path_style: true,
+        redirect: None,
         roots: None,
         time: Duration::from_secs(10),
     };

@@ -79,6 +79,10 @@ pub trait ReadStream: Send + std::fmt::Debug {
     fn conversion(&self) -> Conversion {
         Conversion::default()
     }
+    /// Returns a URL at which clients of HTTP can get all of it without this server, for a short time.
+    fn elsewhere(&self) -> Option<String> {
+        None
+    }
     /// Reads at `offset` into `buffer`; 0 means the end.
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<usize, FileError>;
     /// Whether `read_at` may be called on a reactor thread.

@@ -48,6 +48,7 @@ pub(super) fn bucket(
         prefix: text(&table.prefix).unwrap_or_default(),
         credentials: credentials(table, said, places)?,
         path_style: table.path_style.as_ref().is_none_or(|said| said.value.0),
+        redirect: text(&table.redirect_downloads),
         roots: sources::read(table.ca.as_ref(), "ca", places)?,
         time: table.timeout.as_ref().map_or(TIMEOUT, |said| said.value.0),
     };

@@ -54,6 +54,9 @@ settings! {
         credentials_file: One<PathBuf> = unset("the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY");
         /// For `bucket`: name the bucket in the path of URLs, not in the name of the host
         path_style: One<Switch> = default("true");
+        /// For `bucket`: the URL of the store for clients: downloads by HTTP of more than 8 MiB are redirected there,
+        /// see [folders.md](folders.md#downloads-from-the-store-itself)
+        redirect_downloads: One<String> = unset("none is");
         /// For `postgres`: a file whose first line is the password
         password_file: One<PathBuf> = unset("none");
         /// For `postgres` and `bucket`: a file of certificates in PEM; the connection is encrypted, and the
@@ -207,7 +210,7 @@ const PLACES: [(&str, Found); 4] = [
 ];
 
 /// Keys that mean something only beside some of those.
-const BESIDE: [(&str, &[&str], Found); 11] = [
+const BESIDE: [(&str, &[&str], Found); 12] = [
     ("password-file", &["postgres"], |table| table.password_file.as_ref().map(|said| &said.place)),
     ("ca", &["postgres", "bucket"], |table| table.ca.as_ref().map(|said| &said.place)),
     ("timeout", &["postgres", "bucket"], |table| table.timeout.as_ref().map(|said| &said.place)),
@@ -219,6 +222,7 @@ const BESIDE: [(&str, &[&str], Found); 11] = [
     ("region", &["bucket"], |table| table.region.as_ref().map(|said| &said.place)),
     ("credentials-file", &["bucket"], |table| table.credentials_file.as_ref().map(|said| &said.place)),
     ("path-style", &["bucket"], |table| table.path_style.as_ref().map(|said| &said.place)),
+    ("redirect-downloads", &["bucket"], |table| table.redirect_downloads.as_ref().map(|said| &said.place)),
 ];
 
 fn refuse_keys_of_others(table: &FolderTable, places: &Places<'_>) -> Result<(), Failure> {

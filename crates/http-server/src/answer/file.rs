@@ -82,6 +82,13 @@ fn answer_part(
     range: Option<Range<u64>>,
 ) {
     let head = exchange.head;
+    let is_limited = exchange.core.server.limits.is_limited(&exchange.connection.member, Direction::Download);
+    // What a limit concerns has to pass here.
+    let elsewhere = stream.as_ref().filter(|_| !is_limited && !head.wants_head_only());
+    if let Some(url) = elsewhere.and_then(|stream| stream.elsewhere()) {
+        discard(exchange.core, stream);
+        return answer_elsewhere(exchange, &url);
+    }
     let (goes_on, is_isolated) = (exchange.may_go_on(), exchange.is_at_download_origin());
     let status = if range.is_some() { Status::PARTIAL_CONTENT } else { Status::OK };
     let mut writer =
@@ -105,7 +112,6 @@ fn answer_part(
         discard(exchange.core, stream);
         return exchange.log_file(status, 0);
     }
-    let is_limited = exchange.core.server.limits.is_limited(&exchange.connection.member, Direction::Download);
     let part = match (&entry.content, stream) {
         (FileContent::Memory(_), _) if is_limited => {
             Part::Stream(entry.stream(), range.start, Some(range.end))
@@ -119,6 +125,17 @@ fn answer_part(
         (FileContent::Stream, None) => return exchange.log_answer(status, 0),
     };
     exchange.begin_file(status, VecDeque::from([part]));
+}
+
+/// Sends the client to a store that has the file. The range that it wants it asks for there again.
+fn answer_elsewhere(exchange: &mut Exchange<'_>, url: &str) {
+    let record = exchange.record();
+    Answers::new(exchange.connection, exchange.core).answer_page(
+        record,
+        Status::TEMPORARY_REDIRECT,
+        "The file is at another address.",
+        &[("Location", url), ("Cache-Control", "no-store")],
+    );
 }
 
 /// Several ranges, as `multipart/byteranges` (RFC 9110 section 14.6).

@@ -137,6 +137,7 @@ pub(crate) fn settings(port: u16, prefix: &str) -> Settings {
         prefix: prefix.to_owned(),
         credentials: Credentials { access_key, secret_key, token: None },
         path_style: true,
+        redirect: None,
         roots: None,
         time: Duration::from_secs(10),
     }
