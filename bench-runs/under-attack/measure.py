@@ -189,15 +189,27 @@ class Uploads:
 class FullDisk(Uploads):
     """20 sessions that upload to a disk without room, 20 times a second each."""
 
+    size = "64k"
+
     def __init__(self, server):
         self.disk = os.path.join(server.folder, "served", "full")
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", self.disk], check=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={self.size}", "none", self.disk], check=True)
         super().__init__(server, addresses(20, 30), "/full/file")
 
     def end(self):
         super().end()
         if not getattr(self, "said", "").startswith("452"):
             sys.exit("the disk was not full")
+        subprocess.run(["umount", "-l", self.disk], check=True)
+
+
+class RoomyDisk(FullDisk):
+    """The same uploads to a disk with room: what they cost by themselves."""
+
+    size = "64m"
+
+    def end(self):
+        Uploads.end(self)
         subprocess.run(["umount", "-l", self.disk], check=True)
 
 
@@ -232,6 +244,9 @@ class HangingHook(Uploads):
 ATTACKS = {"stuck-disk": StuckDisk, "half-open": HalfOpen, "guessing": Guessing, "full-disk": FullDisk,
            "hanging-hook": HangingHook}
 
+# What the sessions are compared with, where that is not a server without an attack.
+CONTROLS = {"full-disk": RoomyDisk}
+
 
 def load(binary, server, seconds):
     """The p99 and the median of small downloads, in ms, of the process that is started now."""
@@ -247,16 +262,26 @@ def result(report):
     return cell["latency"]["p99_ms"], cell["latency"]["p50_ms"], cell["server_us_per_op"]
 
 
+def yield_processors(yields):
+    """Has this thread, and those that it starts, get only what nothing else wants of the processors, or no longer."""
+    os.sched_setscheduler(0, os.SCHED_IDLE if yields else os.SCHED_OTHER, os.sched_param(0))
+
+
 def measure(binary, server, seconds, attack):
+    # Attackers are other computers: what they compute themselves must not count.
+    yield_processors(attack is not None)
     attacker = attack(server) if attack else None
     if attacker:
         attacker.run(time.monotonic() + 1)
+    yield_processors(False)
     report, process = load(binary, server, seconds)
+    yield_processors(attack is not None)
     while process.poll() is None:
         if attacker:
             attacker.run(time.monotonic() + 0.2)
         else:
             time.sleep(0.2)
+    yield_processors(False)
     if attacker:
         attacker.end()
         print(f"{attack.__name__}: {getattr(attacker, 'answered', '-')} answered", file=sys.stderr)
@@ -282,7 +307,7 @@ def main():
                 folder = tempfile.mkdtemp(prefix="millrace-attack-")
                 server = Server(binary, folder)
                 (beside if attacked else without).append(
-                    measure(binary, server, options.seconds, ATTACKS[name] if attacked else None))
+                    measure(binary, server, options.seconds, (ATTACKS if attacked else CONTROLS).get(name)))
                 server.end()
                 shutil.rmtree(folder)
         ratios = [after[0] / before[0] for before, after in zip(without, beside)]
