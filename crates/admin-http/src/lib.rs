@@ -128,7 +128,7 @@ impl AdminHttp {
             .thread_name("millrace-admin")
             .build()?;
         let (stop, stopped) = oneshot::channel();
-        let api = setup.map(|setup| Arc::new(Api::new(setup)));
+        let api = setup.map(Api::new).transpose()?.map(Arc::new);
         let site = Arc::new(Site::new(server, api.clone(), has_tls));
         let of_thread = api.clone();
         let serve = move || {
