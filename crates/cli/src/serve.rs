@@ -28,7 +28,7 @@ use crate::activation::Activated;
 use crate::announce::{self, Bound, Terminal};
 use crate::args::Serve;
 use crate::bench::output::has_color;
-use crate::config::{self, Confined, Loaded, Site, Snapshot, Written};
+use crate::config::{self, Changed, Confined, Loaded, Site, Snapshot, Written};
 use crate::confine::Held;
 use crate::failure::Failure;
 use crate::inetd;
@@ -262,7 +262,8 @@ impl Again {
             running.reload(site.config)?;
         }
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let changed = std::mem::replace(&mut *last, snapshot.clone()).changed(&snapshot, false);
+        let before = std::mem::replace(&mut *last, snapshot.clone());
+        let Changed { now: changed, at_next_start: next_start } = self.begun.compare(&before, &snapshot);
         self.running.upgrade().iter().for_each(|running| running.note_reloaded(&changed, &next_start));
         Ok(Reloaded { changed, next_start })
     }
@@ -574,7 +575,6 @@ fn advise(error: &StartError, config: &Config) -> String {
     format!("{error}{hint}.")
 }
 
-fn address_of(address: &SocketAddr) -> String {
 /// Returns what to do about an address that cannot be listened on, which this flag chooses.
 fn hint(error: &io::Error, address: &SocketAddr, flag: &str) -> String {
     match error.kind() {
@@ -592,6 +592,7 @@ fn hint(error: &io::Error, address: &SocketAddr, flag: &str) -> String {
     }
 }
 
+fn address_of(address: &SocketAddr) -> String {
     match address {
         SocketAddr::V4(address) => address.ip().to_string(),
         SocketAddr::V6(address) => format!("[{}]", address.ip()),

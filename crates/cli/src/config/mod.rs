@@ -60,7 +60,7 @@ use setting::Table;
 pub(crate) use confinement::Confined;
 pub(crate) use database::default_path;
 pub(crate) use logins::Login;
-pub(crate) use origins::{DEFAULT, Origin, Snapshot};
+pub(crate) use origins::{Changed, DEFAULT, Origin, Snapshot};
 pub(crate) use report::Source;
 pub(crate) use resolve::Site;
 pub(crate) use said::Said;
