@@ -118,6 +118,21 @@ pub(crate) fn groups(file: &Path) -> Result<Vec<String>, Failure> {
     Ok(loaded.written.group.into_iter().map(|group| group.name.value).collect())
 }
 
+/// Returns the database of users that a file or the environment names, if one does. `users = "off"` is refused.
+pub(crate) fn users(file: Option<&Path>) -> Result<Option<PathBuf>, Failure> {
+    let loaded = open(Written::default(), file)?;
+    let places = loaded.places();
+    match &loaded.written.users {
+        Some(said) if said.is_file() => Ok(Some(places.path(said))),
+        Some(said) => {
+            let why =
+                "the server has no database of users; a flag of this command names the one that is meant";
+            Err(places.error(&said.place, "users", why))
+        }
+        None => Ok(None),
+    }
+}
+
 impl Loaded {
     /// Returns what it means; to a server that runs already, and has counted this for quotas.
     pub(crate) fn resolve(self, quotas: Option<Arc<Quotas>>) -> Result<Site, Failure> {
