@@ -1,5 +1,5 @@
 // A stand-in for the admin API, for tests of the pages and for work on them: node web/mock.mjs [--port 9200] [--sessions 10000]
-//   Options: --role viewer|operator|administrator, --first-run, --quiet (no trouble to tell of).
+//   Options: --role viewer|operator|administrator, --first-run, --quiet (no trouble to tell of), --nodes a,b (of a cluster).
 import { createHash } from 'node:crypto';
 import { createServer } from 'node:http';
 import { fileURLToPath } from 'node:url';
@@ -19,7 +19,7 @@ function numbers(seed) {
   return () => { state = (state * 1664525 + 1013904223) % 4294967296; return state / 4294967296; };
 }
 
-function sessionAt(index) {
+function sessionAt(index, nodes) {
   const random = numbers(index + 1);
   for (let i = 0; i < 5; i++) random();
   const user = index % 13 === 12 ? null : USERS[Math.floor(random() * USERS.length)];
@@ -28,6 +28,7 @@ function sessionAt(index) {
   const total = Math.floor(random() ** 3 * 8e9) + 20000;
   const rate = Math.floor(random() ** 3 * 4e7) + 900;
   return {
+    ...(nodes.length && { node: nodes[index % nodes.length] }),
     session: 1000 + index, protocol: http ? 'http' : 'ftp', peer: `192.0.${Math.floor(random() * 20)}.${1 + Math.floor(random() * 250)}:${40000 + index % 20000}`,
     local: http ? '198.51.100.4:443' : '198.51.100.4:21', user, age: 20 + random() * 9000, idle: isBusy ? 0 : random() * 280,
     command: isBusy ? (http ? 'GET' : 'RETR') : user ? 'NOOP' : 'USER', place: http ? '/pub/' : '/', 'waits-for': isBusy ? WAITS[Math.floor(random() * 5)] : user ? 'command' : 'login',
@@ -36,7 +37,7 @@ function sessionAt(index) {
 }
 
 const ORDERS = {
-  rate: (one) => one.transfer?.rate ?? -1, idle: (one) => one.idle, user: (one) => one.user ?? '', peer: (one) => one.peer,
+  rate: (one) => one.transfer?.rate ?? -1, idle: (one) => one.idle, user: (one) => one.user ?? '', peer: (one) => one.peer, node: (one) => one.node ?? '',
 };
 
 function sorted(list, sort) {
@@ -92,7 +93,7 @@ wait = false
 `;
 
 /** What the mock keeps. */
-function makeState({ sessions = 128, isQuiet = false, hasProvider = false, config = CONFIG }) {
+function makeState({ sessions = 128, isQuiet = false, hasProvider = false, config = CONFIG, nodes = [] }) {
   const now = Math.floor(Date.now() / 1000);
   const random = numbers(7);
   const rates = Array.from({ length: 720 }, (_, at) => {
@@ -101,7 +102,7 @@ function makeState({ sessions = 128, isQuiet = false, hasProvider = false, confi
       requests: wave * 120 + random() * 6, failures: isQuiet || random() < 0.95 ? 0 : Math.ceil(random() * 4) };
   });
   return {
-    isQuiet, hasProvider, rates, begun: Date.now(), sessions: Array.from({ length: sessions }, (_, index) => sessionAt(index)), cookie: false,
+    isQuiet, hasProvider, rates, nodes, begun: Date.now(), sessions: Array.from({ length: sessions }, (_, index) => sessionAt(index, nodes)), cookie: false,
     bans: isQuiet ? [] : [{ network: '203.0.113.7', user: null, 'seconds-left': 512 }, { network: '198.51.100.0/24', user: 'press', 'seconds-left': null }],
     limits: [{ scope: 'server', sessions, 'sessions-at-most': 12000, download: 80000000, upload: 0 }, { scope: 'listener 0.0.0.0:21', sessions: 80, 'sessions-at-most': 0, download: 0, upload: 0 },
       { scope: 'user alice', sessions: 3, 'sessions-at-most': 8, download: 2000000, upload: 500000 }],
@@ -140,16 +141,17 @@ const OPERATIONS = {
   'GET status': ({ state }) => ({ version: '0.1.0', pid: 4711, seconds: 356000, ending: false, ftp: ['0.0.0.0:21'], ftps: [], http: [], https: ['0.0.0.0:443'],
     sessions: state.sessions.length, transfers: state.sessions.filter((one) => one.transfer).length }),
   'GET rates': ({ state }) => ({ step: 5, points: state.rates }),
-  'GET sessions': ({ state, query: { sort = '', limit = 1000, offset = 0, user = '', address = '', text = '' } }) => {
+  'GET sessions': ({ state, query: { sort = '', limit = 1000, offset = 0, user = '', address = '', node = '', text = '' } }) => {
     const grown = (Date.now() - state.begun) / 1000;
-    const found = sorted(state.sessions.filter((one) => (!user || one.user === user) && (!address || one.peer.split(':')[0] === address)
+    const found = sorted(state.sessions.filter((one) => (!user || one.user === user) && (!node || one.node === node) && (!address || one.peer.split(':')[0] === address)
       && [one.user, one.peer, one.path, one.transfer?.path].some((word) => word?.toLowerCase().includes(text.toLowerCase()))), sort);
     const page = found.slice(Number(offset), Number(offset) + Number(limit));
     const moved = ({ transfer }) => transfer && { ...transfer, bytes: Math.floor((transfer.bytes + transfer.rate * grown) % transfer.total) };
     return { sessions: page.map((one) => ({ ...one, transfer: moved(one) })), total: found.length };
   },
   'DELETE sessions/*': ({ state }, id) => kick(state, (one) => String(one.session) === id),
-  'DELETE sessions': ({ state, query }) => kick(state, (one) => one.user === query.user),
+  'DELETE sessions': ({ state, query: { user, node } }) => kick(state, (one) => (!user || one.user === user) && (!node || one.node === node)),
+  'GET cluster': ({ state }) => (state.nodes.length ? { nodes: state.nodes.map((node) => ({ node })) } : missing('cluster')),
   'GET limits': ({ state }) => ({ limits: state.limits }),
   'PUT limits/*': ({ state, body }, scope) => {
     if (!/^(server|(user|group|listener|session) .+)$/.test(scope)) throw new Refusal(422, `not a scope: ${scope}`);
@@ -309,6 +311,6 @@ export async function mock({ port = 0, role = 'administrator', isFirstRun = fals
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const option = (name, otherwise) => (process.argv.includes(name) ? process.argv[process.argv.indexOf(name) + 1] : otherwise);
   const server = await mock({ port: Number(option('--port', 9200)), sessions: Number(option('--sessions', 128)), role: option('--role', 'administrator'),
-    isFirstRun: process.argv.includes('--first-run'), isQuiet: process.argv.includes('--quiet') });
+    isFirstRun: process.argv.includes('--first-run'), isQuiet: process.argv.includes('--quiet'), nodes: option('--nodes', '').split(',').filter(Boolean) });
   console.log(`http://127.0.0.1:${server.address().port}/  root, s3cret`);
 }

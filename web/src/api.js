@@ -140,7 +140,7 @@ export function sessionOf(raw) {
   const at = performance.now() / 1000;
   const before = seen.get(raw.session);
   const session = {
-    id: raw.session, user: raw.user, peer: raw.peer, address: hostOf(raw.peer), protocol: raw.protocol, local: raw.local,
+    id: raw.session, user: raw.user, peer: raw.peer, address: hostOf(raw.peer), protocol: raw.protocol, local: raw.local, node: raw.node,
     age: raw.age, idle: raw.idle, waits: raw['waits-for'], command: raw.command, path: transfer?.path ?? raw.place,
     kind: transfer?.kind, bytes: transfer?.bytes, size: transfer?.total, rate: transfer ? transfer.rate : undefined,
   };

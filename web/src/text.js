@@ -51,8 +51,10 @@ const en = {
     gone: 'This session has ended.', kick: 'End session', kickUser: (user) => `End all sessions of ${user}`, kicked: (n) => (n === 1
       ? '1 session ended' : `${n} sessions ended`), ban: (address) => `Ban ${address}`, banned: (network) => `${network} is banned`,
     slow: (user) => `Slow down ${user}`, slowHint: 'Bytes a second, such as 500k or 2M. Holds until the server restarts.',
+    slowHintNode: 'Bytes a second, such as 500k or 2M. Holds at the node whose dashboard this is, until it restarts.',
     apply: 'Apply', limited: (user) => `Limits of ${user} updated`, restored: (user) => `${user} has the configured limits again`,
-    keys: 'Arrow keys move between rows, Enter opens one.',
+    keys: 'Arrow keys move between rows, Enter opens one.', node: 'Node', allNodes: 'All nodes', kickNode: (node) => `End all sessions at ${node}`,
+    kickNodeAsk: (node) => `End every session at node ${node}? Transfers are cut. The node goes on taking clients.`,
   },
   log: {
     pause: 'Pause', resume: 'Resume', clear: 'Clear', filterHint: 'Text in the line', waiting: 'Lines appear here as they are written.',

@@ -132,6 +132,31 @@ test('sessions are reached by keys, filtered, ended, and sorted', async () => {
   await page.getByText('No session matches.').waitFor();
 });
 
+for (const width of [360, 1280]) {
+  test(`sessions of a cluster are shown with their nodes, those of one alone, and ended, at ${width} pixels`, async () => {
+    const page = await dashboard({ nodes: ['ams-1', 'fra-2'], view: { width, height: 740 } });
+    await visit(page, 'sessions');
+    await page.getByRole('heading', { name: 'Sessions' }).waitFor();
+    await page.locator('.rows .node').first().getByText(/^(ams-1|fra-2)$/).waitFor();
+    await page.getByLabel('Node').selectOption('fra-2');
+    await page.getByText('64 sessions').waitFor();
+    await page.waitForFunction(() => [...document.querySelectorAll('.rows .node')].every((cell) => cell.textContent === 'fra-2'));
+    const over = await page.evaluate(() => document.querySelector('main').scrollWidth > document.querySelector('main').clientWidth);
+    assert.equal(over, false);
+    await page.locator('.rows .row').first().click();
+    await page.getByText('Holds at the node whose dashboard this is').waitFor();
+    await page.getByRole('button', { name: 'End all sessions at fra-2' }).click();
+    assert.deepEqual(await inaccessible(page), []);
+    await page.getByText('End every session at node fra-2?').waitFor();
+    await page.getByRole('button', { name: 'End all sessions at fra-2' }).click();
+    await page.getByText('64 sessions ended').waitFor();
+    await page.getByText('No session matches.').waitFor();
+    await page.getByLabel('Node').selectOption('');
+    await page.getByText('64 sessions', { exact: true }).waitFor();
+    assert.deepEqual(page.faults, []);
+  });
+}
+
 test('a viewer is shown everything, and offered nothing that is refused', async () => {
   const page = await dashboard({ role: 'viewer' });
   assert.equal(await page.getByRole('link', { name: 'Configuration' }).count(), 0);

@@ -1,5 +1,6 @@
 //! What the operations of the API share, and what one of them is called with.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
@@ -7,6 +8,7 @@ use std::time::Instant;
 use hyper::StatusCode;
 use hyper::header::{HeaderMap, RETRY_AFTER};
 use millrace_admin::{AdminError, Administration, Role, Wake};
+use millrace_oidc::Pending;
 use millrace_server::{Administrator, Live, Running};
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
@@ -47,6 +49,8 @@ pub(crate) struct Api {
     /// Replaced by a reload.
     access: RwLock<AdminAccess>,
     pub(crate) logins: Logins,
+    /// Logins that have begun at a provider. A reload keeps them.
+    pub(crate) pending: Arc<Pending>,
     pub(crate) rates: Rates,
     pub(crate) configuration: Option<Configuration>,
     waiting: Semaphore,
@@ -56,18 +60,19 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    pub(crate) fn new(setup: Setup) -> Self {
-        Self {
+    pub(crate) fn new(setup: Setup) -> io::Result<Self> {
+        Ok(Self {
             administration: setup.administration,
             access: RwLock::new(setup.access),
             logins: Logins::default(),
+            pending: Arc::new(Pending::new().map_err(io::Error::other)?),
             rates: Rates::default(),
             configuration: setup.configuration.map(Configuration::new),
             waiting: Semaphore::new(WAITING),
             guesses: Semaphore::new(GUESSES),
             at_provider: Arc::new(Semaphore::new(AT_PROVIDER)),
             streams: Arc::new(Semaphore::new(STREAMS)),
-        }
+        })
     }
 
     /// Has others log in from now on.

@@ -38,7 +38,7 @@ use hyper::service::Service;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use millrace_net::listener::bind_admin;
-use millrace_server::Running;
+use millrace_server::{AdminListener, Predecessor, Running, hand_over_also};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -81,8 +81,8 @@ pub struct AdminHttp {
 
 #[derive(Debug)]
 enum State {
-    /// It listens.
-    Bound(Vec<TcpListener>),
+    /// It listens, with these sockets for the addresses that were asked for.
+    Bound(Vec<(SocketAddr, TcpListener)>),
     /// It answers.
     Serving(Serving),
     Closed,
@@ -97,20 +97,28 @@ struct Serving {
 }
 
 impl AdminHttp {
-    /// Listens at these addresses, of which port 0 takes a free one. With `beside`, another process may still listen
-    /// there: the predecessor of this one. Answers come with [`serve`](Self::serve).
+    /// Listens at these addresses, of which port 0 takes a free one: with the sockets of the predecessor, if there is one, or
+    /// beside those that it still has there. Answers come with [`serve`](Self::serve).
     ///
     /// # Errors
     ///
     /// The first address that cannot be had, with the reason.
-    pub fn bind(addresses: &[SocketAddr], beside: bool) -> Result<Self, (SocketAddr, io::Error)> {
+    pub fn bind(
+        addresses: &[SocketAddr],
+        mut before: Option<&mut Predecessor>,
+    ) -> Result<Self, (SocketAddr, io::Error)> {
         let (mut listeners, mut real) = (Vec::new(), Vec::new());
         for address in addresses {
-            let bound = bind_admin(*address, beside).map(TcpListener::from);
+            let handed = before.as_mut().and_then(|before| before.take_admin(*address));
+            let bound = match handed {
+                Some(handed) => Ok(handed.socket),
+                None => bind_admin(*address, before.is_some()),
+            };
+            let bound = bound.map(TcpListener::from);
             let bound = bound.and_then(|listener| Ok((listener.local_addr()?, listener)));
             let (own, listener) = bound.map_err(|error| (*address, error))?;
             real.push(own);
-            listeners.push(listener);
+            listeners.push((*address, listener));
         }
         Ok(Self { addresses: real, state: Mutex::new(State::Bound(listeners)) })
     }
@@ -122,13 +130,14 @@ impl AdminHttp {
         if listeners.is_empty() {
             return Ok(());
         }
+        hand_over_also(server, listeners.iter().map(copied).collect::<io::Result<_>>()?);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(WAITING_THREADS)
             .thread_name("millrace-admin")
             .build()?;
         let (stop, stopped) = oneshot::channel();
-        let api = setup.map(|setup| Arc::new(Api::new(setup)));
+        let api = setup.map(Api::new).transpose()?.map(Arc::new);
         let site = Arc::new(Site::new(server, api.clone(), has_tls));
         let of_thread = api.clone();
         let serve = move || {
@@ -185,16 +194,21 @@ impl Drop for AdminHttp {
     }
 }
 
+/// Copies a listener for a successor.
+fn copied((asked, listener): &(SocketAddr, TcpListener)) -> io::Result<AdminListener> {
+    Ok(AdminListener { asked: *asked, bound: listener.local_addr()?, socket: listener.try_clone()?.into() })
+}
+
 /// Accepts until told to stop, then answers for a moment what is being asked.
 async fn serve(
-    listeners: Vec<TcpListener>,
+    listeners: Vec<(SocketAddr, TcpListener)>,
     site: Arc<Site>,
     api: Option<Arc<Api>>,
     stopped: oneshot::Receiver<mpsc::Sender<()>>,
 ) -> io::Result<()> {
     let connections = Arc::new(Connections::default());
     let mut doors = JoinSet::new();
-    for listener in listeners {
+    for (_, listener) in listeners {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         doors.spawn(accept(listener, Arc::clone(&site), Arc::clone(&connections)));
     }

@@ -86,7 +86,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     delete(
         "/api/v1/sessions",
         OPERATOR,
-        "Ends the sessions of a user, at a virtual host, from an address, or of all these at once",
+        "Ends the sessions of a user, at a virtual host, from an address, at a node, or of all these at once",
         WHOSE,
         KICKED,
         Order("kick", &[]),
@@ -390,12 +390,13 @@ const TRACE_QUERY: &[Field] = &[
 const SESSIONS_QUERY: &[Field] = &[
     field("user", Text, "Only of this user"),
     field("address", Text, "Only from this address"),
+    field("node", Text, "Only at this node of the cluster"),
     field("text", Text, "Part of the user's name, the address or a path, whatever its case"),
     field(
         "sort",
         Word(&[
             "session", "-session", "user", "-user", "peer", "-peer", "rate", "-rate", "bytes", "-bytes",
-            "idle", "-idle", "age", "-age",
+            "idle", "-idle", "age", "-age", "node", "-node",
         ]),
         "By what; with - from the largest",
     ),
@@ -484,6 +485,7 @@ const WHOSE: &[Field] = &[
     field("user", Text, "Sessions of this user"),
     field("host", Text, "Sessions at this virtual host"),
     field("address", Text, "Sessions from this address"),
+    field("node", Text, "Sessions at this node of the cluster"),
 ];
 
 const KICKED: &[Field] = &[

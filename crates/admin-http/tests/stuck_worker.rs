@@ -29,7 +29,7 @@ fn a_worker_that_stands_still_is_named_until_it_goes_on() {
         ..Config::new(Arc::new(accounts))
     };
     let running = Arc::new(Server::start(config).unwrap());
-    let admin = AdminHttp::bind(&[SocketAddr::from(([127, 0, 0, 1], 0))], false).unwrap();
+    let admin = AdminHttp::bind(&[SocketAddr::from(([127, 0, 0, 1], 0))], None).unwrap();
     admin.serve(&running, None, false).unwrap();
     let address = admin.addresses()[0];
     assert!(page(address, "/healthz").ends_with("\r\n\r\nok\n"));

@@ -20,7 +20,7 @@ pub enum AdminError {
     #[error("not a request: {0}")]
     NotARequest(#[from] serde_json::Error),
     /// A kick of all sessions.
-    #[error("say whom: a session, a user or an address")]
+    #[error("say whom: a session, a user, a host, an address or a node")]
     KickWhom,
     /// A trace of all sessions.
     #[error("say whom: a user, an address or a session")]
@@ -73,6 +73,9 @@ pub enum AdminError {
     /// The server is no node.
     #[error("this server is no node of a cluster: there is no [cluster] table")]
     NoCluster,
+    /// The cluster has no such node, or its lease is over.
+    #[error("the cluster has no node {0} that serves")]
+    UnknownNode(String),
     /// The database of the cluster has no answer.
     #[error("{0}")]
     Cluster(TableError),
@@ -132,6 +135,7 @@ impl AdminError {
             | Self::NoAuditLog
             | Self::NoNotices
             | Self::NoCluster
+            | Self::UnknownNode(_)
             | Self::Queue(QueueError::NoEvent(_))
             | Self::Token(TokenError::Unknown(_)) => Blame::Missing,
             Self::TooManyBans

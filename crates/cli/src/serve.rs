@@ -28,7 +28,7 @@ use crate::activation::Activated;
 use crate::announce::{self, Bound, Terminal};
 use crate::args::Serve;
 use crate::bench::output::has_color;
-use crate::config::{self, Confined, Loaded, Site, Snapshot, Written};
+use crate::config::{self, Changed, Confined, Loaded, Site, Snapshot, Written};
 use crate::confine::Held;
 use crate::failure::Failure;
 use crate::inetd;
@@ -136,6 +136,8 @@ fn serve(arguments: Serve, beginning: Beginning) -> Result<(), Failure> {
     ready_file.iter().for_each(|path| ready::clear(path));
     let failed = |error: StartError| Failure::Running(advise(&error, &site.config));
     let (prepared, moved) = prepare(&site, held.told(), before.as_ref()).map_err(failed)?;
+    // While its port may yet be one of root's.
+    let admin = Arc::new(bind_admin(&site.admin, before.as_mut())?);
     held.drop_privileges()?;
     let running = Arc::new(prepared.begin(before.as_mut()).map_err(failed)?);
     moved.iter().for_each(|warning| warn(&running, warning));
@@ -149,7 +151,6 @@ fn serve(arguments: Serve, beginning: Beginning) -> Result<(), Failure> {
         warn(&running, &format!("{trouble}; its files are out of reach until it can"));
     }
     let folder = confined.control_folder.clone();
-    let admin = Arc::new(bind_admin(&site.admin, before.is_some())?);
     let again = Again {
         written,
         file,
@@ -260,9 +261,9 @@ impl Again {
         if let Some(running) = self.running.upgrade() {
             running.reload(site.config)?;
         }
-        let next_start = self.begun.changed(&snapshot, true);
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let changed = std::mem::replace(&mut *last, snapshot.clone()).changed(&snapshot, false);
+        let before = std::mem::replace(&mut *last, snapshot.clone());
+        let Changed { now: changed, at_next_start: next_start } = self.begun.compare(&before, &snapshot);
         self.running.upgrade().iter().for_each(|running| running.note_reloaded(&changed, &next_start));
         Ok(Reloaded { changed, next_start })
     }
@@ -309,10 +310,11 @@ fn on_one_line(text: &str) -> String {
     text.lines().filter(|line| !line.starts_with(' ')).collect::<Vec<_>>().join(" ")
 }
 
-/// Has an address for health checks, metrics and the admin API, beside a predecessor that still has it.
-fn bind_admin(addresses: &[SocketAddr], beside: bool) -> Result<AdminHttp, Failure> {
-    AdminHttp::bind(addresses, beside).map_err(|(address, error)| {
-        Failure::Running(format!("cannot serve health and metrics at {address} (--admin): {error}."))
+/// Listens where health checks, metrics and the admin API are.
+fn bind_admin(addresses: &[SocketAddr], before: Option<&mut Predecessor>) -> Result<AdminHttp, Failure> {
+    AdminHttp::bind(addresses, before).map_err(|(address, source)| {
+        let hint = hint(&source, &address, "--admin");
+        Failure::Running(format!("cannot serve health and metrics at {address} (--admin): {source}{hint}."))
     })
 }
 
@@ -563,25 +565,31 @@ fn sweep(trees: Vec<Arc<LocalStorage>>, running: Weak<Running>) {
 
 fn advise(error: &StartError, config: &Config) -> String {
     let hint = match error {
-        StartError::Listen { address, source } => match source.kind() {
-            io::ErrorKind::AddrInUse => {
-                let doors = [("--ftps", &config.ftps), ("--http", &config.http), ("--https", &config.https)];
-                let door = doors.iter().find(|(_, addresses)| addresses.contains(address));
-                let flag = door.map_or("--ftp", |(flag, _)| flag);
-                let host = address_of(address);
-                format!("; another program has that port: end it, or choose another, such as {flag} {host}:0")
-            }
-            io::ErrorKind::PermissionDenied => {
-                "; ports below 1024 need root or the capability CAP_NET_BIND_SERVICE".to_owned()
-            }
-            io::ErrorKind::AddrNotAvailable => {
-                "; this computer has no such address: 0.0.0.0 stands for all that it has".to_owned()
-            }
-            _ => String::new(),
-        },
+        StartError::Listen { address, source } => {
+            let doors = [("--ftps", &config.ftps), ("--http", &config.http), ("--https", &config.https)];
+            let door = doors.iter().find(|(_, addresses)| addresses.contains(address));
+            hint(source, address, door.map_or("--ftp", |(flag, _)| flag))
+        }
         _ => String::new(),
     };
     format!("{error}{hint}.")
+}
+
+/// Returns what to do about an address that cannot be listened on, which this flag chooses.
+fn hint(error: &io::Error, address: &SocketAddr, flag: &str) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            let host = address_of(address);
+            format!("; another program has that port: end it, or choose another, such as {flag} {host}:0")
+        }
+        io::ErrorKind::PermissionDenied => {
+            "; ports below 1024 need root or the capability CAP_NET_BIND_SERVICE".to_owned()
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            "; this computer has no such address: 0.0.0.0 stands for all that it has".to_owned()
+        }
+        _ => String::new(),
+    }
 }
 
 fn address_of(address: &SocketAddr) -> String {

@@ -299,8 +299,20 @@ fn folder_for_user(name: &str) -> PathBuf {
     folder
 }
 
-fn low_port() -> u16 {
-    (500..1024).find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()
+/// Ports that only root may open.
+fn low_ports() -> [u16; 2] {
+    let mut free = (500..1024).filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
+    [free.next().unwrap(), free.next().unwrap()]
+}
+
+/// Asks the admin port whether the server is ready.
+fn assert_ready(port: u16) {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
 }
 
 #[test]
@@ -309,15 +321,16 @@ fn no_thread_keeps_root_or_a_capability_and_all_of_it_still_works() {
         return;
     }
     let folder = folder_for_user("run-as");
+    let [ftp, admin] = low_ports();
     let keys = format!(
-        "ftp = \"127.0.0.1:{}\"\nrun-as = \"{}:{}\"\ntls-cert = \"cert.pem\"\ntls-key = \"key.pem\"\n\
-         xferlog = \"xferlog\"\ncontrol = \"../state/control\"\n",
-        low_port(),
-        USER.0,
-        USER.1
+        "ftp = \"127.0.0.1:{ftp}\"\nadmin = \"127.0.0.1:{admin}\"\nrun-as = \"{}:{}\"\n\
+         tls-cert = \"cert.pem\"\ntls-key = \"key.pem\"\nxferlog = \"xferlog\"\n\
+         control = \"../state/control\"\n",
+        USER.0, USER.1
     );
     configure(&folder, &keys);
     let site = Site::in_folder(folder);
+    assert_ready(admin);
     assert!(!site.log().contains("runs as root"));
     let mut client = Client::log_in(&site);
     client.upload("STOR new", "text");
@@ -352,11 +365,13 @@ fn no_thread_keeps_root_or_a_capability_and_all_of_it_still_works() {
     chown(site.folder.join("site/key.pem"), Some(USER.0), None).unwrap();
     site.reload(&keys);
     site.expect_in_log("configuration reloaded");
-    // The listening socket below 1024 is handed over.
+    assert_ready(admin);
+    // The listening sockets below 1024 are handed over.
     let upgraded = site.ctl("upgrade");
     assert!(upgraded.status.success(), "{}", String::from_utf8_lossy(&upgraded.stderr));
     drop(client);
     Client::log_in(&site).upload("STOR after", "text");
+    assert_ready(admin);
     assert!(site.ctl("stop").status.success());
 }
 

@@ -344,6 +344,21 @@ fn a_group_that_is_not_configured_is_refused() {
 }
 
 #[test]
+fn the_database_is_the_one_that_the_configuration_names() {
+    let site = Site::new("of-configuration");
+    fs::create_dir(site.0.join("etc")).unwrap();
+    fs::write(site.0.join("etc/m.toml"), "directory = \"../files\"\nusers = \"own.db\"\n").unwrap();
+    let config = ["--config", "etc/m.toml"];
+    site.tell(&[&["add", "al", "--hash", HASH][..], &config].concat());
+    assert_eq!(site.tell(&["list", "--users", "etc/own.db"]), "al\n");
+    assert_eq!(site.tell(&[&["list"][..], &config].concat()), "al\n");
+    site.tell(&[&["add", "other", "--users", "flag.db", "--hash", HASH][..], &config].concat());
+    assert_eq!(site.tell(&["list", "--users", "flag.db"]), "other\n");
+    fs::write(site.0.join("etc/m.toml"), "users = \"off\"\n").unwrap();
+    site.refused(&[&["list"][..], &config].concat(), "m.toml:1:9: The server has no database of users");
+}
+
+#[test]
 fn explain_shows_users_of_a_database_given_by_a_flag_and_the_order_of_sources() {
     let site = Site::new("explained");
     site.tell(&["--users", "own.db", "add", "alice", "access=ro", "--hash", HASH]);

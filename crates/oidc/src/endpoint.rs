@@ -1,7 +1,7 @@
 //! Requests to a provider: JSON by HTTPS.
 //!
 //! The invariant: the time and the size of an answer are limited, redirects are not followed, and nothing goes in clear to another
-//! computer.
+//! computer: a proxy that the environment names is asked for HTTPS alone, which it passes on by `CONNECT`.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use millrace_http::target::encode;
 use serde::de::DeserializeOwned;
 use ureq::http::{Response, Uri};
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
-use ureq::{Agent, Body};
+use ureq::{Agent, Body, Proxy, RequestBuilder};
 
 use super::error::{LoginError, SetupError};
 
@@ -25,8 +25,12 @@ const LONGEST: u64 = 256 * 1024;
 pub(super) struct Client(Agent);
 
 impl Client {
-    /// Trusts these roots, in PEM; without them, those that browsers trust.
+    /// Trusts these roots, in PEM; without them, those that browsers trust. HTTPS goes by the proxy of the environment.
     pub(super) fn new(roots: Option<&[u8]>) -> Result<Self, SetupError> {
+        Self::with_proxy(roots, Proxy::try_from_env())
+    }
+
+    fn with_proxy(roots: Option<&[u8]>, proxy: Option<Proxy>) -> Result<Self, SetupError> {
         let of_pem = |item| match item {
             Ok(PemItem::Certificate(certificate)) => Some(certificate),
             _ => None,
@@ -37,14 +41,14 @@ impl Client {
             Some(certificates) => RootCerts::new_with_certs(&certificates),
         };
         let tls = TlsConfig::builder().root_certs(trusted).build();
-        let config = Agent::config_builder().timeout_global(Some(PATIENCE)).max_redirects(0);
+        let config = Agent::config_builder().timeout_global(Some(PATIENCE)).max_redirects(0).proxy(proxy);
         let config = config.http_status_as_error(false).user_agent("millrace").tls_config(tls);
         Ok(Self(config.build().into()))
     }
 
     /// Reads a document, which an access token may be needed for.
     pub(super) fn get<T: DeserializeOwned>(&self, url: &str, token: Option<&str>) -> Result<T, LoginError> {
-        let request = self.0.get(url).header("accept", "application/json");
+        let request = direct(url, self.0.get(url)).header("accept", "application/json");
         let authorization = token.map(|token| format!("Bearer {token}"));
         let request =
             authorization.iter().fold(request, |request, value| request.header("authorization", value));
@@ -62,7 +66,7 @@ impl Client {
         form: &[(&str, &str)],
         basic: Option<(&str, &str)>,
     ) -> Result<T, LoginError> {
-        let request = self.0.post(url).header("accept", "application/json");
+        let request = direct(url, self.0.post(url)).header("accept", "application/json");
         let basic = basic.map(|(user, password)| {
             let pair = format!("{}:{}", encoded(user), encoded(password));
             format!("Basic {}", base64::encode(pair.as_bytes()))
@@ -73,6 +77,12 @@ impl Client {
             (status, _) => Err(unreachable(url, ureq::Error::StatusCode(status))),
         }
     }
+}
+
+/// Has a request to this computer go by no proxy, to which it would go in clear.
+fn direct<B>(url: &str, request: RequestBuilder<B>) -> RequestBuilder<B> {
+    let is_encrypted = url.parse::<Uri>().is_ok_and(|url| url.scheme_str() == Some("https"));
+    if is_encrypted { request } else { request.config().proxy(None).build() }
 }
 
 fn read(url: &str, answer: Result<Response<Body>, ureq::Error>) -> Result<(u16, Vec<u8>), LoginError> {
@@ -116,7 +126,40 @@ fn encoded(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::{SocketAddr, TcpListener};
+    use std::thread::{self, JoinHandle};
+
+    use serde_json::Value;
+
     use super::*;
+
+    /// Answers one request with a document. Returns the request's first line.
+    fn answer_once() -> (SocketAddr, JoinHandle<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let answer = move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map(Result::unwrap);
+            let first = lines.next().unwrap();
+            let _ = lines.find(String::is_empty);
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}").unwrap();
+            first
+        };
+        (address, thread::spawn(answer))
+    }
+
+    #[test]
+    fn a_proxy_is_asked_for_https_alone() {
+        let ((proxy, of_proxy), (provider, of_provider)) = (answer_once(), answer_once());
+        let proxy = Proxy::new(&format!("http://{proxy}")).unwrap();
+        let client = Client::with_proxy(None, Some(proxy)).unwrap();
+        client.get::<Value>(&format!("http://{provider}/keys"), None).unwrap();
+        assert_eq!(of_provider.join().unwrap(), "GET /keys HTTP/1.1");
+        // The proxy has answered, but speaks no TLS.
+        assert!(client.get::<Value>("https://id.example.net/keys", None).is_err());
+        assert_eq!(of_proxy.join().unwrap(), "CONNECT id.example.net:443 HTTP/1.1");
+    }
 
     #[test]
     fn addresses_are_encrypted_or_of_this_computer() {

@@ -11,6 +11,9 @@ pub enum SetupError {
     /// The file of certificates has none.
     #[error("there is no certificate in PEM")]
     NoCertificate,
+    /// There are no random numbers.
+    #[error("the system has no random numbers")]
+    Random,
 }
 
 /// Why a login fails.

@@ -5,7 +5,7 @@
 //! From there it comes back with a code. [`Provider::finish`] exchanges the code for an ID token, and returns whom it names.
 //!
 //! The invariant: an [`Identity`] comes from a token that a key of the provider has signed, for this client, for this very
-//! login, and not long ago. A login is finished at most once, and by the browser that began it.
+//! login, and not long ago. A login is finished at most once, and by the browser that began it, which keeps it sealed in a cookie.
 //!
 //! The crate `openidconnect` is not used: it brings some seventy crates along, among them 13 in a second version, and
 //! `rsa`, of which RUSTSEC-2023-0071 warns. `ring`, which is here for TLS, verifies the same signatures.
@@ -18,5 +18,5 @@ mod pending;
 mod provider;
 
 pub use self::error::{LoginError, SetupError, TokenError};
-pub use self::pending::Begun;
+pub use self::pending::{Begun, Pending};
 pub use self::provider::{Identity, Provider, Response, Settings};

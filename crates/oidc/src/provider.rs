@@ -98,7 +98,6 @@ pub struct Provider {
     http: Client,
     /// The metadata, and when it was read. Locked for a copy.
     metadata: Mutex<Option<(u64, Arc<Metadata>)>>,
-    pending: Pending,
 }
 
 impl Provider {
@@ -106,7 +105,7 @@ impl Provider {
     pub fn new(settings: Settings) -> Result<Self, SetupError> {
         check(&settings.issuer)?;
         let http = Client::new(settings.roots.as_deref())?;
-        Ok(Self { settings, http, metadata: Mutex::default(), pending: Pending::default() })
+        Ok(Self { settings, http, metadata: Mutex::default() })
     }
 
     /// Returns the issuer.
@@ -114,14 +113,12 @@ impl Provider {
         &self.settings.issuer
     }
 
-    /// Begins a login, at the end of which the provider sends the browser to `redirect`. `now` is in seconds since 1970. It waits
-    /// for the provider.
-    pub fn begin(&self, redirect: &str, now: u64) -> Result<Begun, LoginError> {
+    /// Begins a login, which `pending` seals. At its end the provider sends the browser to `redirect`. `now` is in seconds since
+    /// 1970. It waits for the provider.
+    pub fn begin(&self, pending: &Pending, redirect: &str, now: u64) -> Result<Begun, LoginError> {
         let metadata = self.metadata(now)?;
         let login = Login::new(redirect, now)?;
         let challenge = base64::encode_url(digest(&SHA256, login.verifier.as_bytes()).as_ref());
-        let (nonce, browser) = (login.nonce.clone(), login.browser.clone());
-        let state = self.pending.add(login)?;
         let scopes: Vec<&str> =
             ["openid"].into_iter().chain(self.settings.scopes.iter().map(String::as_str)).collect();
         let url = with_query(
@@ -131,24 +128,25 @@ impl Provider {
                 ("client_id", &self.settings.client),
                 ("redirect_uri", redirect),
                 ("scope", &scopes.join(" ")),
-                ("state", &state),
-                ("nonce", &nonce),
+                ("state", &login.state),
+                ("nonce", &login.nonce),
                 ("code_challenge", &challenge),
                 ("code_challenge_method", "S256"),
             ],
         );
-        Ok(Begun { url, browser })
+        Ok(Begun { url, cookie: pending.seal(&login, &self.name())? })
     }
 
     /// Finishes a login with what the browser of this cookie has brought back. Returns the user, and where the browser was sent.
     /// It waits for the provider.
     pub fn finish(
         &self,
+        pending: &Pending,
         response: &Response,
-        browser: &str,
+        cookie: &str,
         now: u64,
     ) -> Result<(Identity, String), LoginError> {
-        let login = self.pending.take(&response.state, browser, now)?;
+        let login = pending.open(cookie, &response.state, &self.name(), now)?;
         let metadata = self.metadata(now)?;
         match &response.issuer {
             Some(issuer) if *issuer != self.settings.issuer => return Err(LoginError::OtherIssuer),
@@ -166,6 +164,11 @@ impl Provider {
         let Settings { issuer, client, .. } = &self.settings;
         let claims = accept(&token, &keys, Expected { issuer, client, nonce: &login.nonce, now })?;
         Ok((self.identity(claims, &metadata, access.as_deref())?, login.redirect))
+    }
+
+    /// Returns what a login is sealed for: one of another provider, or of another client, is not finished here.
+    fn name(&self) -> String {
+        format!("{} {}", self.settings.issuer, self.settings.client)
     }
 
     /// Exchanges a code for an ID token and an access token.

@@ -59,5 +59,5 @@ pub use millrace_vfs as vfs;
 pub use running::connection::ConnectionError;
 pub use running::logins::AdminLogin;
 pub use running::readings::Readiness;
-pub use running::upgrade::{HandOverError, Predecessor, TakeOverError};
+pub use running::upgrade::{AdminListener, HandOverError, Predecessor, TakeOverError, hand_over_also};
 pub use running::{Prepared, ReloadError, Running, Server, StartError, cluster_of, perform_errands};

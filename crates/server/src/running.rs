@@ -27,7 +27,7 @@ pub use self::admin::{cluster_of, perform_errands};
 use self::assembling::{Machine, look_at_ports, state};
 use self::doors::Doors;
 pub use self::reloading::ReloadError;
-use self::upgrade::{Predecessor, TakeOverError};
+use self::upgrade::{AdminListener, Predecessor, TakeOverError};
 use crate::blocking::BlockingPool;
 use crate::certificates;
 use crate::config::Config;
@@ -67,6 +67,8 @@ pub struct Running {
     housekeeping: Mutex<Option<Housekeeping>>,
     /// The way to the server that has taken over; it is told of the end.
     pub(crate) successor: Mutex<Option<OwnedFd>>,
+    /// Sockets beside its own, which a successor gets, too.
+    admin: Mutex<Vec<AdminListener>>,
 }
 
 /// A server that is ready, but does not accept clients yet.
@@ -191,6 +193,7 @@ impl Running {
             state,
             housekeeping: Mutex::default(),
             successor: Mutex::default(),
+            admin: Mutex::default(),
         }
     }
 

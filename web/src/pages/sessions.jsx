@@ -2,7 +2,7 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { call, query, sessionOf, usePoll } from '../api.js';
 import { duration, rate, size } from '../format.js';
-import { Field, Form, Head, Sheet, Trouble, useAct, useMay } from '../parts.jsx';
+import { Confirm, Field, Form, Head, Sheet, Trouble, useAct, useMay } from '../parts.jsx';
 import { text } from '../text.js';
 import { useNarrow, VirtualTable } from '../virtual.jsx';
 
@@ -37,8 +37,11 @@ const COLUMNS = [
   { name: words.idle, is: 'figure idle', sort: '-idle', cell: (session) => duration(session.idle) },
 ];
 
+/** In a cluster, which node it is at stands behind who it is. */
+const CLUSTER_COLUMNS = [COLUMNS[0], { name: words.node, is: 'node', sort: 'node', cell: (session) => session.node }, ...COLUMNS.slice(1)];
+
 /** What can be done about a session. */
-function Actions({ session, onDone }) {
+function Actions({ session, onDone, onKickNode }) {
   const act = useAct();
   const user = session.user && encodeURIComponent(session.user);
   const kick = (path) => act(() => call('DELETE', path), (answer) => words.kicked(answer.kicked ?? 1)).then(onDone);
@@ -53,6 +56,7 @@ function Actions({ session, onDone }) {
       <div class="buttons">
         <button type="button" class="danger" onClick={() => kick(`sessions/${session.id}`)}>{words.kick}</button>
         {user && <button type="button" onClick={() => kick(`sessions?user=${user}`)}>{words.kickUser(session.user)}</button>}
+        {session.node && <button type="button" onClick={onKickNode}>{words.kickNode(session.node)}</button>}
       </div>
       {user && (
         <Form class="inline" onSubmit={slow} aria-label={words.slow(session.user)}>
@@ -60,7 +64,7 @@ function Actions({ session, onDone }) {
           <Field label={text.limits.download} name="download" placeholder="2M" />
           <Field label={text.limits.upload} name="upload" placeholder="500k" />
           <button type="submit">{words.apply}</button>
-          <small>{words.slowHint} <button type="button" class="link" onClick={restore}>{text.limits.restore}</button></small>
+          <small>{session.node ? words.slowHintNode : words.slowHint} <button type="button" class="link" onClick={restore}>{text.limits.restore}</button></small>
         </Form>)}
       <Form class="inline" onSubmit={ban} aria-label={words.ban(session.address)}>
         <h3>{words.ban(session.address)}</h3>
@@ -82,8 +86,12 @@ function Details({ opened, onClose, onDone }) {
   if (found) last.current = found;
   const session = last.current;
   const isGone = Boolean(data) && !found;
+  const act = useAct();
+  const [isAsked, setAsked] = useState(false);
+  const kickNode = () => act(() => call('DELETE', query('sessions', { node: session.node })), (answer) => words.kicked(answer.kicked)).then(onDone);
+  if (isAsked) return <Confirm title={words.kickNode(session.node)} question={words.kickNodeAsk(session.node)} action={words.kickNode(session.node)} onYes={kickNode} onClose={() => setAsked(false)} />;
   const facts = [
-    [words.user, who(session)], [words.address, session.peer], [words.local, session.local], [words.protocol, session.protocol],
+    [words.user, who(session)], [words.node, session.node], [words.address, session.peer], [words.local, session.local], [words.protocol, session.protocol],
     [words.doing, <Doing session={session} />],
     [words.bytes, session.kind && (session.size ? `${size(session.bytes)} ${text.of} ${size(session.size)}` : size(session.bytes))],
     [words.rate, rate(session.rate)], [words.waits, session.waits], [words.idle, duration(session.idle)], [words.age, duration(session.age)],
@@ -92,38 +100,52 @@ function Details({ opened, onClose, onDone }) {
     <Sheet title={words.details(session.id)} onClose={onClose}>
       {isGone && <p class="trouble" role="status">{words.gone}</p>}
       <dl>{facts.filter(([, value]) => value).map(([name, value]) => <><dt>{name}</dt><dd>{value}</dd></>)}</dl>
-      {mayAct && !isGone && <Actions session={session} onDone={onDone} />}
+      {mayAct && !isGone && <Actions session={session} onDone={onDone} onKickNode={() => setAsked(true)} />}
     </Sheet>
   );
 }
 
+/** Returns the names of the cluster's nodes, once it is known that there is one. */
+function useNodes(isCluster) {
+  const load = () => (isCluster ? call('GET', 'cluster') : Promise.resolve({ nodes: [] }));
+  const { data } = usePoll(load, isCluster ? 10_000 : 0, [isCluster]);
+  return [...new Set((data?.nodes ?? []).map(({ node }) => node))].sort();
+}
+
 export function Sessions({ values }) {
   const [filter, setFilter] = useState(values.user ?? values.address ?? '');
+  const [node, setNode] = useState('');
   const [sort, setSort] = useState('-rate');
   const [open, setOpen] = useState();
   const [sight, setSight] = useState({ from: 0, limit: 60 });
   const isNarrow = useNarrow();
   const drawn = useRef();
-  const load = () => call('GET', query('sessions', { sort, limit: sight.limit, offset: sight.from, text: filter.trim() }))
+  const load = () => call('GET', query('sessions', { sort, limit: sight.limit, offset: sight.from, text: filter.trim(), node }))
     .then((answer) => ({ ...answer, from: sight.from, rows: answer.sessions.map(sessionOf) }));
-  const { data, error, refresh } = usePoll(load, 1000, [sort, filter, sight]);
+  const { data, error, refresh } = usePoll(load, 1000, [sort, filter, node, sight]);
   drawn.current = data ?? drawn.current;
   const { rows = [], from = 0, total = 0 } = drawn.current ?? {};
+  const isCluster = useRef(false);
+  isCluster.current ||= rows.some((row) => row.node);
+  const nodes = useNodes(isCluster.current);
+  const columns = isCluster.current ? CLUSTER_COLUMNS : COLUMNS;
   const onSight = (first, number) => setSight((before) => {
     const isInside = first >= before.from && first + number <= before.from + before.limit;
     return isInside ? before : { from: Math.max(0, first - 20), limit: number + 40 };
   });
-  useEffect(() => { setSight((before) => ({ ...before, from: 0 })); }, [filter, sort]);
+  useEffect(() => { setSight((before) => ({ ...before, from: 0 })); }, [filter, node, sort]);
   return (
     <>
       <Head title={text.pages.sessions} note={words.count(total)}>
         {isNarrow && <Field label={words.sort} as="select" value={sort} onChange={(event) => setSort(event.currentTarget.value)}
-          options={COLUMNS.filter((column) => column.sort).map((column) => [column.sort, column.name])} />}
+          options={columns.filter((column) => column.sort).map((column) => [column.sort, column.name])} />}
+        {isCluster.current && <Field label={words.node} as="select" value={node} onChange={(event) => setNode(event.currentTarget.value)}
+          options={[['', words.allNodes], ...nodes.map((name) => [name, name])]} />}
         <Field label={text.filter} type="search" placeholder={words.filterHint} value={filter} onInput={(event) => setFilter(event.currentTarget.value)} />
       </Head>
       <Trouble error={error} />
-      {!drawn.current ? <p class="quiet" aria-busy="true">{text.loading}</p> : total === 0 && <p class="quiet">{filter ? words.noMatch : words.empty}</p>}
-      <VirtualTable label={text.pages.sessions} kind="sessions" hint={words.keys} columns={COLUMNS} rows={rows} from={from} total={total}
+      {!drawn.current ? <p class="quiet" aria-busy="true">{text.loading}</p> : total === 0 && <p class="quiet">{filter || node ? words.noMatch : words.empty}</p>}
+      <VirtualTable label={text.pages.sessions} kind={isCluster.current ? 'sessions cluster' : 'sessions'} hint={words.keys} columns={columns} rows={rows} from={from} total={total}
         height={isNarrow ? NARROW_ROW : ROW} idOf={(row) => row.id} sort={sort} onSort={setSort} onSight={onSight} onOpen={setOpen} />
       {open && <Details opened={open} onClose={() => setOpen(undefined)} onDone={() => { setOpen(undefined); refresh(); }} />}
     </>

@@ -5,6 +5,8 @@
 //! (RFC 4513, section 5.1.2). A name finds one entry or none; it is compared again here, because a directory ignores
 //! case.
 
+use std::borrow::Cow;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -27,11 +29,14 @@ use crate::source_error::SetupError;
 /// The result code of a wrong password (RFC 4511, appendix A).
 const INVALID_CREDENTIALS: u32 = 49;
 
+/// Where OpenLDAP has its socket if nothing else is said: on Debian and Ubuntu, and on Fedora and its relatives.
+const SOCKETS: [&str; 2] = ["/run/slapd/ldapi", "/run/ldapi"];
+
 /// A directory as a source of accounts.
 pub fn ldap(settings: &Ldap) -> Result<impl Source + use<>, SetupError> {
     let (scheme, host) = settings.url.split_once("://").unwrap_or_default();
     let host = host.split('/').next().unwrap_or_default();
-    if !["ldap", "ldaps", "ldapi"].contains(&scheme) || host.is_empty() {
+    if !["ldap", "ldaps", "ldapi"].contains(&scheme) || (host.is_empty() && scheme != "ldapi") {
         let schemes = "ldap://, ldaps:// or ldapi://";
         return Err(SetupError::Url { url: settings.url.clone(), schemes });
     }
@@ -128,7 +133,8 @@ impl Directory {
         let settings = LdapConnSettings::new()
             .set_config(Arc::clone(&self.config))
             .set_starttls(self.settings.start_tls);
-        let (connection, ldap) = LdapConnAsync::with_settings(settings, &self.settings.url).await?;
+        let url = with_socket(&self.settings.url, &SOCKETS);
+        let (connection, ldap) = LdapConnAsync::with_settings(settings, &url).await?;
         // The next caller gets the error that it ended with.
         tokio::spawn(async { drop(connection.drive().await) });
         Ok(ldap)
@@ -261,9 +267,28 @@ fn message(error: &LdapError) -> String {
     }
 }
 
+/// Returns a URL with a socket where `ldapi:///` names none: of these the first that is there.
+fn with_socket<'a>(url: &'a str, sockets: &[&str]) -> Cow<'a, str> {
+    if !matches!(url, "ldapi:///" | "ldapi://") {
+        return url.into();
+    }
+    let there = sockets.iter().find(|socket| Path::new(socket).exists());
+    let socket = there.or(sockets.first()).copied().unwrap_or_default();
+    format!("ldapi://{}", socket.replace('/', "%2F")).into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_url_of_no_socket_means_the_one_that_is_there() {
+        assert_eq!(with_socket("ldapi:///", &["/no/such", "/proc/self"]), "ldapi://%2Fproc%2Fself");
+        assert_eq!(with_socket("ldapi://", &["/no/such", "/nor/this"]), "ldapi://%2Fno%2Fsuch");
+        for whole in ["ldapi://%2Fa%2Fb", "ldap://localhost", "ldaps://a/"] {
+            assert_eq!(with_socket(whole, &["/proc/self"]), whole);
+        }
+    }
 
     #[test]
     fn values_in_a_filter_are_escaped() {

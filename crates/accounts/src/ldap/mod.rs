@@ -10,7 +10,7 @@ pub use directory::ldap;
 /// A directory, and how it is asked.
 #[derive(Debug, Clone)]
 pub struct Ldap {
-    /// `ldap://HOST`, `ldaps://HOST`, or `ldapi://` and the path of a socket, with `%2F` for `/`.
+    /// `ldap://HOST`, `ldaps://HOST`, or `ldapi://` and the path of a socket, with `%2F` for `/`; `ldapi:///` is the usual socket.
     pub url: String,
     /// Whether an `ldap://` connection is encrypted before anything is said on it.
     pub start_tls: bool,

@@ -40,9 +40,11 @@ pub(crate) fn sessions(call: Call) -> Answering {
 }
 
 /// Which sessions are wanted, and in which order.
+#[derive(Default)]
 struct Listing<'a> {
     user: Option<&'a str>,
     address: Option<&'a str>,
+    node: Option<&'a str>,
     /// Part of the user's name, the address or a path, in small letters.
     text: Option<String>,
     sort: Option<&'a str>,
@@ -51,12 +53,14 @@ struct Listing<'a> {
 impl<'a> Listing<'a> {
     fn of(call: &'a Call) -> Self {
         let text = call.text("text").map(str::to_lowercase);
-        Self { user: call.text("user"), address: call.text("address"), text, sort: call.text("sort") }
+        let [user, address, node, sort] = ["user", "address", "node", "sort"].map(|name| call.text(name));
+        Self { user, address, node, text, sort }
     }
 
     fn choose(&self, sessions: Vec<Value>) -> Vec<Value> {
         let is_meant = |session: &Value| {
             self.user.is_none_or(|user| session["user"] == user)
+                && self.node.is_none_or(|node| session["node"] == node)
                 && self.address.is_none_or(|address| {
                     let peer = session["peer"].as_str().and_then(|peer| peer.rsplit_once(':'));
                     peer.is_some_and(|(peer, _)| peer.trim_matches(['[', ']']) == address)
@@ -71,7 +75,7 @@ impl<'a> Listing<'a> {
         let Some(sort) = self.sort else { return chosen };
         let key = sort.trim_start_matches('-');
         match key {
-            "user" | "peer" => {
+            "user" | "peer" | "node" => {
                 chosen.sort_by(|one, other| one[key].as_str().cmp(&other[key].as_str()));
             }
             _ => chosen.sort_by(|one, other| number(one, key).total_cmp(&number(other, key))),
@@ -103,6 +107,21 @@ mod tests {
 
     use super::*;
 
+    /// The numbers of the sessions that are listed.
+    fn chosen(listing: Listing<'_>, all: Vec<Value>) -> Vec<u64> {
+        listing.choose(all).iter().map(|session| session["session"].as_u64().unwrap()).collect()
+    }
+
+    #[test]
+    fn sessions_of_a_cluster_are_filtered_and_sorted_by_their_nodes() {
+        let session = |number: u64, node: &str| json!({ "session": number, "node": node });
+        let all = || vec![session(1, "b"), session(2, "a"), session(3, "b")];
+        let of = |node, sort| chosen(Listing { node, sort, ..Listing::default() }, all());
+        assert_eq!(of(Some("b"), None), [1, 3]);
+        assert_eq!(of(Some("c"), None), [0; 0]);
+        assert_eq!(of(None, Some("node")), [2, 1, 3]);
+    }
+
     #[test]
     fn sessions_are_filtered_and_sorted() {
         let session = |number: u64, user: &str, peer: &str, rate: u64| json!({ "session": number, "user": user, "peer": peer, "transfer": { "rate": rate, "path": format!("/X/f{rate}") } });
@@ -114,13 +133,10 @@ mod tests {
             ]
         };
         let numbers = |user, address, sort| -> Vec<u64> {
-            let chosen = Listing { user, address, text: None, sort }.choose(all());
-            chosen.iter().map(|session| session["session"].as_u64().unwrap()).collect()
+            chosen(Listing { user, address, sort, ..Listing::default() }, all())
         };
-        let with = |text: &str| {
-            let listing = Listing { user: None, address: None, text: Some(text.to_owned()), sort: None };
-            listing.choose(all()).len()
-        };
+        let with =
+            |text: &str| chosen(Listing { text: Some(text.to_owned()), ..Listing::default() }, all()).len();
         assert_eq!([with("an"), with("192.0"), with("b"), with("/x/f9"), with("y")], [1, 2, 2, 1, 0]);
         assert_eq!(numbers(None, None, None), [1, 2, 3]);
         assert_eq!(numbers(Some("ann"), None, None), [2]);

@@ -10,7 +10,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use hyper::header::{LOCATION, ORIGIN, REFERRER_POLICY, SET_COOKIE};
 use hyper::{Method, StatusCode};
 use millrace_admin::Role;
-use millrace_oidc::{Identity, LoginError, Provider, Response};
+use millrace_oidc::{Identity, LoginError, Pending, Provider, Response};
 use millrace_server::{Administrator, Running};
 use serde_json::json;
 
@@ -69,7 +69,8 @@ pub(crate) fn begin(call: Call) -> Answering {
         let origin = origin.ok_or_else(|| Problem::invalid("a browser begins this, and sends Origin"))?;
         let is_secure = if origin.starts_with("https://") { "; Secure" } else { "" };
         let redirect = format!("{origin}{RETURN}");
-        let begun = at_provider(&call.api, move || provider.begin(&redirect, seconds())).await;
+        let begin = move |pending: &Pending| provider.begin(pending, &redirect, seconds());
+        let begun = at_provider(&call.api, begin).await;
         let begun = begun.map_err(|failed| {
             if matches!(failed, Failed::Busy) {
                 return too_many("Others log in just now; try again.", 1);
@@ -77,10 +78,8 @@ pub(crate) fn begin(call: Call) -> Answering {
             note(&call.running, call.peer.ip(), None, Some(&failed.to_string()));
             Problem::new(StatusCode::BAD_GATEWAY, "the provider of logins does not answer as it should")
         })?;
-        let away = format!(
-            "{AWAY}={}; Path={RETURN}; HttpOnly; SameSite=Lax; Max-Age=600{is_secure}",
-            begun.browser
-        );
+        let cookie = begun.cookie;
+        let away = format!("{AWAY}={cookie}; Path={RETURN}; HttpOnly; SameSite=Lax; Max-Age=600{is_secure}");
         Ok(Reply::json(&json!({ "ok": true, "url": begun.url })).with(SET_COOKIE, &away))
     })
 }
@@ -97,25 +96,26 @@ pub(crate) async fn finish(api: &Arc<Api>, running: &Running, arrival: &Arrival)
     };
     let _answering = arrival.busy.begin();
     let response = response(arrival.request.uri().query().unwrap_or_default());
-    let browser = cookie(fields, AWAY).unwrap_or_default().to_owned();
+    let away = cookie(fields, AWAY).unwrap_or_default().to_owned();
     let from = arrival.peer.ip();
-    let (location, session) = match log_in(api, provider, response, browser).await {
+    let back = format!("{AWAY}=; Path={RETURN}; HttpOnly; SameSite=Lax; Max-Age=0");
+    let (location, cookies) = match log_in(api, provider, response, away).await {
         Ok((identity, session)) => {
             note(running, from, Some(&identity), None);
-            ("/".to_owned(), Some(session))
+            ("/".to_owned(), vec![back, session])
+        }
+        // Anyone can cause these at any rate: they are nothing to keep, and end no login.
+        Err(failed @ (Failed::Busy | Failed::Provider(LoginError::Unknown))) => {
+            (format!("{FAILED}{}", failed.word()), Vec::new())
         }
         Err(failed) => {
-            // Anyone can cause these at any rate: they are nothing to keep.
-            if !matches!(failed, Failed::Busy | Failed::Provider(LoginError::Unknown)) {
-                note(running, from, None, Some(&failed.to_string()));
-            }
-            (format!("{FAILED}{}", failed.word()), None)
+            note(running, from, None, Some(&failed.to_string()));
+            (format!("{FAILED}{}", failed.word()), vec![back])
         }
     };
     let reply = Reply::new(StatusCode::SEE_OTHER, "text/plain; charset=utf-8", String::new());
     let reply = reply.with(LOCATION, &location).with(REFERRER_POLICY, "no-referrer");
-    let reply = reply.with(SET_COOKIE, &format!("{AWAY}=; Path={RETURN}; HttpOnly; SameSite=Lax; Max-Age=0"));
-    session.iter().fold(reply, |reply, session| reply.with(SET_COOKIE, session))
+    cookies.iter().fold(reply, |reply, cookie| reply.with(SET_COOKIE, cookie))
 }
 
 /// Finds out who it is, and lets the user in who has a role. Returns the cookie, too.
@@ -123,10 +123,10 @@ async fn log_in(
     api: &Arc<Api>,
     provider: Arc<Provider>,
     response: Response,
-    browser: String,
+    away: String,
 ) -> Result<(Identity, String), Failed> {
-    let (identity, redirect) =
-        at_provider(api, move || provider.finish(&response, &browser, seconds())).await?;
+    let finish = move |pending: &Pending| provider.finish(pending, &response, &away, seconds());
+    let (identity, redirect) = at_provider(api, finish).await?;
     let role: Option<Role> = api.access(|access| access.role_of_identity(&identity));
     role.ok_or_else(|| Failed::Role(identity.name().to_owned()))?;
     let now = Instant::now();
@@ -138,12 +138,13 @@ async fn log_in(
 /// Has a thread wait for the provider, a few at a time. The thread has the permit: it goes on when the client is gone.
 async fn at_provider<T: Send + 'static>(
     api: &Api,
-    work: impl FnOnce() -> Result<T, LoginError> + Send + 'static,
+    work: impl FnOnce(&Pending) -> Result<T, LoginError> + Send + 'static,
 ) -> Result<T, Failed> {
     let permit = Arc::clone(&api.at_provider).try_acquire_owned().map_err(|_| Failed::Busy)?;
+    let pending = Arc::clone(&api.pending);
     let work = move || {
         let _permit = permit;
-        work()
+        work(&pending)
     };
     let done = tokio::task::spawn_blocking(work).await;
     Ok(done.map_err(|_| Failed::Kept("the server ends"))??)

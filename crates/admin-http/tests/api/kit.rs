@@ -90,7 +90,7 @@ impl Site {
         };
         let tokens = Tokens::open(Some(folder.join("tokens.json"))).unwrap();
         let administration = Administration::new(&running, orders, tokens);
-        let admin = AdminHttp::bind(&[SocketAddr::from(([127, 0, 0, 1], 0))], false).unwrap();
+        let admin = AdminHttp::bind(&[SocketAddr::from(([127, 0, 0, 1], 0))], None).unwrap();
         let path = folder.join("millrace.toml");
         std::fs::write(&path, "a = 1\n").unwrap();
         let history = Some(folder.join("history"));

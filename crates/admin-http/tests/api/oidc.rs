@@ -331,6 +331,27 @@ fn a_response_is_taken_once_from_the_browser_that_began_and_from_the_provider() 
 }
 
 #[test]
+fn a_reload_keeps_logins_that_have_begun_unless_it_brings_another_provider() {
+    let (identities, others) = (Identities::start(), Identities::start());
+    let site = identities.site();
+    let own = format!("Origin: http://{}\r\n", site.host());
+    let come = |cookie: &str, state: &str| {
+        site.ask("GET", &format!("/login/oidc?code=c0de&state={state}"), cookie, "")
+    };
+    let (cookie, state) = identities.go(&site, &own, |_| {});
+    site.admin.configure(others.access());
+    assert_failed(&come(&cookie, &state), "late", "begun at another provider");
+    site.admin.configure(identities.access());
+    // What came to nothing, because it was not of this login, has not ended it in the browser either.
+    let foreign = come(&cookie, "of-another-login");
+    assert_failed(&foreign, "late", "another state");
+    assert_eq!(foreign.field("set-cookie"), None);
+    let told = come(&cookie, &state);
+    assert!(session(&told).is_some(), "{told:?}");
+    assert!(told.head.contains("millrace-admin-oidc=; Path=/login/oidc; "), "{told:?}");
+}
+
+#[test]
 fn a_login_begins_at_this_server_and_ends_there() {
     let identities = Identities::start();
     let site = identities.site();

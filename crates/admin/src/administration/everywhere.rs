@@ -6,12 +6,13 @@
 
 use std::sync::Arc;
 
-use millrace_server::cluster::{Epoch, NodeAnswer};
+use millrace_server::cluster::{Cluster, Epoch, NodeAnswer};
 use millrace_server::{Running, cluster_of, perform_errands};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::request::{self, KickedSessions};
+use crate::error::AdminError;
 
 /// As many sessions may have begun at a node.
 const NUMBERS: u64 = 10_000_000_000;
@@ -88,23 +89,46 @@ pub(super) fn number_here(running: &Running, session: u64) -> u64 {
     if is_own { session % NUMBERS } else { session }
 }
 
-/// Ends sessions, on whichever node they are; returns how many.
-pub(super) fn kick(running: &Running, whose: KickedSessions) -> Value {
+/// Ends sessions, on whichever node they are, or at the node of this name alone; returns how many.
+pub(super) fn kick(
+    running: &Running,
+    whose: KickedSessions,
+    node: Option<&str>,
+) -> Result<Value, AdminError> {
     let Some(cluster) = cluster_of(running) else {
-        return json!({ "kicked": request::kick(running, whose) });
+        return match node {
+            None => Ok(json!({ "kicked": request::kick(running, whose) })),
+            Some(_) => Err(AdminError::NoCluster),
+        };
     };
-    let session = whose.session.map(|session| number_here(running, session));
-    let whose = KickedSessions { session, ..whose };
-    if session.is_some_and(|session| session < NUMBERS) {
-        return json!({ "kicked": request::kick(running, whose) });
+    let own = cluster.epoch().unwrap_or(Epoch(0));
+    let numbered = whose.session.filter(|session| *session >= NUMBERS);
+    let numbered = numbered.map(|session| Epoch(i64::try_from(session / NUMBERS).unwrap_or(0)));
+    let named = node.map(|name| epoch_of(cluster, name)).transpose()?;
+    if numbered.is_some() && named.is_some() && numbered != named {
+        return Ok(json!({ "kicked": 0 }));
     }
-    let own = if session.is_none() { request::kick(running, whose.clone()) } else { 0 };
-    let only = session.map(|session| Epoch(i64::try_from(session / NUMBERS).unwrap_or(0)));
-    let whose = KickedSessions { session: session.map(|session| session % NUMBERS), ..whose };
+    // A number alone is of a session of this node.
+    let only = named.or(numbered).or(whose.session.map(|_| own));
+    let whose = KickedSessions { session: whose.session.map(|session| session % NUMBERS), ..whose };
+    let here = if only.is_none_or(|only| only == own) { request::kick(running, whose.clone()) } else { 0 };
+    if only == Some(own) {
+        return Ok(json!({ "kicked": here }));
+    }
     let errand = Errand::Kick { of: cluster.name().to_owned(), whose };
     let (answers, unheard) = ask(running, &errand, only);
-    let others: u64 = answers.iter().filter_map(|(_, kicked)| kicked.as_u64()).sum();
-    json!({ "kicked": own as u64 + others, "unheard": unheard })
+    let elsewhere: u64 = answers.iter().filter_map(|(_, kicked)| kicked.as_u64()).sum();
+    Ok(json!({ "kicked": here as u64 + elsewhere, "unheard": unheard }))
+}
+
+/// Returns the registration of a node that serves, by its name.
+fn epoch_of(cluster: &Cluster, name: &str) -> Result<Epoch, AdminError> {
+    if name == cluster.name() {
+        return Ok(cluster.epoch().unwrap_or(Epoch(0)));
+    }
+    let nodes = cluster.nodes().map_err(AdminError::Cluster)?;
+    let named = nodes.iter().filter(|node| node.is_alive() && node.name == name).map(|node| node.epoch);
+    named.max().ok_or_else(|| AdminError::UnknownNode(name.to_owned()))
 }
 
 /// Has the other nodes do something. Returns their answers, and what has not answered.

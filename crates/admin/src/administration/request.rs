@@ -29,7 +29,13 @@ pub(super) enum Request {
     /// Lists the sessions.
     Sessions {},
     /// End sessions: all that every given part matches.
-    Kick { session: Option<u64>, user: Option<String>, host: Option<String>, address: Option<IpAddr> },
+    Kick {
+        session: Option<u64>,
+        user: Option<String>,
+        host: Option<String>,
+        address: Option<IpAddr>,
+        node: Option<String>,
+    },
     /// Follows the commands and replies of the sessions that every given part matches.
     Trace { user: Option<String>, address: Option<IpAddr>, session: Option<u64> },
     /// Follows the log, from so many lines before on.
@@ -142,9 +148,11 @@ impl Request {
         match self {
             Self::Status {} => Ok(status(running, served)),
             Self::Sessions {} => Ok(everywhere::sessions(running)),
-            Self::Kick { session: None, user: None, host: None, address: None } => Err(AdminError::KickWhom),
-            Self::Kick { session, user, host, address } => {
-                Ok(everywhere::kick(running, KickedSessions { session, user, host, address }))
+            Self::Kick { session: None, user: None, host: None, address: None, node: None } => {
+                Err(AdminError::KickWhom)
+            }
+            Self::Kick { session, user, host, address, node } => {
+                everywhere::kick(running, KickedSessions { session, user, host, address }, node.as_deref())
             }
             Self::Trace { .. } | Self::Log { .. } => Err(AdminError::Live),
             Self::Limits { scope: None, download: None, upload: None, sessions: None, restore: false } => {

@@ -27,7 +27,7 @@ pub enum ClientError {
     #[error("{0:?} is no answer: {1}.")]
     NotAnAnswer(String, #[source] serde_json::Error),
     /// The server's own words.
-    #[error("{0}.")]
+    #[error("{}", sentence(.0))]
     Refused(String),
     /// A kick that met nothing.
     #[error("no session matches; \"millrace ctl sessions\" lists them.")]
@@ -52,6 +52,11 @@ pub struct FoundServer {
     pub(super) urls: Vec<String>,
 }
 
+/// Returns a text with its full stop. One that ends with quoted lines has it before them.
+fn sentence(text: &str) -> String {
+    if text.contains('\n') { text.to_owned() } else { format!("{text}.") }
+}
+
 /// Returns a line for each server.
 fn lines(servers: &[FoundServer]) -> String {
     let line = |server: &FoundServer| format!("\n  {}   {}", server.socket.display(), server.urls.join(" "));
@@ -61,4 +66,16 @@ fn lines(servers: &[FoundServer]) -> String {
 /// Returns paths with commas between them.
 fn list(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_that_quotes_a_file_has_no_full_stop_behind_the_quotation() {
+        let told = |text: &str| ClientError::Refused(text.to_owned()).to_string();
+        assert_eq!(told("it is full"), "it is full.");
+        assert_eq!(told("m.toml:1:1: no.\n 1 | a\n   | ^"), "m.toml:1:1: no.\n 1 | a\n   | ^");
+    }
 }

@@ -84,6 +84,9 @@ enum Action {
         /// Sessions from this address
         #[arg(long, value_name = "ADDRESS")]
         address: Option<IpAddr>,
+        /// Sessions at this node of the cluster
+        #[arg(long, value_name = "NODE")]
+        node: Option<String>,
     },
     /// Show limits, or change them until the server ends: changes apply at once, to running transfers too
     ///
@@ -308,8 +311,9 @@ fn request(action: &Action) -> Value {
         Action::Sessions | Action::Top(_) => json!({ "do": "sessions" }),
         Action::Trace(trace) => trace.request(),
         Action::Log(log) => log.request(),
-        Action::Kick { session, user, host, address } => {
-            json!({ "do": "kick", "session": session, "user": user, "host": host, "address": address.map(|address| address.to_string()) })
+        Action::Kick { session, user, host, address, node } => {
+            let address = address.map(|address| address.to_string());
+            json!({ "do": "kick", "session": session, "user": user, "host": host, "address": address, "node": node })
         }
         Action::Limits { scope, download, upload, sessions, restore } => {
             let scope = (!scope.is_empty()).then(|| scope.join(" "));

@@ -60,7 +60,7 @@ use setting::Table;
 pub(crate) use confinement::Confined;
 pub(crate) use database::default_path;
 pub(crate) use logins::Login;
-pub(crate) use origins::{DEFAULT, Origin, Snapshot};
+pub(crate) use origins::{Changed, DEFAULT, Origin, Snapshot};
 pub(crate) use report::Source;
 pub(crate) use resolve::Site;
 pub(crate) use said::Said;
@@ -116,6 +116,21 @@ fn loaded(
 pub(crate) fn groups(file: &Path) -> Result<Vec<String>, Failure> {
     let loaded = open_with(Written::default(), &environment::Variables::default(), Some(file))?;
     Ok(loaded.written.group.into_iter().map(|group| group.name.value).collect())
+}
+
+/// Returns the database of users that a file or the environment names, if one does. `users = "off"` is refused.
+pub(crate) fn users(file: Option<&Path>) -> Result<Option<PathBuf>, Failure> {
+    let loaded = open(Written::default(), file)?;
+    let places = loaded.places();
+    match &loaded.written.users {
+        Some(said) if said.is_file() => Ok(Some(places.path(said))),
+        Some(said) => {
+            let why =
+                "the server has no database of users; a flag of this command names the one that is meant";
+            Err(places.error(&said.place, "users", why))
+        }
+        None => Ok(None),
+    }
 }
 
 impl Loaded {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use millrace_oidc::{Provider, Settings};
+use millrace_oidc::{Provider, Settings, SetupError};
 
 use super::places::Places;
 use super::said::Said;
@@ -54,6 +54,12 @@ pub(super) fn provider(written: &Written, places: &Places<'_>) -> Result<Option<
         scopes,
         roots: sources::read(table.ca.as_ref(), "ca", places)?,
     });
-    let provider = provider.map_err(|error| places.error(&table.issuer.place, "issuer", &error))?;
+    let provider = provider.map_err(|error| match (&error, &table.ca) {
+        (SetupError::NoCertificate, Some(ca)) => {
+            let message = format!("{} has no certificate in PEM", places.path(ca).display());
+            places.error(&ca.place, "ca", &message)
+        }
+        _ => places.error(&table.issuer.place, "issuer", &error),
+    })?;
     Ok(Some(Arc::new(provider)))
 }

@@ -10,6 +10,10 @@ use super::said::Place;
 use super::setting::{Row, Table, Unset, plain, toml};
 use super::written::Written;
 
+/// The keys of the server's certificates. They have an effect at once where it has one, and else at the next start.
+const CERTIFICATES: [&str; 6] =
+    ["tls-cert", "tls-key", "tls-self-signed", "acme", "acme-agree", "acme-contact"];
+
 /// The place of a value that was not written.
 pub(crate) const DEFAULT: &str = "default";
 
@@ -59,7 +63,20 @@ fn unset(unset: Unset) -> String {
 
 /// The settings as hashes, in the order of the rows, to be compared by a reload: nothing secret is kept.
 #[derive(Debug, Clone)]
-pub(crate) struct Snapshot(Vec<u64>);
+pub(crate) struct Snapshot {
+    hashes: Vec<u64>,
+    /// Whether there is a certificate.
+    has_tls: bool,
+}
+
+/// What a reload has changed.
+#[derive(Debug)]
+pub(crate) struct Changed {
+    /// Keys that have another effect from now on.
+    pub(crate) now: Vec<&'static str>,
+    /// Keys that count from the next start on.
+    pub(crate) at_next_start: Vec<&'static str>,
+}
 
 impl Snapshot {
     pub(super) fn of(written: &Written, config: &Config) -> Self {
@@ -72,13 +89,26 @@ impl Snapshot {
             value.hash(&mut hasher);
             hasher.finish()
         };
-        Self(Written::ROWS.iter().map(hash).collect())
+        Self { hashes: Written::ROWS.iter().map(hash).collect(), has_tls: config.tls.is_some() }
     }
 
-    /// Returns the keys whose values are others in `now`: those that take effect at a restart only, or the rest.
-    pub(crate) fn changed(&self, now: &Self, restarts: bool) -> Vec<&'static str> {
-        let hashes = self.0.iter().zip(&now.0);
-        let changed = Written::ROWS.iter().zip(hashes).filter(|(_, (before, now))| before != now);
-        changed.filter(|(row, _)| row.key.restarts == restarts).map(|(row, _)| row.name).collect()
+    /// Compares the settings of the start with those of `now`, and with those that were in force `before` where they have an
+    /// effect at once.
+    pub(crate) fn compare(&self, before: &Self, now: &Self) -> Changed {
+        let begins_or_ends = [before, now].iter().any(|other| self.has_tls != other.has_tls);
+        let waits =
+            |row: &Row<Written>| row.key.restarts || (begins_or_ends && CERTIFICATES.contains(&row.name));
+        let differs = |from: &Self, at: usize| from.hashes[at] != now.hashes[at];
+        let rows = || Written::ROWS.iter().enumerate();
+        Changed {
+            now: rows()
+                .filter(|(at, row)| !waits(row) && differs(before, *at))
+                .map(|(_, row)| row.name)
+                .collect(),
+            at_next_start: rows()
+                .filter(|(at, row)| waits(row) && differs(self, *at))
+                .map(|(_, row)| row.name)
+                .collect(),
+        }
     }
 }

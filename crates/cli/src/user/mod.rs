@@ -27,10 +27,10 @@ const BATCH: usize = 1000;
 
 #[derive(Debug, Args)]
 pub(crate) struct Users {
-    /// The database [default: the one that "millrace serve" uses where it is told no other]
+    /// The database [default: that of the configuration, or the one that "millrace serve" uses where it is told no other]
     #[arg(long, value_name = "FILE", global = true)]
     users: Option<PathBuf>,
-    /// The configuration file of the server, in which groups are looked up, and the use of quotas
+    /// The configuration file of the server, which names the database, the groups, and where the use of quotas is
     #[arg(long, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
     #[command(subcommand)]
@@ -115,6 +115,7 @@ pub(crate) fn run(arguments: Users) -> Result<(), Failure> {
     let Users { users, config, action } = arguments;
     let config = config.or_else(config::named_by_environment);
     let config = config.as_deref();
+    let users = users.map_or_else(|| config::users(config), |path| Ok(Some(path)))?;
     let path = users.or_else(config::default_path).ok_or_else(|| {
         Failure::Configuration(
             "there is no home folder for a database; name a file: --users FILE.".to_owned(),

@@ -37,6 +37,16 @@ fn every_node_lists_the_sessions_of_all_and_ends_any_of_them() {
     assert_eq!(third.ctl(&["kick", "--user", "free"]), "2 sessions ended.\n");
     assert!(free.iter_mut().all(has_ended));
     assert!(ann.say("NOOP").starts_with("200"));
+
+    drop(free);
+    eventually("the sessions are gone", || listed(&third).iter().all(|session| session[2] != "free"));
+    let mut pair: Vec<Client> = [&one, &other].map(|node| node.log_in("free").unwrap()).into();
+    assert_eq!(third.ctl(&["kick", "--user", "free", "--node", "b"]), "1 session ended.\n");
+    assert!(has_ended(&mut pair[1]) && pair[0].say("NOOP").starts_with("200"));
+    assert!(third.ctl(&["kick", "--node", "d"]).contains("the cluster has no node d that serves"));
+    assert!(third.ctl(&["kick", "--session", &own[0], "--node", "a"]).contains("no session matches"));
+    assert_eq!(one.ctl(&["kick", "--node", "a", "--user", "free"]), "1 session ended.\n");
+    assert!(has_ended(&mut pair[0]) && ann.say("NOOP").starts_with("200"));
     drop(bob);
     eventually("the session is gone", || {
         third.ctl(&["kick", "--session", &number("bob")]).contains("no session matches")

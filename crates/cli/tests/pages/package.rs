@@ -25,7 +25,7 @@ impl Packages {
             .arg(&packages.0)
             .args(kinds)
             // It takes no time to pack, and the package is not given away.
-            .env("DPKG_DEB_COMPRESSOR_TYPE", "none")
+            .envs([("DPKG_DEB_COMPRESSOR_TYPE", "none"), ("RPM_PAYLOAD", "w0.ufdio")])
             .output()
             .unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -129,6 +129,55 @@ fn the_debian_package_is_installed_serves_is_upgraded_and_removed() {
     let printed = packages.run_by_systemd(&(ON_FAILURE.to_owned() + &script(&blocks)));
     println!("{printed}");
     compare("install", &blocks, &printed);
+}
+
+/// What the page does with the RPM, by the `rpm` that Debian has; this system has no packages of its kind to depend on.
+const RPM: &str = "\
+rpm='rpm --force-debian --nodeps --quiet'
+$rpm -i ./millrace-*.rpm
+systemctl enable --now millrace
+echo hello > /srv/millrace/hello.txt
+curl -sS ftp://127.0.0.1:2121/hello.txt
+stat -c '%A %U:%G' /etc/millrace/millrace.toml
+rpm -V --nodeps millrace || true
+echo '# A change.' >> /etc/millrace/millrace.toml
+before=$(systemctl show -P MainPID millrace)
+$rpm -U --force ./millrace-*.rpm
+[ \"$(systemctl show -P MainPID millrace)\" != \"$before\" ]
+systemctl is-active millrace
+tail -n 1 /etc/millrace/millrace.toml
+stat -c '%A %U:%G' /etc/millrace/millrace.toml
+curl -sS http://127.0.0.1:8080/hello.txt
+$rpm -e millrace
+if pgrep -x millrace; then exit 1; fi
+for gone in /usr/bin/millrace /usr/lib/systemd/system/millrace.service /usr/share/doc/millrace /run/millrace; do
+    test ! -e $gone
+done
+cat /srv/millrace/hello.txt
+ls /etc/millrace
+";
+
+#[test]
+fn the_rpm_is_installed_serves_is_upgraded_and_removed() {
+    if !can_run("install", &["curl", "procps", "rpm", "systemd"]) {
+        return;
+    }
+    let packages = Packages::make(&["rpm"]);
+    let printed = packages.run_by_systemd(&format!("exec 2>&1\nset -eu\n{ON_FAILURE}{RPM}"));
+    println!("{printed}");
+    let mut lines = printed.lines();
+    for expected in [
+        "hello",
+        "-rw-r----- root:millrace",
+        "active",
+        "# A change.",
+        "-rw-r----- root:millrace",
+        "hello",
+        "hello",
+        "millrace.toml.rpmsave",
+    ] {
+        assert!(lines.any(|line| line == expected), "{expected} is not in\n{printed}");
+    }
 }
 
 #[test]

@@ -238,6 +238,7 @@ fn a_slow_directory_blocks_a_login_for_its_time_limit_at_most() {
 fn a_server_that_is_not_a_directory_is_refused() {
     let away = ldap(&settings("ldapi://%2Fnowhere")).unwrap();
     assert_eq!(away.begin().unwrap_err().to_string(), "No such file or directory (os error 2)");
+    assert!(ldap(&settings("ldapi:///")).is_ok(), "the usual socket");
     let wrong = |change: &dyn Fn(&mut Ldap)| {
         let mut settings = settings("ldap://localhost");
         change(&mut settings);

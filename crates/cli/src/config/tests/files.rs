@@ -480,6 +480,8 @@ fn a_provider_of_logins_is_one_table_with_a_safe_address_and_its_users_need_it()
         (format!("[admin-oidc]\n{client}"), "[admin-oidc] table needs `issuer`"),
         (format!("[admin-oidc]\nissuer = \"http://id.example.net\"\n{client}"), "is no https:// URL"),
         (format!("{provider}secret-file = \"not-there\""), "not-there cannot be read"),
+        (format!("{provider}ca = \"not-there\""), "m.toml:4:6: HERE/not-there cannot be read"),
+        (format!("{provider}ca = \"m.toml\""), "m.toml:4:6: HERE/m.toml has no certificate in PEM"),
     ] {
         let error = folder.error(folder.file(&text));
         assert!(error.contains(told), "{text}: {error}");

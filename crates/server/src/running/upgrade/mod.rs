@@ -4,7 +4,7 @@
 //! ```text
 //!   old (successor.rs)                               new (predecessor.rs)
 //!     starts the new one, whose standard input is a socket of theirs
-//!     Listener, Listener, ... ThatIsAll  --------->  opens the rest; may still fail safely
+//!     Listener, AdminListener, ... ThatIsAll  ---->  opens the rest; may still fail safely
 //!                                        <---------  Ready
 //!     stops accepting, stores its counts
 //!     Ban, Ban, ... Go                   --------->  reads what was kept, accepts
@@ -38,8 +38,20 @@ use crate::limits::Since;
 use crate::worker::Door;
 
 pub use predecessor::{Predecessor, TakeOverError};
-pub use successor::HandOverError;
 pub(crate) use successor::say_farewell;
+pub use successor::{HandOverError, hand_over_also};
+
+/// A socket at which the program around the server listens for administrators. A successor gets it, too: one that has given up
+/// the rights of root could not open it, where its port is below 1024.
+#[derive(Debug)]
+pub struct AdminListener {
+    /// The address as it was configured.
+    pub asked: SocketAddr,
+    /// The same, with the real port.
+    pub bound: SocketAddr,
+    /// The socket.
+    pub socket: OwnedFd,
+}
 
 /// What the two say to each other.
 #[derive(Debug, Serialize, Deserialize)]
@@ -47,6 +59,8 @@ pub(crate) use successor::say_farewell;
 enum Word {
     /// The old one: here is one of the sockets of this address, and what it was asked for as.
     Listener { door: Door, asked: SocketAddr, bound: SocketAddr },
+    /// The old one: here is a socket at which administrators are served, and what it was asked for as.
+    AdminListener { asked: SocketAddr, bound: SocketAddr },
     /// The old one: at this socket its privileged helper serves you, too.
     Helper {},
     /// The old one: these were all, of the process of this number.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use millrace_limits::wall_seconds;
 
-use super::Word;
+use super::{AdminListener, Word};
 use crate::limits::BanReport;
 use crate::running::Running;
 use crate::state::ServerState;
@@ -36,6 +36,8 @@ pub struct Predecessor {
     socket: OwnedFd,
     pid: u32,
     listeners: Vec<(SocketAddr, Listener)>,
+    /// The sockets at which administrators are served.
+    admin: Vec<AdminListener>,
     /// The socket at which its privileged helper serves this process.
     helper: Option<OwnedFd>,
 }
@@ -44,14 +46,19 @@ impl Predecessor {
     /// Receives the predecessor's state over this socket. Until it hears that this process is ready, it serves as
     /// usual.
     pub fn meet(socket: OwnedFd) -> io::Result<Self> {
-        let (mut listeners, mut helper) = (Vec::new(), None);
+        let (mut listeners, mut admin, mut helper) = (Vec::new(), Vec::new(), None);
         loop {
             match Word::receive(&socket, Some(PATIENCE))? {
                 Some((Word::Listener { door, asked, bound }, Some(handed))) => {
                     listeners.push((asked, Listener { door, address: bound, socket: handed }));
                 }
+                Some((Word::AdminListener { asked, bound }, Some(socket))) => {
+                    admin.push(AdminListener { asked, bound, socket });
+                }
                 Some((Word::Helper {}, Some(handed))) => helper = Some(handed),
-                Some((Word::ThatIsAll { pid }, None)) => return Ok(Self { socket, pid, listeners, helper }),
+                Some((Word::ThatIsAll { pid }, None)) => {
+                    return Ok(Self { socket, pid, listeners, admin, helper });
+                }
                 _ => return Err(io::ErrorKind::InvalidData.into()),
             }
         }
@@ -71,6 +78,13 @@ impl Predecessor {
     /// The socket at which its privileged helper serves this process, if it has one.
     pub fn take_helper(&mut self) -> Option<OwnedFd> {
         self.helper.take()
+    }
+
+    /// Takes its socket for administrators at an address that is asked for.
+    pub fn take_admin(&mut self, asked: SocketAddr) -> Option<AdminListener> {
+        let is_meant = |listener: &AdminListener| listener.asked == asked || listener.bound == asked;
+        let found = self.admin.iter().position(is_meant)?;
+        Some(self.admin.remove(found))
     }
 
     /// Its sockets of an address that is asked for, and where they are; not those of an address that was `taken` already,
@@ -97,6 +111,7 @@ impl Predecessor {
     pub(crate) fn take_over(&mut self, server: &ServerState) -> Result<u32, TakeOverError> {
         // Copies of those that are used are with the workers; the others end with the old one.
         self.listeners.clear();
+        self.admin.clear();
         let asked = Word::Ready {}.send(&self.socket, None);
         if asked.is_ok() {
             while let Some((word, _)) = Word::receive(&self.socket, Some(PATIENCE))? {

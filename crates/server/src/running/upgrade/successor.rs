@@ -16,7 +16,7 @@ use millrace_privsep::Helper;
 use millrace_process::{Process, start_successor};
 use thiserror::Error;
 
-use super::Word;
+use super::{AdminListener, Word};
 use crate::certificates;
 use crate::housekeeping::keep_quotas;
 use crate::running::Running;
@@ -73,6 +73,11 @@ impl Running {
     pub fn hand_over(&self, successor: Command) -> Result<u32, HandOverError> {
         give(self, successor)
     }
+}
+
+/// Has sockets of administrators handed over as well.
+pub fn hand_over_also(running: &Running, listeners: Vec<AdminListener>) {
+    *running.admin.lock().unwrap_or_else(PoisonError::into_inner) = listeners;
 }
 
 /// Has another server, which this command starts, take the place of this one; answers its process number. Where it
@@ -189,6 +194,11 @@ fn show_listeners(running: &Running, socket: &OwnedFd) -> io::Result<()> {
             Word::Listener { door, asked, bound }.send(socket, Some(listener.as_fd()))?;
         }
     }
+    for AdminListener { asked, bound, socket: listener } in
+        &*running.admin.lock().unwrap_or_else(PoisonError::into_inner)
+    {
+        Word::AdminListener { asked: *asked, bound: *bound }.send(socket, Some(listener.as_fd()))?;
+    }
     // One that cannot hand its helper over lets the new one find out what that means for it.
     if let Ok(helper) = millrace_privsep::helper().and_then(Helper::for_successor) {
         Word::Helper {}.send(socket, Some(helper.as_fd()))?;
@@ -252,6 +262,7 @@ fn retire(running: &Running, socket: OwnedFd, successor: u32) {
     let state = &running.state;
     state.note_why_it_ends(&format!("handed over to process {successor}"));
     certificates::configure(state, None);
+    hand_over_also(running, Vec::new());
     state.retire(state.config.grace);
     *running.successor.lock().unwrap_or_else(PoisonError::into_inner) = Some(socket);
 }
