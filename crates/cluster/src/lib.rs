@@ -1,5 +1,5 @@
-//! What several servers share that name one database: the nodes with their leases, the places of sessions, bans, the
-//! counts of quotas.
+//! What several servers share that name one database: the nodes with their leases, the places of sessions, bans and
+//! failed logins, the counts of quotas.
 //!
 //! ```text
 //!  logins (pool)   places.rs ──┐                            ┌──► table.rs (trait), postgres/ (tables and functions)
@@ -21,6 +21,7 @@ mod ban_sync;
 mod book;
 mod cluster;
 mod errands;
+mod failures;
 mod keeper;
 mod lease;
 mod lock;
@@ -43,6 +44,6 @@ pub use places::{Place, PlaceError, Timing};
 pub use postgres::PostgresTable;
 pub use scope::{Claim, SharedScope};
 pub use table::{
-    BanChange, Epoch, Locking, NodeEntry, NodeReport, NodeState, Pulled, Renewal, SharedBan, Table,
-    TableError, Taking, Told,
+    BanChange, Epoch, FailureEditions, Locking, NodeEntry, NodeReport, NodeState, Pulled, PulledFailures,
+    Renewal, SharedBan, Table, TableError, Taking, Told,
 };

@@ -1,6 +1,6 @@
 //! What a node asks of the server that it is, and tells it.
 
-use millrace_limits::{Bans, RateDemand, SharedRate};
+use millrace_limits::{BanReport, Bans, RateDemand, SharedRate};
 
 use crate::table::NodeState;
 
@@ -10,6 +10,8 @@ pub trait Member: Send + Sync {
     fn state(&self) -> NodeState;
     /// Its bans.
     fn bans(&self) -> &Bans;
+    /// Failed logins that other nodes have told of led to this ban here.
+    fn note_ban(&self, ban: &BanReport);
     /// Tells its operator.
     fn warn(&self, text: &str);
     /// Returns how much of each rate it needs.

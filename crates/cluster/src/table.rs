@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use millrace_limits::{Network, RateDemand};
+use millrace_limits::{FailureTally, FamiliarNetwork, Network, RateDemand};
 use millrace_storage::{Telling, TreeState, Wish};
 use thiserror::Error;
 
@@ -130,6 +130,26 @@ pub struct Pulled {
     pub edition: i64,
 }
 
+/// Up to where a node has read what others have told of failed logins, and of familiar networks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FailureEditions {
+    /// Of tallies.
+    pub tallies: i64,
+    /// Of familiar networks.
+    pub familiar: i64,
+}
+
+/// What other nodes have told of failed logins.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PulledFailures {
+    /// In their order. What has faded since they were told is no longer in them.
+    pub tallies: Vec<FailureTally>,
+    /// Networks from which users have logged in.
+    pub familiar: Vec<FamiliarNetwork>,
+    /// The editions after them.
+    pub editions: FailureEditions,
+}
+
 /// Why the database gives no answer.
 #[derive(Debug, Error)]
 pub enum TableError {
@@ -181,6 +201,19 @@ pub trait Table: Debug + Send + Sync {
 
     /// Writes changes of bans.
     fn push_bans(&self, epoch: Epoch, changes: &[BanChange]) -> Result<Renewal, TableError>;
+
+    /// Returns what other processes than this one have told of failed logins since then, in part where it is much. `origin` is the
+    /// first registration of this process.
+    fn pull_failures(&self, origin: Epoch, since: FailureEditions) -> Result<PulledFailures, TableError>;
+
+    /// Tells of failed logins, and of networks from which users have logged in.
+    fn push_failures(
+        &self,
+        epoch: Epoch,
+        origin: Epoch,
+        tallies: &[FailureTally],
+        familiar: &[FamiliarNetwork],
+    ) -> Result<Renewal, TableError>;
 
     /// Tells this node's share of a tree, and asks for more room. Telling it twice is telling it once.
     fn tell_share(

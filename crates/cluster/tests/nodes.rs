@@ -3,6 +3,8 @@
 #[path = "../../server/tests/sources/daemon.rs"]
 #[allow(dead_code, reason = "other tests use all of it")]
 mod daemon;
+#[path = "failures/mod.rs"]
+mod failures;
 #[path = "../../server/tests/sources/postgresql.rs"]
 #[allow(dead_code, reason = "other tests use all of it")]
 mod postgresql;
@@ -18,7 +20,7 @@ use millrace_cluster::{
     BanChange, Claim, Cluster, Epoch, Member, NodeEntry, NodeState, Place, PlaceError, PostgresTable,
     Renewal, SharedBan, SharedScope, Table, Taking, Timing,
 };
-use millrace_limits::{BanRules, Bans, Direction, RateDemand, Scope, SharedRate};
+use millrace_limits::{BanReport, BanRules, Bans, Direction, RateDemand, Scope, SharedRate};
 use millrace_storage::{Connecting, PostgresServer};
 use postgresql::Postgres;
 use tokio_postgres::{Config, NoTls};
@@ -94,7 +96,7 @@ fn the_tables_are_made_once_and_those_of_a_later_version_are_left_alone() {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     assert_eq!(epochs.len(), 8);
-    assert_eq!(server.run("SELECT steps FROM millrace_cluster.form"), "4");
+    assert_eq!(server.run("SELECT steps FROM millrace_cluster.form"), "5");
     server.run("UPDATE millrace_cluster.form SET steps = 99");
     let error = table(&server).register(&entry("one"), None, &[]).unwrap_err();
     assert_eq!(error.to_string(), "the tables of the cluster are of a later version of Millrace");
@@ -260,6 +262,10 @@ impl Member for Server {
 
     fn bans(&self) -> &Bans {
         &self.bans
+    }
+
+    fn note_ban(&self, ban: &BanReport) {
+        self.told.lock().unwrap().push(format!("banned {}", ban.network));
     }
 
     fn warn(&self, text: &str) {

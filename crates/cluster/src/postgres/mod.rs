@@ -6,6 +6,7 @@
 mod connections;
 mod errands;
 mod error;
+mod failures;
 mod quotas;
 mod rates;
 mod schema;
@@ -14,7 +15,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_limits::RateDemand;
+use millrace_limits::{FailureTally, FamiliarNetwork, RateDemand};
 use millrace_storage::{PostgresServer, Telling, Wish};
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
@@ -23,8 +24,8 @@ use self::connections::{Connections, Lane};
 use self::error::ClusterError;
 use crate::scope::{Claim, SharedScope};
 use crate::table::{
-    BanChange, Epoch, Locking, NodeEntry, NodeReport, NodeState, Pulled, Renewal, SharedBan, Table,
-    TableError, Taking, Told,
+    BanChange, Epoch, FailureEditions, Locking, NodeEntry, NodeReport, NodeState, Pulled, PulledFailures,
+    Renewal, SharedBan, Table, TableError, Taking, Told,
 };
 
 /// A parameter of a function, and its type: the database need not be asked for that.
@@ -159,6 +160,20 @@ impl Table for PostgresTable {
             ];
             renewal(&client.query_typed_one(CHANGE, &parameters).await?)
         })
+    }
+
+    fn pull_failures(&self, origin: Epoch, since: FailureEditions) -> Result<PulledFailures, TableError> {
+        failures::pull(&self.connections, origin, since)
+    }
+
+    fn push_failures(
+        &self,
+        epoch: Epoch,
+        origin: Epoch,
+        tallies: &[FailureTally],
+        familiar: &[FamiliarNetwork],
+    ) -> Result<Renewal, TableError> {
+        failures::push(&self.connections, epoch, origin, tallies, familiar)
     }
 
     fn tell_share(
