@@ -15,6 +15,8 @@ mod quotas;
 mod rates;
 #[path = "cluster/steering.rs"]
 mod steering;
+#[path = "cluster/tickets.rs"]
+mod tickets;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -51,6 +53,8 @@ struct Node {
     address: String,
     /// Of HTTP, where it speaks that.
     http: String,
+    /// Of HTTPS, where it speaks that.
+    https: String,
     /// Its log.
     log: Arc<Mutex<String>>,
 }
@@ -90,7 +94,8 @@ impl Node {
                 *kept.lock().unwrap() += &format!("{line}\n");
             }
         });
-        let mut node = Self { folder, child, address: String::new(), http: String::new(), log };
+        let mut node =
+            Self { folder, child, address: String::new(), http: String::new(), https: String::new(), log };
         for line in BufReader::new(out).lines().map(Result::unwrap) {
             let place = |scheme: &str| {
                 let (_, rest) = line.split_once(scheme)?;
@@ -98,6 +103,7 @@ impl Node {
             };
             place("ftp://").into_iter().for_each(|place| node.address = place);
             place("http://").into_iter().for_each(|place| node.http = place);
+            place("https://").into_iter().for_each(|place| node.https = place);
             if line.starts_with("Ready") {
                 return node;
             }

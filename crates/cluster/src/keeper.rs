@@ -11,6 +11,7 @@ use crate::lease::Duty;
 use crate::lock::lock;
 use crate::member::Member;
 use crate::places::{Call, Shared};
+use crate::secrets::SecretSync;
 use crate::table::{Epoch, Renewal, TableError};
 
 /// How often it looks whether bans have changed here.
@@ -22,6 +23,7 @@ pub(crate) struct Keeper {
     member: Arc<dyn Member>,
     bans: BanSync,
     failures: FailureSync,
+    secrets: SecretSync,
     /// When places are given back next, and bans of others are looked for.
     exchange: Instant,
     /// For which registration bans were exchanged: another one looks at all of them.
@@ -42,6 +44,7 @@ impl Keeper {
             member,
             bans: BanSync::default(),
             failures: FailureSync::default(),
+            secrets: SecretSync::default(),
             exchange,
             synced: None,
             last: None,
@@ -85,9 +88,11 @@ impl Keeper {
         let done =
             done.and_then(|()| self.exchange_bans(is_time)).and_then(|()| self.exchange_trees(is_time));
         let done = done.and_then(|()| if is_time { self.exchange_failures() } else { Ok(()) });
+        let done = done.and_then(|()| if is_time { self.share_secrets(now) } else { Ok(()) });
         let done = done.and_then(|()| if is_time { self.share_rates() } else { Ok(()) });
         let done = done.and_then(|()| self.errands.turn(&self.shared, &self.member, is_time));
         if is_time {
+            SecretSync::forget_old(&self.shared, now);
             self.exchange = now + self.shared.timing.exchange;
         }
         if let Err(error) = done {
@@ -149,6 +154,12 @@ impl Keeper {
             lock(&self.shared.book).lease.fence(epoch);
         }
         Ok(())
+    }
+
+    /// Has the server use the secrets that all nodes have.
+    fn share_secrets(&mut self, now: Instant) -> Result<(), TableError> {
+        let Some(epoch) = lock(&self.shared.book).lease.epoch() else { return Ok(()) };
+        self.secrets.turn(&self.shared, &*self.member, epoch, now)
     }
 
     /// Tells which rates the node needs, all of them, and has it keep to its parts. Without an answer it keeps those that it

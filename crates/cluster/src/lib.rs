@@ -31,6 +31,8 @@ mod places;
 mod postgres;
 mod quotas;
 mod scope;
+mod secrets;
+mod shared_secret;
 #[cfg(test)]
 mod simulation;
 mod table;
@@ -43,6 +45,7 @@ pub use places::{Place, PlaceError, Timing};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresTable;
 pub use scope::{Claim, SharedScope};
+pub use shared_secret::SharedSecret;
 pub use table::{
     BanChange, Epoch, FailureEditions, Locking, NodeEntry, NodeReport, NodeState, Pulled, PulledFailures,
     Renewal, SharedBan, Table, TableError, Taking, Told,

@@ -2,6 +2,7 @@
 
 use millrace_limits::{BanReport, Bans, RateDemand, SharedRate};
 
+use crate::shared_secret::SharedSecret;
 use crate::table::NodeState;
 
 /// The server that a node is.
@@ -12,6 +13,8 @@ pub trait Member: Send + Sync {
     fn bans(&self) -> &Bans;
     /// Failed logins that other nodes have told of led to this ban here.
     fn note_ban(&self, ban: &BanReport);
+    /// All nodes have these secrets, the newest first.
+    fn use_secrets(&self, secrets: &[SharedSecret]);
     /// Tells its operator.
     fn warn(&self, text: &str);
     /// Returns how much of each rate it needs.

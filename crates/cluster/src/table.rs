@@ -215,6 +215,13 @@ pub trait Table: Debug + Send + Sync {
         familiar: &[FamiliarNetwork],
     ) -> Result<Renewal, TableError>;
 
+    /// Returns the secrets that all nodes share, and how old they are; before that, makes `fresh` one of them if it is time.
+    fn secrets(
+        &self,
+        epoch: Epoch,
+        fresh: Option<&[u8; 32]>,
+    ) -> Result<Vec<([u8; 32], Duration)>, TableError>;
+
     /// Tells this node's share of a tree, and asks for more room. Telling it twice is telling it once.
     fn tell_share(
         &self,

@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use millrace_cluster::{Member, NodeState};
+use millrace_cluster::{Member, NodeState, SharedSecret};
+use millrace_net::tls::TicketSecret;
 
 use crate::limits::{BanReport, Bans, RateDemand, SharedRate};
 use crate::log::{Event, Log, Subject};
@@ -40,6 +41,13 @@ impl Member for ServerNode {
 
     fn bans(&self) -> &Bans {
         &self.bans
+    }
+
+    fn use_secrets(&self, secrets: &[SharedSecret]) {
+        let Some(state) = self.state.upgrade() else { return };
+        let secret = |secret: &SharedSecret| TicketSecret { bytes: secret.bytes, made: secret.made };
+        let secrets: Vec<_> = secrets.iter().map(secret).collect();
+        state.tls.iter().for_each(|security| security.acceptor.share_tickets(&secrets));
     }
 
     fn note_ban(&self, ban: &BanReport) {

@@ -10,6 +10,7 @@ mod failures;
 mod quotas;
 mod rates;
 mod schema;
+mod secrets;
 
 use std::io;
 use std::sync::Arc;
@@ -174,6 +175,14 @@ impl Table for PostgresTable {
         familiar: &[FamiliarNetwork],
     ) -> Result<Renewal, TableError> {
         failures::push(&self.connections, epoch, origin, tallies, familiar)
+    }
+
+    fn secrets(
+        &self,
+        epoch: Epoch,
+        fresh: Option<&[u8; 32]>,
+    ) -> Result<Vec<([u8; 32], Duration)>, TableError> {
+        secrets::secrets(&self.connections, epoch, fresh)
     }
 
     fn tell_share(
