@@ -19,12 +19,14 @@
 mod asking;
 mod ban_sync;
 mod book;
+mod browser_logins;
 mod cluster;
 mod errands;
 mod failures;
 mod keeper;
 mod lease;
 mod lock;
+mod login_store;
 mod member;
 mod places;
 #[cfg(feature = "postgres")]
@@ -39,6 +41,7 @@ mod table;
 mod trees;
 
 pub use asking::NodeAnswer;
+pub use browser_logins::{BrowserLogin, LoginEnd, LoginLifetime};
 pub use cluster::Cluster;
 pub use member::Member;
 pub use places::{Place, PlaceError, Timing};

@@ -7,6 +7,7 @@ use millrace_limits::{FailureTally, FamiliarNetwork, Network, RateDemand};
 use millrace_storage::{Telling, TreeState, Wish};
 use thiserror::Error;
 
+use crate::browser_logins::{BrowserLogin, LoginEnd, LoginLifetime};
 use crate::scope::{Claim, SharedScope};
 
 /// The number of a registration, greater than all before it: the fencing token of a node.
@@ -162,6 +163,9 @@ pub enum TableError {
     /// The connection, or an error of the database.
     #[error("the database of the cluster: {0}")]
     Backend(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// It was away when it was asked last. Nothing was asked.
+    #[error("the database of the cluster is away: {0}")]
+    Away(String),
     /// The tables are newer than this program.
     #[error("the tables of the cluster are of a later version of Millrace")]
     LaterTables,
@@ -221,6 +225,16 @@ pub trait Table: Debug + Send + Sync {
         epoch: Epoch,
         fresh: Option<&[u8; 32]>,
     ) -> Result<Vec<([u8; 32], Duration)>, TableError>;
+
+    /// Keeps the login of a browser, by a hash of what the browser shows.
+    fn keep_login(&self, hash: &str, login: &BrowserLogin, lifetime: LoginLifetime)
+    -> Result<(), TableError>;
+
+    /// Returns the login of a hash that has not ended, which is in use now.
+    fn find_login(&self, hash: &str, lifetime: LoginLifetime) -> Result<Option<BrowserLogin>, TableError>;
+
+    /// Ends logins of browsers.
+    fn end_logins(&self, end: &LoginEnd) -> Result<(), TableError>;
 
     /// Tells this node's share of a tree, and asks for more room. Telling it twice is telling it once.
     fn tell_share(

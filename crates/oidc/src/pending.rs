@@ -7,11 +7,12 @@ use std::sync::{Mutex, PoisonError};
 
 use millrace_http::base64;
 use ring::rand::{SecureRandom, SystemRandom};
+use serde::{Deserialize, Serialize};
 
 use super::error::LoginError;
 
 /// How long a user may take at the provider, in seconds.
-const LONGEST: u64 = 600;
+pub(super) const LONGEST: u64 = 600;
 
 /// Logins under way at a time; the next takes the place of the oldest.
 const MOST: usize = 4096;
@@ -26,7 +27,7 @@ pub struct Begun {
 }
 
 /// A login under way.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Login {
     pub(super) browser: String,
     pub(super) nonce: String,
@@ -34,7 +35,7 @@ pub(super) struct Login {
     pub(super) verifier: String,
     /// Where the provider sends the browser.
     pub(super) redirect: String,
-    begun: u64,
+    pub(super) begun: u64,
 }
 
 impl Login {
@@ -53,9 +54,9 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// Adds a login, and returns its state.
-    pub(super) fn add(&self, login: Login) -> Result<String, LoginError> {
-        let (state, now) = (secret()?, login.begun);
+    /// Adds the login of a state.
+    pub(super) fn add(&self, state: &str, login: Login) {
+        let now = login.begun;
         let mut logins = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
         if logins.len() >= MOST {
             logins.retain(|_, login| login.begun + LONGEST > now);
@@ -64,8 +65,7 @@ impl Pending {
             let oldest = logins.iter().min_by_key(|(_, login)| login.begun).map(|(state, _)| state.clone());
             oldest.iter().for_each(|state| drop(logins.remove(state)));
         }
-        logins.insert(state.clone(), login);
-        Ok(state)
+        logins.insert(state.to_owned(), login);
     }
 
     /// Takes the login of a state, if it is of this browser and not too old. There is one try.
@@ -77,7 +77,7 @@ impl Pending {
 }
 
 /// Returns 256 random bits as a text for URLs.
-fn secret() -> Result<String, LoginError> {
+pub(super) fn secret() -> Result<String, LoginError> {
     let mut bytes = [0; 32];
     SystemRandom::new().fill(&mut bytes).map_err(|_| LoginError::Random)?;
     Ok(base64::encode_url(&bytes))
@@ -93,7 +93,9 @@ mod tests {
         let begin = || {
             let login = Login::new("https://a/oidc", 1000).unwrap();
             let browser = login.browser.clone();
-            (pending.add(login).unwrap(), browser)
+            let state = secret().unwrap();
+            pending.add(&state, login);
+            (state, browser)
         };
         let (state, browser) = begin();
         assert!(pending.take(&state, &browser, 1599).is_ok());
@@ -108,10 +110,11 @@ mod tests {
     #[test]
     fn a_flood_of_logins_takes_the_place_of_the_oldest() {
         let pending = Pending::default();
-        let first = pending.add(Login::new("", 1000).unwrap()).unwrap();
-        let others: Vec<_> = (0..MOST).map(|_| pending.add(Login::new("", 1001).unwrap()).unwrap()).collect();
+        pending.add("first", Login::new("", 1000).unwrap());
+        let others: Vec<_> = (0..MOST).map(|number| number.to_string()).collect();
+        others.iter().for_each(|state| pending.add(state, Login::new("", 1001).unwrap()));
         let logins = pending.logins.lock().unwrap();
         assert_eq!(logins.len(), MOST);
-        assert!(!logins.contains_key(&first) && others.iter().all(|state| logins.contains_key(state)));
+        assert!(!logins.contains_key("first") && others.iter().all(|state| logins.contains_key(state)));
     }
 }

@@ -4,14 +4,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use millrace_http::base64;
 use ring::digest::{SHA256, digest};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::claims::{Claims, Expected, accept};
 use super::endpoint::{Client, check, with_query};
 use super::error::{LoginError, MetadataError, SetupError};
 use super::keys::Keys;
-use super::pending::{Begun, Login, Pending};
+use super::pending::{Begun, Login, Pending, secret};
+use super::sealed::Seals;
 
 /// How long the metadata of a provider is used without a look, in seconds.
 const METADATA_AGE: u64 = 600;
@@ -37,7 +38,7 @@ pub struct Settings {
 }
 
 /// A user, as a provider names it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// The provider.
     pub issuer: String,
@@ -115,13 +116,19 @@ impl Provider {
     }
 
     /// Begins a login, at the end of which the provider sends the browser to `redirect`. `now` is in seconds since 1970. It waits
-    /// for the provider.
-    pub fn begin(&self, redirect: &str, now: u64) -> Result<Begun, LoginError> {
+    /// for the provider. With `seals` the browser keeps the login, and any server that has them may finish it.
+    pub fn begin(&self, redirect: &str, seals: &Seals, now: u64) -> Result<Begun, LoginError> {
         let metadata = self.metadata(now)?;
         let login = Login::new(redirect, now)?;
         let challenge = base64::encode_url(digest(&SHA256, login.verifier.as_bytes()).as_ref());
-        let (nonce, browser) = (login.nonce.clone(), login.browser.clone());
-        let state = self.pending.add(login)?;
+        let (nonce, own, state) = (login.nonce.clone(), login.browser.clone(), secret()?);
+        let browser = match seals.seal(self.issuer(), &state, &login)? {
+            Some(sealed) => sealed,
+            None => {
+                self.pending.add(&state, login);
+                own
+            }
+        };
         let scopes: Vec<&str> =
             ["openid"].into_iter().chain(self.settings.scopes.iter().map(String::as_str)).collect();
         let url = with_query(
@@ -146,9 +153,13 @@ impl Provider {
         &self,
         response: &Response,
         browser: &str,
+        seals: &Seals,
         now: u64,
     ) -> Result<(Identity, String), LoginError> {
-        let login = self.pending.take(&response.state, browser, now)?;
+        let login = match seals.open(browser, self.issuer(), &response.state, now) {
+            Some(login) => login,
+            None => self.pending.take(&response.state, browser, now)?,
+        };
         let metadata = self.metadata(now)?;
         match &response.issuer {
             Some(issuer) if *issuer != self.settings.issuer => return Err(LoginError::OtherIssuer),

@@ -3,6 +3,7 @@
 //! Nothing here keeps a session's state between questions, so a pooler that shares connections by transaction may stand
 //! between.
 
+mod browser_logins;
 mod connections;
 mod errands;
 mod error;
@@ -23,6 +24,7 @@ use tokio_postgres::types::{ToSql, Type};
 
 use self::connections::{Connections, Lane};
 use self::error::ClusterError;
+use crate::browser_logins::{BrowserLogin, LoginEnd, LoginLifetime};
 use crate::scope::{Claim, SharedScope};
 use crate::table::{
     BanChange, Epoch, FailureEditions, Locking, NodeEntry, NodeReport, NodeState, Pulled, PulledFailures,
@@ -183,6 +185,23 @@ impl Table for PostgresTable {
         fresh: Option<&[u8; 32]>,
     ) -> Result<Vec<([u8; 32], Duration)>, TableError> {
         secrets::secrets(&self.connections, epoch, fresh)
+    }
+
+    fn keep_login(
+        &self,
+        hash: &str,
+        login: &BrowserLogin,
+        lifetime: LoginLifetime,
+    ) -> Result<(), TableError> {
+        browser_logins::keep(&self.connections, hash, login, lifetime)
+    }
+
+    fn find_login(&self, hash: &str, lifetime: LoginLifetime) -> Result<Option<BrowserLogin>, TableError> {
+        browser_logins::find(&self.connections, hash, lifetime)
+    }
+
+    fn end_logins(&self, end: &LoginEnd) -> Result<(), TableError> {
+        browser_logins::end(&self.connections, end)
     }
 
     fn tell_share(

@@ -9,6 +9,7 @@
 use millrace_storage::PostgresError;
 use tokio_postgres::Client;
 
+use super::browser_logins::BROWSER_LOGINS;
 use super::error::ClusterError;
 use super::failures::FAILURES;
 use super::secrets::SECRETS;
@@ -17,7 +18,7 @@ use super::secrets::SECRETS;
 const LOCK: i64 = 0x6d69_6c6c_6e6f_6465;
 
 /// The migrations; the database records how many it has applied.
-const MIGRATIONS: &[&str] = &[PLACES_AND_BANS, QUOTAS, ERRANDS, RATES, FAILURES, SECRETS];
+const MIGRATIONS: &[&str] = &[PLACES_AND_BANS, QUOTAS, ERRANDS, RATES, FAILURES, SECRETS, BROWSER_LOGINS];
 
 /// Nodes, their places, and bans.
 const PLACES_AND_BANS: &str = r#"
