@@ -25,6 +25,9 @@ const WAITING: usize = 4;
 /// Logins at a time, which are held back after a wrong password.
 const GUESSES: usize = 4;
 
+/// Cookies at a time that the database of the cluster is asked about.
+const LOOKUPS: usize = 2;
+
 /// Logins at a time that wait for a provider of OpenID Connect.
 const AT_PROVIDER: usize = 2;
 
@@ -55,6 +58,7 @@ pub(crate) struct Api {
     pub(crate) configuration: Option<Configuration>,
     waiting: Semaphore,
     pub(crate) guesses: Semaphore,
+    pub(crate) lookups: Semaphore,
     pub(crate) at_provider: Arc<Semaphore>,
     pub(crate) streams: Arc<Semaphore>,
 }
@@ -70,6 +74,7 @@ impl Api {
             configuration: setup.configuration.map(Configuration::new),
             waiting: Semaphore::new(WAITING),
             guesses: Semaphore::new(GUESSES),
+            lookups: Semaphore::new(LOOKUPS),
             at_provider: Arc::new(Semaphore::new(AT_PROVIDER)),
             streams: Arc::new(Semaphore::new(STREAMS)),
         })

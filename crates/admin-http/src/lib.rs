@@ -24,6 +24,7 @@ mod pulse;
 mod rates;
 mod reply;
 mod routes;
+mod shared_logins;
 mod table;
 
 use std::convert::Infallible;

@@ -1,5 +1,5 @@
 //! Users that have logged in by name and password, or by a provider, each known by a cookie. They are forgotten with the
-//! process.
+//! process, unless other nodes of a cluster know them (`shared_logins.rs`).
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,17 +18,35 @@ pub(crate) const COOKIE: &str = "millrace-admin";
 const MOST: usize = 256;
 
 /// How long a cookie is good without a request.
-const IDLE: Duration = Duration::from_secs(30 * 60);
+pub(crate) const IDLE: Duration = Duration::from_secs(30 * 60);
 
 /// How long it is good at most.
-const LONGEST: Duration = Duration::from_secs(12 * 3600);
+pub(crate) const LONGEST: Duration = Duration::from_secs(12 * 3600);
+
+/// How long what other nodes know of a login is taken for true.
+const FRESH: Duration = Duration::from_secs(1);
 
 /// A user that has logged in.
 #[derive(Debug, Clone)]
 pub(crate) struct Login {
     pub(crate) user: User,
-    begun: Instant,
-    used: Instant,
+    pub(crate) begun: Instant,
+    pub(crate) used: Instant,
+    /// When all nodes of the cluster were last known to know it; `None` while they have not been told.
+    pub(crate) shared: Option<Instant>,
+}
+
+/// What this node knows of what the others know of a login.
+#[derive(Debug)]
+pub(crate) enum SharedState {
+    /// This node does not know the login.
+    Unknown,
+    /// They have not been told.
+    Untold(Box<Login>),
+    /// They knew it within the last second.
+    Lately,
+    /// They knew it before that.
+    Before,
 }
 
 /// Who it is, by those who have said so.
@@ -49,7 +67,7 @@ pub(crate) enum User {
 
 impl Login {
     pub(crate) fn new(user: User, now: Instant) -> Self {
-        Self { user, begun: now, used: now }
+        Self { user, begun: now, used: now, shared: None }
     }
 
     fn has_ended(&self, now: Instant) -> bool {
@@ -86,14 +104,39 @@ impl Logins {
     /// Adds one, and returns its cookie's value.
     pub(crate) fn add(&self, login: Login, now: Instant) -> Result<String, Problem> {
         let cookie = random_number().map_err(|error| Problem::failed(error.to_string()))?;
+        self.insert(cookie.clone(), login, now);
+        Ok(cookie)
+    }
+
+    /// Adds the one of this cookie.
+    pub(crate) fn insert(&self, cookie: String, login: Login, now: Instant) {
         let mut open = self.open();
         open.retain(|_, login| !login.has_ended(now));
         if open.len() >= MOST {
             let oldest = open.iter().min_by_key(|(_, login)| login.used).map(|(cookie, _)| cookie.clone());
             oldest.iter().for_each(|cookie| drop(open.remove(cookie)));
         }
-        open.insert(cookie.clone(), login);
-        Ok(cookie)
+        open.insert(cookie, login);
+    }
+
+    /// Returns what is known of what the others know of a cookie.
+    pub(crate) fn shared_state(&self, cookie: &str, now: Instant) -> SharedState {
+        match self.open().get(cookie) {
+            None => SharedState::Unknown,
+            Some(login) => match login.shared {
+                None => SharedState::Untold(Box::new(login.clone())),
+                Some(then) if now.saturating_duration_since(then) < FRESH => SharedState::Lately,
+                Some(_) => SharedState::Before,
+            },
+        }
+    }
+
+    /// All nodes know the login of this cookie; it is in use, here or there.
+    pub(crate) fn note_shared(&self, cookie: &str, now: Instant) {
+        self.open()
+            .get_mut(cookie)
+            .into_iter()
+            .for_each(|login| (login.used, login.shared) = (now, Some(now)));
     }
 
     /// Returns the user of a cookie, who is active now.

@@ -4,6 +4,8 @@
 #[path = "../../server/tests/sources/daemon.rs"]
 #[allow(dead_code, reason = "other tests use all of it")]
 mod daemon;
+#[path = "cluster/failures.rs"]
+mod failures;
 #[path = "../../server/tests/sources/postgresql.rs"]
 #[allow(dead_code, reason = "other tests use all of it")]
 mod postgresql;
@@ -13,6 +15,8 @@ mod quotas;
 mod rates;
 #[path = "cluster/steering.rs"]
 mod steering;
+#[path = "cluster/tickets.rs"]
+mod tickets;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -49,6 +53,8 @@ struct Node {
     address: String,
     /// Of HTTP, where it speaks that.
     http: String,
+    /// Of HTTPS, where it speaks that.
+    https: String,
     /// Its log.
     log: Arc<Mutex<String>>,
 }
@@ -88,14 +94,16 @@ impl Node {
                 *kept.lock().unwrap() += &format!("{line}\n");
             }
         });
-        let mut node = Self { folder, child, address: String::new(), http: String::new(), log };
+        let mut node =
+            Self { folder, child, address: String::new(), http: String::new(), https: String::new(), log };
         for line in BufReader::new(out).lines().map(Result::unwrap) {
-            if let Some((_, rest)) = line.split_once("ftp://") {
-                node.address = rest.split('/').next().unwrap().rsplit('@').next().unwrap().to_owned();
-            }
-            if let Some((_, rest)) = line.split_once("http://") {
-                node.http = rest.split('/').next().unwrap().rsplit('@').next().unwrap().to_owned();
-            }
+            let place = |scheme: &str| {
+                let (_, rest) = line.split_once(scheme)?;
+                Some(rest.split('/').next().unwrap().rsplit('@').next().unwrap().to_owned())
+            };
+            place("ftp://").into_iter().for_each(|place| node.address = place);
+            place("http://").into_iter().for_each(|place| node.http = place);
+            place("https://").into_iter().for_each(|place| node.https = place);
             if line.starts_with("Ready") {
                 return node;
             }
@@ -138,9 +146,7 @@ struct Client(BufReader<TcpStream>);
 impl Client {
     /// Logs in, or returns the reply that refuses it.
     fn log_in(address: &str, user: &str) -> Result<Self, String> {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let mut client = Self(BufReader::new(stream));
+        let mut client = Self::connect(address);
         let greeting = client.line();
         if !greeting.starts_with("220") {
             return Err(greeting);
@@ -148,6 +154,12 @@ impl Client {
         client.say(&format!("USER {user}"));
         let reply = client.say("PASS password");
         if reply.starts_with("230") { Ok(client) } else { Err(reply) }
+    }
+
+    fn connect(address: &str) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self(BufReader::new(stream))
     }
 
     fn line(&mut self) -> String {

@@ -10,6 +10,7 @@ use crate::lock::lock;
 use crate::member::Member;
 use crate::places::{Place, PlaceError, Shared, Timing};
 use crate::scope::Claim;
+use crate::shared_secret::SharedSecret;
 use crate::table::{Epoch, NodeEntry, NodeReport, Table, TableError};
 
 /// A node of a cluster. Until [`Cluster::begin`] it is no member, and grants nothing.
@@ -57,6 +58,12 @@ impl Cluster {
     /// Returns the registration of this node, where it has one.
     pub fn epoch(&self) -> Option<Epoch> {
         lock(&self.shared.book).lease.epoch()
+    }
+
+    /// Returns the secrets that all nodes have, the newest first; none before the database has answered.
+    pub fn secrets(&self) -> Vec<SharedSecret> {
+        let now = Instant::now();
+        lock(&self.shared.secrets).iter().filter(|secret| secret.is_young(now)).copied().collect()
     }
 
     /// Lists the nodes. Waits for the database.

@@ -1,15 +1,17 @@
-//! The keeper: a thread that keeps the lease, gives places back and exchanges bans. It alone waits for the database without a
-//! client that waits for it.
+//! The keeper: a thread that keeps the lease, gives places back and exchanges bans and failed logins. It alone waits for the
+//! database without a client that waits for it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::ban_sync::BanSync;
 use crate::errands::Errands;
+use crate::failures::FailureSync;
 use crate::lease::Duty;
 use crate::lock::lock;
 use crate::member::Member;
 use crate::places::{Call, Shared};
+use crate::secrets::SecretSync;
 use crate::table::{Epoch, Renewal, TableError};
 
 /// How often it looks whether bans have changed here.
@@ -20,6 +22,8 @@ pub(crate) struct Keeper {
     shared: Arc<Shared>,
     member: Arc<dyn Member>,
     bans: BanSync,
+    failures: FailureSync,
+    secrets: SecretSync,
     /// When places are given back next, and bans of others are looked for.
     exchange: Instant,
     /// For which registration bans were exchanged: another one looks at all of them.
@@ -34,8 +38,19 @@ pub(crate) struct Keeper {
 impl Keeper {
     pub(crate) fn new(shared: Arc<Shared>, member: Arc<dyn Member>) -> Self {
         let exchange = Instant::now();
-        let (bans, errands) = (BanSync::default(), Errands::default());
-        Self { shared, member, bans, exchange, synced: None, last: None, has_parts: false, errands }
+        member.bans().begin_sharing();
+        Self {
+            shared,
+            member,
+            bans: BanSync::default(),
+            failures: FailureSync::default(),
+            secrets: SecretSync::default(),
+            exchange,
+            synced: None,
+            last: None,
+            has_parts: false,
+            errands: Errands::default(),
+        }
     }
 
     /// Keeps the node a member until it is told to end; then it leaves.
@@ -72,9 +87,12 @@ impl Keeper {
         };
         let done =
             done.and_then(|()| self.exchange_bans(is_time)).and_then(|()| self.exchange_trees(is_time));
+        let done = done.and_then(|()| if is_time { self.exchange_failures() } else { Ok(()) });
+        let done = done.and_then(|()| if is_time { self.share_secrets(now) } else { Ok(()) });
         let done = done.and_then(|()| if is_time { self.share_rates() } else { Ok(()) });
         let done = done.and_then(|()| self.errands.turn(&self.shared, &self.member, is_time));
         if is_time {
+            SecretSync::forget_old(&self.shared, now);
             self.exchange = now + self.shared.timing.exchange;
         }
         if let Err(error) = done {
@@ -126,6 +144,22 @@ impl Keeper {
             Renewal::Fenced => lock(&self.shared.book).lease.fence(epoch),
         }
         Ok(())
+    }
+
+    /// Counts failed logins of other nodes here, and tells those of this node.
+    fn exchange_failures(&mut self) -> Result<(), TableError> {
+        let Some(epoch) = lock(&self.shared.book).lease.epoch() else { return Ok(()) };
+        let renewal = self.failures.exchange(&*self.shared.table, &*self.member, epoch, Instant::now())?;
+        if renewal == Renewal::Fenced {
+            lock(&self.shared.book).lease.fence(epoch);
+        }
+        Ok(())
+    }
+
+    /// Has the server use the secrets that all nodes have.
+    fn share_secrets(&mut self, now: Instant) -> Result<(), TableError> {
+        let Some(epoch) = lock(&self.shared.book).lease.epoch() else { return Ok(()) };
+        self.secrets.turn(&self.shared, &*self.member, epoch, now)
     }
 
     /// Tells which rates the node needs, all of them, and has it keep to its parts. Without an answer it keeps those that it

@@ -1,5 +1,5 @@
-//! What several servers share that name one database: the nodes with their leases, the places of sessions, bans, the
-//! counts of quotas.
+//! What several servers share that name one database: the nodes with their leases, the places of sessions, bans and
+//! failed logins, the counts of quotas.
 //!
 //! ```text
 //!  logins (pool)   places.rs ──┐                            ┌──► table.rs (trait), postgres/ (tables and functions)
@@ -19,30 +19,37 @@
 mod asking;
 mod ban_sync;
 mod book;
+mod browser_logins;
 mod cluster;
 mod errands;
+mod failures;
 mod keeper;
 mod lease;
 mod lock;
+mod login_store;
 mod member;
 mod places;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod quotas;
 mod scope;
+mod secrets;
+mod shared_secret;
 #[cfg(test)]
 mod simulation;
 mod table;
 mod trees;
 
 pub use asking::NodeAnswer;
+pub use browser_logins::{BrowserLogin, LoginEnd, LoginLifetime};
 pub use cluster::Cluster;
 pub use member::Member;
 pub use places::{Place, PlaceError, Timing};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresTable;
 pub use scope::{Claim, SharedScope};
+pub use shared_secret::SharedSecret;
 pub use table::{
-    BanChange, Epoch, Locking, NodeEntry, NodeReport, NodeState, Pulled, Renewal, SharedBan, Table,
-    TableError, Taking, Told,
+    BanChange, Epoch, FailureEditions, Locking, NodeEntry, NodeReport, NodeState, Pulled, PulledFailures,
+    Renewal, SharedBan, Table, TableError, Taking, Told,
 };

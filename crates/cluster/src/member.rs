@@ -1,7 +1,8 @@
 //! What a node asks of the server that it is, and tells it.
 
-use millrace_limits::{Bans, RateDemand, SharedRate};
+use millrace_limits::{BanReport, Bans, RateDemand, SharedRate};
 
+use crate::shared_secret::SharedSecret;
 use crate::table::NodeState;
 
 /// The server that a node is.
@@ -10,6 +11,10 @@ pub trait Member: Send + Sync {
     fn state(&self) -> NodeState;
     /// Its bans.
     fn bans(&self) -> &Bans;
+    /// Failed logins that other nodes have told of led to this ban here.
+    fn note_ban(&self, ban: &BanReport);
+    /// All nodes have these secrets, the newest first.
+    fn use_secrets(&self, secrets: &[SharedSecret]);
     /// Tells its operator.
     fn warn(&self, text: &str);
     /// Returns how much of each rate it needs.

@@ -11,6 +11,7 @@ use crate::book::{Begun, Book, Ended};
 use crate::lease::LeaseTimes;
 use crate::lock::lock;
 use crate::scope::Claim;
+use crate::shared_secret::SharedSecret;
 use crate::table::{Epoch, NodeEntry, Table, TableError};
 use crate::trees::Trees;
 
@@ -42,6 +43,8 @@ pub(crate) struct Shared {
     pub(crate) book: Mutex<Book>,
     /// Why the database gives no answers; `None` while it does.
     pub(crate) trouble: Mutex<Option<Arc<str>>>,
+    /// What all nodes derive keys from. Locked for a copy or a swap.
+    pub(crate) secrets: Mutex<Arc<[SharedSecret]>>,
     /// Trees with a quota.
     pub(crate) trees: Trees,
     /// Whether the keeper is to look at once, and whether it is to end.
@@ -93,6 +96,7 @@ impl Shared {
             timing,
             book: Mutex::new(Book::new(times)),
             trouble: Mutex::default(),
+            secrets: Mutex::new(Arc::new([])),
             trees: Trees::default(),
             call: Mutex::default(),
             called: Condvar::new(),

@@ -3,10 +3,11 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use millrace_limits::{Network, RateDemand};
+use millrace_limits::{FailureTally, FamiliarNetwork, Network, RateDemand};
 use millrace_storage::{Telling, TreeState, Wish};
 use thiserror::Error;
 
+use crate::browser_logins::{BrowserLogin, LoginEnd, LoginLifetime};
 use crate::scope::{Claim, SharedScope};
 
 /// The number of a registration, greater than all before it: the fencing token of a node.
@@ -130,6 +131,26 @@ pub struct Pulled {
     pub edition: i64,
 }
 
+/// Up to where a node has read what others have told of failed logins, and of familiar networks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FailureEditions {
+    /// Of tallies.
+    pub tallies: i64,
+    /// Of familiar networks.
+    pub familiar: i64,
+}
+
+/// What other nodes have told of failed logins.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PulledFailures {
+    /// In their order. What has faded since they were told is no longer in them.
+    pub tallies: Vec<FailureTally>,
+    /// Networks from which users have logged in.
+    pub familiar: Vec<FamiliarNetwork>,
+    /// The editions after them.
+    pub editions: FailureEditions,
+}
+
 /// Why the database gives no answer.
 #[derive(Debug, Error)]
 pub enum TableError {
@@ -142,6 +163,9 @@ pub enum TableError {
     /// The connection, or an error of the database.
     #[error("the database of the cluster: {0}")]
     Backend(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// It was away when it was asked last. Nothing was asked.
+    #[error("the database of the cluster is away: {0}")]
+    Away(String),
     /// The tables are newer than this program.
     #[error("the tables of the cluster are of a later version of Millrace")]
     LaterTables,
@@ -181,6 +205,36 @@ pub trait Table: Debug + Send + Sync {
 
     /// Writes changes of bans.
     fn push_bans(&self, epoch: Epoch, changes: &[BanChange]) -> Result<Renewal, TableError>;
+
+    /// Returns what other processes than this one have told of failed logins since then, in part where it is much. `origin` is the
+    /// first registration of this process.
+    fn pull_failures(&self, origin: Epoch, since: FailureEditions) -> Result<PulledFailures, TableError>;
+
+    /// Tells of failed logins, and of networks from which users have logged in.
+    fn push_failures(
+        &self,
+        epoch: Epoch,
+        origin: Epoch,
+        tallies: &[FailureTally],
+        familiar: &[FamiliarNetwork],
+    ) -> Result<Renewal, TableError>;
+
+    /// Returns the secrets that all nodes share, and how old they are; before that, makes `fresh` one of them if it is time.
+    fn secrets(
+        &self,
+        epoch: Epoch,
+        fresh: Option<&[u8; 32]>,
+    ) -> Result<Vec<([u8; 32], Duration)>, TableError>;
+
+    /// Keeps the login of a browser, by a hash of what the browser shows.
+    fn keep_login(&self, hash: &str, login: &BrowserLogin, lifetime: LoginLifetime)
+    -> Result<(), TableError>;
+
+    /// Returns the login of a hash that has not ended, which is in use now.
+    fn find_login(&self, hash: &str, lifetime: LoginLifetime) -> Result<Option<BrowserLogin>, TableError>;
+
+    /// Ends logins of browsers.
+    fn end_logins(&self, end: &LoginEnd) -> Result<(), TableError>;
 
     /// Tells this node's share of a tree, and asks for more room. Telling it twice is telling it once.
     fn tell_share(

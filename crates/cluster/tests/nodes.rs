@@ -3,11 +3,15 @@
 #[path = "../../server/tests/sources/daemon.rs"]
 #[allow(dead_code, reason = "other tests use all of it")]
 mod daemon;
+#[path = "failures/mod.rs"]
+mod failures;
 #[path = "../../server/tests/sources/postgresql.rs"]
 #[allow(dead_code, reason = "other tests use all of it")]
 mod postgresql;
 #[path = "quotas/mod.rs"]
 mod quotas;
+#[path = "secrets/mod.rs"]
+mod secrets;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,9 +20,9 @@ use std::time::{Duration, Instant};
 
 use millrace_cluster::{
     BanChange, Claim, Cluster, Epoch, Member, NodeEntry, NodeState, Place, PlaceError, PostgresTable,
-    Renewal, SharedBan, SharedScope, Table, Taking, Timing,
+    Renewal, SharedBan, SharedScope, SharedSecret, Table, Taking, Timing,
 };
-use millrace_limits::{BanRules, Bans, Direction, RateDemand, Scope, SharedRate};
+use millrace_limits::{BanReport, BanRules, Bans, Direction, RateDemand, Scope, SharedRate};
 use millrace_storage::{Connecting, PostgresServer};
 use postgresql::Postgres;
 use tokio_postgres::{Config, NoTls};
@@ -94,7 +98,7 @@ fn the_tables_are_made_once_and_those_of_a_later_version_are_left_alone() {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     assert_eq!(epochs.len(), 8);
-    assert_eq!(server.run("SELECT steps FROM millrace_cluster.form"), "4");
+    assert_eq!(server.run("SELECT steps FROM millrace_cluster.form"), "7");
     server.run("UPDATE millrace_cluster.form SET steps = 99");
     let error = table(&server).register(&entry("one"), None, &[]).unwrap_err();
     assert_eq!(error.to_string(), "the tables of the cluster are of a later version of Millrace");
@@ -251,6 +255,7 @@ fn a_crash_of_the_database_takes_nodes_and_places_together_and_leaves_bans_and_e
 struct Server {
     bans: Bans,
     told: std::sync::Mutex<Vec<String>>,
+    secrets: std::sync::Mutex<Vec<[u8; 32]>>,
 }
 
 impl Member for Server {
@@ -260,6 +265,14 @@ impl Member for Server {
 
     fn bans(&self) -> &Bans {
         &self.bans
+    }
+
+    fn use_secrets(&self, secrets: &[SharedSecret]) {
+        *self.secrets.lock().unwrap() = secrets.iter().map(|secret| secret.bytes).collect();
+    }
+
+    fn note_ban(&self, ban: &BanReport) {
+        self.told.lock().unwrap().push(format!("banned {}", ban.network));
     }
 
     fn warn(&self, text: &str) {
@@ -283,7 +296,11 @@ fn node(server: &Postgres, name: &str) -> (Cluster, Arc<Server>) {
     let config = server.connection().parse().unwrap();
     let table = PostgresTable::new(Arc::new(Way(config)), SECOND).unwrap();
     let cluster = Cluster::new(Box::new(table), entry(name), Timing::of_lease(6 * SECOND));
-    let member = Arc::new(Server { bans: Bans::new(BanRules::default()), told: Default::default() });
+    let member = Arc::new(Server {
+        bans: Bans::new(BanRules::default()),
+        told: Default::default(),
+        secrets: Default::default(),
+    });
     cluster.begin(Arc::clone(&member) as _).unwrap();
     (cluster, member)
 }

@@ -3,7 +3,7 @@
 //! Each failed login counts against the pair of address and user, and against the address. Many users may share an
 //! address (NAT): the pair is banned first, which harms no other user, and an address with successful logins by others
 //! is allowed four times as many failures. Counts fade by half in [`FADE`]. What is spread over many addresses is
-//! counted by `guessing`.
+//! counted by `guessing`. What other servers of a cluster are to know of it is in `sharing`.
 //!
 //! The invariant: memory is bounded ([`MOST`] entries of each kind), and a client that nothing is known of
 //! costs no lock.
@@ -19,6 +19,11 @@ use crate::fading::{Count, FADE, MOST, NAME, make_room};
 use crate::guessing::{FamiliarNetwork, Guessing, LoginBlock};
 use crate::network::Network;
 use crate::{LimitKey, Reached};
+
+mod sharing;
+
+use sharing::Outbox;
+pub use sharing::{FailureTally, TallyOf};
 
 /// Failures of an address, in those of a pair.
 const ADDRESS_FACTOR: f64 = 5.0;
@@ -111,6 +116,71 @@ struct Book {
     pairs: HashMap<(Network, u64), Count>,
     banned: HashMap<Network, Ban>,
     guessing: Guessing,
+    /// What others are to be told; `None` where there are no others.
+    outbox: Option<Box<Outbox>>,
+}
+
+/// From how many failures on there is a ban, and for how long.
+#[derive(Debug, Clone, Copy)]
+struct Threshold {
+    /// Of a user at an address; 0 for never.
+    after: f64,
+    time: Duration,
+}
+
+impl Book {
+    /// Counts failures of a user at a client's network. Returns how many there are now, and whether they led to a ban.
+    fn count_pair(
+        &mut self,
+        pair: (Network, u64),
+        user: &[u8],
+        failures: f64,
+        threshold: Threshold,
+        now: Instant,
+    ) -> (f64, bool) {
+        make_room(&mut self.pairs, now);
+        let count = self.pairs.entry(pair).or_insert_with(|| Count::new(now));
+        let failures = count.add(failures, now);
+        let is_banned = threshold.after > 0.0 && failures > threshold.after - 0.5;
+        if is_banned {
+            count.banned_until = Some(now + threshold.time);
+            count.name = Some(shortened(user).into());
+            count.failures = 0.0;
+        }
+        (failures, is_banned)
+    }
+
+    /// A user has logged in: its failures at this network are forgotten, and the network is one that honest users have, too.
+    /// Returns whether there were failures of either.
+    fn forgive(&mut self, pair: (Network, u64), now: Instant) -> bool {
+        let had_failed = self.pairs.remove(&pair).is_some();
+        // Only addresses with failures are stored.
+        let Some(count) = self.addresses.get_mut(&pair.0) else { return had_failed };
+        count.succeeded = Some(now);
+        had_failed || count.at(now) > 0.5
+    }
+
+    /// Counts failures of a client's network. Returns whether they led to a ban.
+    fn count_address(&mut self, network: Network, failures: f64, threshold: Threshold, now: Instant) -> bool {
+        make_room(&mut self.addresses, now);
+        let count = self.addresses.entry(network).or_insert_with(|| Count::new(now));
+        let shared = count.succeeded.is_some_and(|then| now.saturating_duration_since(then) < FADE);
+        let factor = if shared { SHARED_FACTOR } else { ADDRESS_FACTOR };
+        let is_banned = count.add(failures, now) > threshold.after * factor - 0.5 && threshold.after > 0.0;
+        if is_banned {
+            count.failures = 0.0;
+            if self.banned.len() < MOST {
+                let cause = Cause::Failures(threshold.after as u32);
+                self.banned.insert(network, Ban { until: Some(now + threshold.time), cause });
+            }
+        }
+        is_banned
+    }
+}
+
+/// Returns as much of a user's name as is kept: clients choose its length.
+fn shortened(user: &[u8]) -> &[u8] {
+    &user[..user.len().min(NAME)]
 }
 
 /// An active ban, for reports.
@@ -208,7 +278,7 @@ impl Bans {
 
     /// Returns why the password of this user is not looked at for a client at this address, where that is so.
     pub fn login_block(&self, address: IpAddr, user: &[u8], now: Instant) -> Option<LoginBlock> {
-        let (pair, after) = (self.pair(address, user), self.after());
+        let (pair, after) = (self.pair(address, user), self.threshold().after);
         let book = self.book();
         let until = book.pairs.get(&pair).and_then(|count| count.banned_until);
         match until.is_some_and(|until| now < until) {
@@ -222,40 +292,22 @@ impl Bans {
         self.login_block(address, user, now).is_some()
     }
 
-    /// Failures of a user from an address until the two are banned.
-    fn after(&self) -> f64 {
-        f64::from(self.rules.read().unwrap_or_else(PoisonError::into_inner).after)
+    fn threshold(&self) -> Threshold {
+        let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
+        Threshold { after: f64::from(rules.after), time: rules.time }
     }
 
     /// Counts a failed login.
     pub fn failed(&self, address: IpAddr, user: &[u8], now: Instant) -> Failed {
-        let (after, time) = {
-            let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
-            (f64::from(rules.after), rules.time)
-        };
-        let pair = self.pair(address, user);
+        let (pair, threshold) = (self.pair(address, user), self.threshold());
         let mut book = self.book();
-        book.guessing.failed(address, pair.1, now);
-        make_room(&mut book.pairs, now);
-        let count = book.pairs.entry(pair).or_insert_with(|| Count::new(now));
-        let failures = count.add(now);
-        let user_banned = after > 0.0 && failures > after - 0.5;
-        if user_banned {
-            count.banned_until = Some(now + time);
-            count.name = Some(user[..user.len().min(NAME)].into());
-            count.failures = 0.0;
+        let is_guess = book.guessing.failed(address, pair.1, now);
+        let (failures, user_banned) = book.count_pair(pair, user, 1.0, threshold, now);
+        let address_banned = book.count_address(pair.0, 1.0, threshold, now);
+        if let Some(outbox) = &mut book.outbox {
+            outbox.failed(address, user, is_guess, now);
         }
-        make_room(&mut book.addresses, now);
-        let count = book.addresses.entry(pair.0).or_insert_with(|| Count::new(now));
-        let shared = count.succeeded.is_some_and(|then| now.saturating_duration_since(then) < FADE);
-        let factor = if shared { SHARED_FACTOR } else { ADDRESS_FACTOR };
-        let address_banned = count.add(now) > after * factor - 0.5 && after > 0.0;
         if address_banned {
-            count.failures = 0.0;
-            if book.banned.len() < MOST {
-                let cause = Cause::Failures(after as u32);
-                book.banned.insert(pair.0, Ban { until: Some(now + time), cause });
-            }
             self.banned.store(book.banned.len(), Relaxed);
         }
         if user_banned || address_banned {
@@ -269,12 +321,12 @@ impl Bans {
     pub fn succeeded(&self, address: IpAddr, user: &[u8], now: Instant) {
         let pair = self.pair(address, user);
         let mut book = self.book();
-        book.pairs.remove(&pair);
-        // Only addresses with failures are stored.
-        if let Some(count) = book.addresses.get_mut(&pair.0) {
-            count.succeeded = Some(now);
+        let had_failed = book.forgive(pair, now);
+        let is_new = book.guessing.succeeded(address, pair.1, user, now);
+        if let Some(outbox) = &mut book.outbox {
+            outbox.succeeded(address, user, had_failed, is_new.then_some(pair.1), now);
         }
-        if book.guessing.succeeded(address, pair.1, user, now) {
+        if is_new {
             self.edition.fetch_add(1, Relaxed);
         }
     }
@@ -287,7 +339,7 @@ impl Bans {
     /// Knows a network that another server knew.
     pub fn take_over_familiar(&self, familiar: &FamiliarNetwork, now: Instant) {
         let FamiliarNetwork { network, user, left } = familiar;
-        let hash = self.hasher.hash_one(&user[..]);
+        let hash = self.hash_of(user);
         self.book().guessing.insert(*network, hash, user, now + *left, now);
     }
 
@@ -316,11 +368,12 @@ impl Bans {
             self.ban(*network, until);
             return;
         };
-        let pair = (*network, self.hasher.hash_one(&user[..]));
+        let pair = (*network, self.hash_of(user));
         let mut book = self.book();
         make_room(&mut book.pairs, now);
         let count = book.pairs.entry(pair).or_insert_with(|| Count::new(now));
-        (count.banned_until, count.name) = (until, Some(user.as_slice().into()));
+        (count.banned_until, count.name) = (until, Some(shortened(user).into()));
+        count.failures = 0.0;
         self.edition.fetch_add(1, Relaxed);
     }
 
@@ -340,8 +393,11 @@ impl Bans {
     pub fn lift_one(&self, network: Network, user: Option<&[u8]>) {
         let mut book = self.book();
         match user {
-            None => _ = book.banned.remove(&network),
-            Some(user) => _ = book.pairs.remove(&(network, self.hasher.hash_one(user))),
+            None => {
+                book.banned.remove(&network);
+                book.addresses.remove(&network);
+            }
+            Some(user) => _ = book.pairs.remove(&(network, self.hash_of(user))),
         }
         self.banned.store(book.banned.len(), Relaxed);
         self.edition.fetch_add(1, Relaxed);
@@ -367,7 +423,12 @@ impl Bans {
     }
 
     fn pair(&self, address: IpAddr, user: &[u8]) -> (Network, u64) {
-        (Network::of_client(address), self.hasher.hash_one(user))
+        (Network::of_client(address), self.hash_of(user))
+    }
+
+    /// Returns the hash that a user is known by here. Names that begin alike for so long count as one.
+    fn hash_of(&self, user: &[u8]) -> u64 {
+        self.hasher.hash_one(shortened(user))
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {

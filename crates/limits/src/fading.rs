@@ -34,8 +34,8 @@ impl Count {
         self.failures * 0.5f64.powf(halves)
     }
 
-    pub(crate) fn add(&mut self, now: Instant) -> f64 {
-        self.failures = self.at(now) + 1.0;
+    pub(crate) fn add(&mut self, failures: f64, now: Instant) -> f64 {
+        self.failures = self.at(now) + failures;
         self.counted = now;
         self.failures
     }

@@ -15,10 +15,10 @@ use crate::fading::{Count, MOST, NAME, make_room};
 use crate::network::Network;
 
 /// Wrong passwords of an account, in those after which a user is banned at one address.
-const ACCOUNT_FACTOR: f64 = 3.0;
+pub(crate) const ACCOUNT_FACTOR: f64 = 3.0;
 
 /// The same for a network of many clients.
-const NETWORK_FACTOR: f64 = 20.0;
+pub(crate) const NETWORK_FACTOR: f64 = 20.0;
 
 /// How long a network stays familiar after a login.
 const FAMILIAR: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -78,7 +78,7 @@ struct Familiar {
 }
 
 /// The network of a client's provider or site: 24 bits of an IPv4 address, 48 of an IPv6 address.
-fn wider(address: IpAddr) -> Network {
+pub(crate) fn wider(address: IpAddr) -> Network {
     match address.to_canonical() {
         address @ IpAddr::V4(_) => Network::new(address, 24),
         address @ IpAddr::V6(_) => Network::new(address, 48),
@@ -107,16 +107,27 @@ impl Guessing {
         self.familiar.get(&(network, user)).is_some_and(|familiar| now < familiar.until)
     }
 
-    /// Counts a wrong password.
-    pub(crate) fn failed(&mut self, address: IpAddr, user: u64, now: Instant) {
+    /// Counts a wrong password. Returns whether it counts as a guess: not where the network is familiar.
+    pub(crate) fn failed(&mut self, address: IpAddr, user: u64, now: Instant) -> bool {
         let network = wider(address);
-        if self.is_familiar(network, user, now) {
-            return;
+        let is_guess = !self.is_familiar(network, user, now);
+        if is_guess {
+            self.count_account(user, 1.0, now);
+            self.count_network(network, 1.0, now);
         }
+        is_guess
+    }
+
+    /// Counts guesses of the password of an account.
+    pub(crate) fn count_account(&mut self, user: u64, guesses: f64, now: Instant) {
         make_room(&mut self.accounts, now);
-        self.accounts.entry(user).or_insert_with(|| Count::new(now)).add(now);
+        self.accounts.entry(user).or_insert_with(|| Count::new(now)).add(guesses, now);
+    }
+
+    /// Counts guesses from a wider network.
+    pub(crate) fn count_network(&mut self, network: Network, guesses: f64, now: Instant) {
         make_room(&mut self.networks, now);
-        self.networks.entry(network).or_insert_with(|| Count::new(now)).add(now);
+        self.networks.entry(network).or_insert_with(|| Count::new(now)).add(guesses, now);
     }
 
     /// Notes a login. Returns whether the familiar networks have changed.
@@ -143,6 +154,18 @@ impl Guessing {
         }
         let name = name[..name.len().min(NAME)].into();
         self.familiar.insert((network, user), Familiar { until, name });
+    }
+
+    /// Returns the familiar network of the user of this hash.
+    pub(crate) fn familiar_at(&self, place: (Network, u64), now: Instant) -> Option<FamiliarNetwork> {
+        let Familiar { until, name } = self.familiar.get(&place)?;
+        let left = until.saturating_duration_since(now);
+        (!left.is_zero()).then(|| FamiliarNetwork { network: place.0, user: name.to_vec(), left })
+    }
+
+    /// The familiar networks, by the hashes of their users.
+    pub(crate) fn familiar_places(&self) -> impl Iterator<Item = (Network, u64)> {
+        self.familiar.keys().copied()
     }
 
     /// The familiar networks.

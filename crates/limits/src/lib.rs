@@ -45,7 +45,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 pub use as_text::text;
-pub use bans::{BanReport, BanRules, Bans, Cause, Failed, Turned};
+pub use bans::{BanReport, BanRules, Bans, Cause, Failed, FailureTally, TallyOf, Turned};
 pub use classes::Class;
 pub use clock::wall_seconds;
 pub use connection_limits::{ConnectionLimit, NetworkBits, TooManyConnections};

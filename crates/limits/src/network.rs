@@ -60,6 +60,11 @@ impl Network {
         }
     }
 
+    /// Its first address.
+    pub fn address(&self) -> IpAddr {
+        self.address
+    }
+
     /// Returns true if an address belongs to it.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();

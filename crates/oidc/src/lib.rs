@@ -5,7 +5,8 @@
 //! From there it comes back with a code. [`Provider::finish`] exchanges the code for an ID token, and returns whom it names.
 //!
 //! The invariant: an [`Identity`] comes from a token that a key of the provider has signed, for this client, for this very
-//! login, and not long ago. A login is finished at most once, and by the browser that began it, which keeps it sealed in a cookie.
+//! login, and not long ago. A login is finished by the browser that began it, which keeps it sealed in a cookie, and at most once: the
+//! server that began it sees to that. Of a cluster any server may finish it ([`Seals`]); then the provider does, which takes a code once.
 //!
 //! The crate `openidconnect` is not used: it brings some seventy crates along, among them 13 in a second version, and
 //! `rsa`, of which RUSTSEC-2023-0071 warns. `ring`, which is here for TLS, verifies the same signatures.
@@ -16,7 +17,9 @@ mod error;
 mod keys;
 mod pending;
 mod provider;
+mod sealed;
 
 pub use self::error::{LoginError, SetupError, TokenError};
 pub use self::pending::{Begun, Pending};
 pub use self::provider::{Identity, Provider, Response, Settings};
+pub use self::sealed::Seals;

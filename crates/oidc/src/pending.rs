@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::error::{LoginError, SetupError};
 
 /// How long a user may take at the provider, in seconds.
-const LONGEST: u64 = 600;
+pub(super) const LONGEST: u64 = 600;
 
 /// Cookies whose numbers are kept once they were shown. A provider takes a code once, also of an older one.
 const SHOWN: usize = 4096;
@@ -36,7 +36,7 @@ pub struct Begun {
 }
 
 /// A login under way.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Login {
     pub(super) state: String,
     pub(super) nonce: String,
@@ -44,7 +44,7 @@ pub(super) struct Login {
     pub(super) verifier: String,
     /// Where the provider sends the browser.
     pub(super) redirect: String,
-    begun: u64,
+    pub(super) begun: u64,
 }
 
 impl Login {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use millrace_http::base64;
 use ring::digest::{SHA256, digest};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::claims::{Claims, Expected, accept};
@@ -12,6 +12,7 @@ use super::endpoint::{Client, check, with_query};
 use super::error::{LoginError, MetadataError, SetupError};
 use super::keys::Keys;
 use super::pending::{Begun, Login, Pending};
+use super::sealed::Seals;
 
 /// How long the metadata of a provider is used without a look, in seconds.
 const METADATA_AGE: u64 = 600;
@@ -37,7 +38,7 @@ pub struct Settings {
 }
 
 /// A user, as a provider names it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// The provider.
     pub issuer: String,
@@ -113,9 +114,14 @@ impl Provider {
         &self.settings.issuer
     }
 
-    /// Begins a login, which `pending` seals. At its end the provider sends the browser to `redirect`. `now` is in seconds since
-    /// 1970. It waits for the provider.
-    pub fn begin(&self, pending: &Pending, redirect: &str, now: u64) -> Result<Begun, LoginError> {
+    /// Begins a login, which `pending` seals, or `seals`, so that any server that has them may finish it. At its end the provider
+    /// sends the browser to `redirect`. `now` is in seconds since 1970. It waits for the provider.
+    pub fn begin(
+        &self,
+        (pending, seals): (&Pending, &Seals),
+        redirect: &str,
+        now: u64,
+    ) -> Result<Begun, LoginError> {
         let metadata = self.metadata(now)?;
         let login = Login::new(redirect, now)?;
         let challenge = base64::encode_url(digest(&SHA256, login.verifier.as_bytes()).as_ref());
@@ -134,19 +140,26 @@ impl Provider {
                 ("code_challenge_method", "S256"),
             ],
         );
-        Ok(Begun { url, cookie: pending.seal(&login, &self.name())? })
+        let cookie = match seals.seal(&self.name(), &login)? {
+            Some(cookie) => cookie,
+            None => pending.seal(&login, &self.name())?,
+        };
+        Ok(Begun { url, cookie })
     }
 
     /// Finishes a login with what the browser of this cookie has brought back. Returns the user, and where the browser was sent.
     /// It waits for the provider.
     pub fn finish(
         &self,
-        pending: &Pending,
+        (pending, seals): (&Pending, &Seals),
         response: &Response,
         cookie: &str,
         now: u64,
     ) -> Result<(Identity, String), LoginError> {
-        let login = pending.open(cookie, &response.state, &self.name(), now)?;
+        let login = match seals.open(cookie, &self.name(), &response.state, now) {
+            Some(login) => login,
+            None => pending.open(cookie, &response.state, &self.name(), now)?,
+        };
         let metadata = self.metadata(now)?;
         match &response.issuer {
             Some(issuer) if *issuer != self.settings.issuer => return Err(LoginError::OtherIssuer),

@@ -1,12 +1,14 @@
 //! The server as a node of a cluster: what it tells of itself, and where its bans are.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use millrace_cluster::{Member, NodeState};
+use millrace_cluster::{Member, NodeState, SharedSecret};
+use millrace_net::tls::TicketSecret;
 
-use crate::limits::{Bans, RateDemand, SharedRate};
-use crate::log::Log;
+use crate::limits::{BanReport, Bans, RateDemand, SharedRate};
+use crate::log::{Event, Log, Subject};
 use crate::state::ServerState;
 
 /// A server that is a node, which the cluster does not keep alive.
@@ -39,6 +41,20 @@ impl Member for ServerNode {
 
     fn bans(&self) -> &Bans {
         &self.bans
+    }
+
+    fn use_secrets(&self, secrets: &[SharedSecret]) {
+        let Some(state) = self.state.upgrade() else { return };
+        let secret = |secret: &SharedSecret| TicketSecret { bytes: secret.bytes, made: secret.made };
+        let secrets: Vec<_> = secrets.iter().map(secret).collect();
+        state.tls.iter().for_each(|security| security.acceptor.share_tickets(&secrets));
+    }
+
+    fn note_ban(&self, ban: &BanReport) {
+        // The clients that failed are other nodes'; the ban is of this one as well.
+        let peer = SocketAddr::new(ban.network.address(), 0);
+        let subject = Subject { session: 0, peer, user: None };
+        self.log.note_of(&subject, Event::Banned { user: ban.user.as_deref() });
     }
 
     fn warn(&self, text: &str) {

@@ -6,12 +6,14 @@ use std::time::Duration;
 use hyper::StatusCode;
 use hyper::body::Bytes;
 use millrace_admin::Wake;
-use millrace_server::Live;
+use millrace_server::cluster::Cluster;
+use millrace_server::{Live, cluster_of};
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
 
 use crate::call::{Api, Call, Who, too_many};
 use crate::operation::Answering;
 use crate::reply::{Body, EVENTS, Problem, Reply};
+use crate::shared_logins;
 
 /// How often a stream without lines shows that it is there, and whether its reader may still have it.
 const PULSE: Duration = Duration::from_secs(5);
@@ -49,6 +51,7 @@ fn waking(notify: &Arc<Notify>) -> Wake {
 struct Place {
     api: Arc<Api>,
     who: Who,
+    cluster: Option<Arc<Cluster>>,
     permit: OwnedSemaphorePermit,
 }
 
@@ -58,13 +61,15 @@ impl Place {
             return Err(too_many("there are as many streams as there may be", 10));
         };
         let who = call.who.clone().ok_or_else(|| Problem::failed("no one calls"))?;
-        Ok(Self { api: Arc::clone(&call.api), who, permit })
+        let cluster = cluster_of(&call.running).map(Arc::clone);
+        Ok(Self { api: Arc::clone(&call.api), who, cluster, permit })
     }
 
     /// Begins a stream with these words.
     fn stream(self, live: Live, notify: Arc<Notify>, first: &str) -> Reply {
         let (sender, parts) = mpsc::channel(PARTS);
-        let stream = Stream { sender, api: self.api, who: self.who, _permit: self.permit };
+        let Self { api, who, cluster, permit } = self;
+        let stream = Stream { sender, api, who, cluster, _permit: permit };
         tokio::spawn(stream.send(live, notify, first.to_owned()));
         Reply::new(StatusCode::OK, EVENTS, Body::Parts(parts))
     }
@@ -75,15 +80,24 @@ struct Stream {
     sender: mpsc::Sender<Bytes>,
     api: Arc<Api>,
     who: Who,
+    cluster: Option<Arc<Cluster>>,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Stream {
+    async fn is_still_let_in(&self) -> bool {
+        // It may have ended at another node.
+        if let (Some(cookie), Some(cluster)) = (self.who.by.cookie(), &self.cluster) {
+            shared_logins::confirm(cookie, &self.api, cluster).await;
+        }
+        self.who.is_still_let_in(&self.api)
+    }
+
     /// Sends until the client is gone, or may not read any more.
     async fn send(self, live: Live, notify: Arc<Notify>, mut text: String) {
         loop {
             let sent = self.sender.send(Bytes::from(std::mem::take(&mut text)));
-            if sent.await.is_err() || !self.who.is_still_let_in(&self.api) {
+            if sent.await.is_err() || !self.is_still_let_in().await {
                 return;
             }
             let waited = tokio::select! {

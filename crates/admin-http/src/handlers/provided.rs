@@ -5,19 +5,19 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use hyper::header::{LOCATION, ORIGIN, REFERRER_POLICY, SET_COOKIE};
 use hyper::{Method, StatusCode};
 use millrace_admin::Role;
-use millrace_oidc::{Identity, LoginError, Pending, Provider, Response};
-use millrace_server::{Administrator, Running};
+use millrace_oidc::{Identity, LoginError, Pending, Provider, Response, Seals};
+use millrace_server::{Administrator, Running, cluster_of};
 use serde_json::json;
 
-use super::visits::{check_privacy, session_cookie};
+use super::visits::{begin as begin_login, check_privacy, session_cookie};
 use crate::arrival::{Arrival, check_host, cookie};
 use crate::call::{Api, Call, too_many};
-use crate::logins::{Login, User};
+use crate::logins::User;
 use crate::operation::{Answering, percent_decoded};
 use crate::reply::{Problem, Reply};
 
@@ -69,7 +69,8 @@ pub(crate) fn begin(call: Call) -> Answering {
         let origin = origin.ok_or_else(|| Problem::invalid("a browser begins this, and sends Origin"))?;
         let is_secure = if origin.starts_with("https://") { "; Secure" } else { "" };
         let redirect = format!("{origin}{RETURN}");
-        let begin = move |pending: &Pending| provider.begin(pending, &redirect, seconds());
+        let seals = seals(&call.running);
+        let begin = move |pending: &Pending| provider.begin((pending, &seals), &redirect, seconds());
         let begun = at_provider(&call.api, begin).await;
         let begun = begun.map_err(|failed| {
             if matches!(failed, Failed::Busy) {
@@ -99,7 +100,7 @@ pub(crate) async fn finish(api: &Arc<Api>, running: &Running, arrival: &Arrival)
     let away = cookie(fields, AWAY).unwrap_or_default().to_owned();
     let from = arrival.peer.ip();
     let back = format!("{AWAY}=; Path={RETURN}; HttpOnly; SameSite=Lax; Max-Age=0");
-    let (location, cookies) = match log_in(api, provider, response, away).await {
+    let (location, cookies) = match log_in(api, running, provider, response, away).await {
         Ok((identity, session)) => {
             note(running, from, Some(&identity), None);
             ("/".to_owned(), vec![back, session])
@@ -121,18 +122,25 @@ pub(crate) async fn finish(api: &Arc<Api>, running: &Running, arrival: &Arrival)
 /// Finds out who it is, and lets the user in who has a role. Returns the cookie, too.
 async fn log_in(
     api: &Arc<Api>,
+    running: &Running,
     provider: Arc<Provider>,
     response: Response,
     away: String,
 ) -> Result<(Identity, String), Failed> {
-    let finish = move |pending: &Pending| provider.finish(pending, &response, &away, seconds());
+    let seals = seals(running);
+    let finish = move |pending: &Pending| provider.finish((pending, &seals), &response, &away, seconds());
     let (identity, redirect) = at_provider(api, finish).await?;
     let role: Option<Role> = api.access(|access| access.role_of_identity(&identity));
     role.ok_or_else(|| Failed::Role(identity.name().to_owned()))?;
-    let now = Instant::now();
-    let session = api.logins.add(Login::new(User::OfProvider(identity.clone()), now), now);
+    let session = begin_login(User::OfProvider(identity.clone()), api, running).await;
     let session = session.map_err(|_| Failed::Kept("the system has no random numbers"))?;
     Ok((identity, session_cookie(&session, redirect.starts_with("https://"))))
+}
+
+/// Returns the keys by which all nodes know a login under way, if this is one.
+fn seals(running: &Running) -> Seals {
+    let secrets = cluster_of(running).map_or(Vec::new(), |cluster| cluster.secrets());
+    Seals::derive(secrets.into_iter().map(|secret| secret.bytes))
 }
 
 /// Has a thread wait for the provider, a few at a time. The thread has the permit: it goes on when the client is gone.

@@ -18,6 +18,7 @@ use crate::call::Call;
 use crate::configuration::tag;
 use crate::operation::Answering;
 use crate::reply::{Problem, Reply};
+use crate::shared_logins;
 
 /// Users in an answer at most.
 const SHOWN: u64 = 1000;
@@ -102,7 +103,7 @@ pub(crate) fn set_password(call: Call) -> Answering {
             stored.hash = Some(hash);
             Ok(())
         })?;
-        call.api.logins.remove_user(call.text("name").unwrap_or_default());
+        end_logins(call, call.text("name").unwrap_or_default());
         Ok(reply)
     })
 }
@@ -141,9 +142,15 @@ pub(crate) fn remove(call: Call) -> Answering {
         let database = chain.database(Some(&user.source)).ok_or_else(|| missing(name))?;
         database.remove_if(name, |stored| check_condition(call, stored))??;
         note(call, "remove", name, None);
-        call.api.logins.remove_user(name);
+        end_logins(call, name);
         Ok(Reply::json(&json!({ "ok": true })))
     })
+}
+
+/// Ends the logins of a user, at all nodes.
+fn end_logins(call: &Call, user: &str) {
+    shared_logins::end_user(user, &call.running);
+    call.api.logins.remove_user(user);
 }
 
 /// Lists groups.

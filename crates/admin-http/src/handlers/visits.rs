@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use hyper::StatusCode;
 use hyper::header::{ORIGIN, SET_COOKIE};
-use millrace_server::{Account, AdminLogin, LoginAttempt, Protocol, Running};
+use millrace_server::{Account, AdminLogin, LoginAttempt, Protocol, Running, cluster_of};
 use serde_json::json;
 use tokio::sync::oneshot;
 
@@ -13,6 +13,7 @@ use crate::call::{Api, Call, Means, Who, too_many};
 use crate::logins::{COOKIE, Login, User, groups, name_of};
 use crate::operation::Answering;
 use crate::reply::{Problem, Reply};
+use crate::shared_logins;
 
 /// Returns the name and the role of who calls.
 pub(crate) fn me(call: Call) -> Answering {
@@ -46,7 +47,7 @@ pub(crate) fn log_in(call: Call) -> Answering {
         call.running.log_in(attempt.clone(), call.peer, move |login| drop(tell.send(login)));
         let login = told.await.map_err(|_| Problem::failed("the accounts are out of order"))?;
         match login {
-            AdminLogin::Granted(account, edition) => admit(&call, attempt, *account, edition),
+            AdminLogin::Granted(account, edition) => admit(&call, attempt, *account, edition).await,
             AdminLogin::NeedsCode => {
                 Err(Problem::new(StatusCode::UNAUTHORIZED, "the one-time code is missing")
                     .of_kind("code-needed"))
@@ -93,17 +94,27 @@ fn is_encrypted(call: &Call) -> bool {
     call.is_encrypted || call.field(ORIGIN.as_str()).is_some_and(|origin| origin.starts_with("https://"))
 }
 
-fn admit(call: &Call, attempt: LoginAttempt, account: Account, edition: u64) -> Result<Reply, Problem> {
+async fn admit(call: &Call, attempt: LoginAttempt, account: Account, edition: u64) -> Result<Reply, Problem> {
     let (name, groups) = (name_of(&attempt), groups(&account));
     let Some(role) = call.api.access(|access| access.role_of(&name, &groups)) else {
         let refused = "this account may not administer the server: admin-viewers, admin-operators and \
                        admin-administrators name those that may";
         return Err(Problem::new(StatusCode::FORBIDDEN, refused));
     };
-    let now = Instant::now();
-    let cookie = call.api.logins.add(Login::new(User::of_accounts(attempt, account, edition), now), now)?;
+    let cookie = begin(User::of_accounts(attempt, account, edition), &call.api, &call.running).await?;
     let told = json!({ "ok": true, "name": name, "role": role, "by": "login" });
     Ok(Reply::json(&told).with(SET_COOKIE, &session_cookie(&cookie, is_encrypted(call))))
+}
+
+/// Begins the login of a user, at all nodes if this is one. Returns the cookie.
+pub(super) async fn begin(user: User, api: &Api, running: &Running) -> Result<String, Problem> {
+    let now = Instant::now();
+    let login = Login::new(user, now);
+    let cookie = api.logins.add(login.clone(), now)?;
+    if let Some(cluster) = cluster_of(running) {
+        shared_logins::tell(&cookie, &login, api, cluster).await;
+    }
+    Ok(cookie)
 }
 
 /// Returns the field that has a browser keep a cookie, which goes over TLS alone if it came so.
@@ -112,11 +123,13 @@ pub(super) fn session_cookie(cookie: &str, is_encrypted: bool) -> String {
     format!("{COOKIE}={cookie}; Path=/; HttpOnly; SameSite=Strict{secure}")
 }
 
-/// Returns the name that a user has logged in by.
 /// Ends the login of a cookie.
 pub(crate) fn log_out(call: Call) -> Answering {
     Box::pin(async move {
-        call.who.iter().filter_map(|who| who.by.cookie()).for_each(|cookie| call.api.logins.remove(cookie));
+        if let Some(cookie) = call.who.as_ref().and_then(|who| who.by.cookie()) {
+            shared_logins::end_cookie(cookie, &call.running).await;
+            call.api.logins.remove(cookie);
+        }
         let gone = format!("{COOKIE}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0");
         Ok(Reply::json(&json!({ "ok": true })).with(SET_COOKIE, &gone))
     })
@@ -124,6 +137,7 @@ pub(crate) fn log_out(call: Call) -> Answering {
 
 /// Returns who has a cookie, and may still. The accounts are asked again where they have changed since.
 pub(crate) async fn who_has(cookie: &str, api: &Arc<Api>, running: &Running) -> Option<Who> {
+    shared_logins::refresh(cookie, api, running).await;
     match api.logins.find(cookie, Instant::now())?.user {
         User::OfAccounts { attempt, account, edition } => {
             let account = still_granted(attempt.clone(), account, edition, running).await;

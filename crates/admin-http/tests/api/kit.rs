@@ -10,6 +10,7 @@ use std::time::Duration;
 use millrace_admin::{Administration, Orders, Reloaded, Tokens};
 use millrace_admin_http::{AdminAccess, AdminHttp, ConfigurationFile, Setup};
 use millrace_server::auth::Authenticator;
+use millrace_server::cluster::Cluster;
 use millrace_server::config::LogFormat;
 use millrace_server::storage::MemoryStorage;
 use millrace_server::{Accounts, Config, Permissions, Running, Server};
@@ -65,6 +66,15 @@ impl Site {
         access: AdminAccess,
         accounts: impl FnOnce(&Path) -> Arc<dyn Authenticator>,
     ) -> Self {
+        Self::as_node(access, accounts, None)
+    }
+
+    /// As a node of a cluster, too.
+    pub(crate) fn as_node(
+        access: AdminAccess,
+        accounts: impl FnOnce(&Path) -> Arc<dyn Authenticator>,
+        cluster: Option<Arc<Cluster>>,
+    ) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("millrace-api-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(name);
@@ -73,6 +83,7 @@ impl Site {
             ftp: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
             workers: 2,
             log: LogFormat::Off,
+            cluster,
             login_delay: Duration::from_millis(1),
             ..Config::new(accounts(&folder))
         };

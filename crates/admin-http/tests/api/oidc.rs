@@ -33,7 +33,7 @@ enum Signing {
 
 /// What a provider does at the next exchange.
 #[derive(Default)]
-struct Plan {
+pub(crate) struct Plan {
     /// As the browser has brought them to the provider.
     nonce: String,
     challenge: String,
@@ -49,7 +49,7 @@ struct Plan {
 }
 
 /// A provider.
-struct Identities {
+pub(crate) struct Identities {
     issuer: String,
     plan: Arc<Mutex<Plan>>,
 }
@@ -65,7 +65,7 @@ fn now() -> u64 {
 }
 
 impl Identities {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let issuer = format!("http://{}", listener.local_addr().unwrap());
         let plan = Arc::<Mutex<Plan>>::default();
@@ -84,7 +84,7 @@ impl Identities {
         Site::start(self.access())
     }
 
-    fn access(&self) -> AdminAccess {
+    pub(crate) fn access(&self) -> AdminAccess {
         let provider = Provider::new(Settings {
             issuer: self.issuer.clone(),
             client: "millrace".to_owned(),
@@ -113,7 +113,7 @@ impl Identities {
     }
 
     /// Begins a login, and has the browser show the provider what it brings. Returns the cookie and the state.
-    fn go(&self, site: &Site, fields: &str, change: impl FnOnce(&mut Plan)) -> (String, String) {
+    pub(crate) fn go(&self, site: &Site, fields: &str, change: impl FnOnce(&mut Plan)) -> (String, String) {
         let begun = site.ask("POST", "/api/v1/login/oidc", fields, "");
         assert_eq!(begun.status, 200, "{begun:?}");
         let answer = begun.json();
@@ -241,7 +241,7 @@ fn token(issuer: &str, keys: &[EcdsaKeyPair; 2], plan: &Plan) -> String {
 }
 
 /// The session cookie that an answer sets, to be sent back.
-fn session(answer: &Answer) -> Option<String> {
+pub(crate) fn session(answer: &Answer) -> Option<String> {
     let cookies = answer.head.lines().filter_map(|line| line.split_once(": "));
     let mut cookies =
         cookies.filter(|(name, _)| name.eq_ignore_ascii_case("set-cookie")).map(|(_, value)| value);
@@ -250,7 +250,7 @@ fn session(answer: &Answer) -> Option<String> {
 }
 
 /// Asserts that a login came to nothing, and why.
-fn assert_failed(answer: &Answer, why: &str, what: &str) {
+pub(crate) fn assert_failed(answer: &Answer, why: &str, what: &str) {
     let location = format!("/#/overview?login={why}");
     assert_eq!((answer.status, answer.field("location")), (303, Some(&*location)), "{what}: {answer:?}");
     assert_eq!(session(answer), None, "{what}");

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::kit::{Answer, Site};
 
 /// An administrator in the configuration, a database, and two groups.
-fn accounts(folder: &Path) -> Arc<dyn Authenticator> {
+pub(crate) fn accounts(folder: &Path) -> Arc<dyn Authenticator> {
     let root = User { name: "root".to_owned(), ..User::default() };
     let listed = Listed::new().user(root, Password::from("s3cret"));
     let database = Database::open_or_make(&folder.join("users.db")).unwrap();

@@ -3,28 +3,32 @@
 //! Nothing here keeps a session's state between questions, so a pooler that shares connections by transaction may stand
 //! between.
 
+mod browser_logins;
 mod connections;
 mod errands;
 mod error;
+mod failures;
 mod quotas;
 mod rates;
 mod schema;
+mod secrets;
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_limits::RateDemand;
+use millrace_limits::{FailureTally, FamiliarNetwork, RateDemand};
 use millrace_storage::{PostgresServer, Telling, Wish};
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
 use self::connections::{Connections, Lane};
 use self::error::ClusterError;
+use crate::browser_logins::{BrowserLogin, LoginEnd, LoginLifetime};
 use crate::scope::{Claim, SharedScope};
 use crate::table::{
-    BanChange, Epoch, Locking, NodeEntry, NodeReport, NodeState, Pulled, Renewal, SharedBan, Table,
-    TableError, Taking, Told,
+    BanChange, Epoch, FailureEditions, Locking, NodeEntry, NodeReport, NodeState, Pulled, PulledFailures,
+    Renewal, SharedBan, Table, TableError, Taking, Told,
 };
 
 /// A parameter of a function, and its type: the database need not be asked for that.
@@ -159,6 +163,45 @@ impl Table for PostgresTable {
             ];
             renewal(&client.query_typed_one(CHANGE, &parameters).await?)
         })
+    }
+
+    fn pull_failures(&self, origin: Epoch, since: FailureEditions) -> Result<PulledFailures, TableError> {
+        failures::pull(&self.connections, origin, since)
+    }
+
+    fn push_failures(
+        &self,
+        epoch: Epoch,
+        origin: Epoch,
+        tallies: &[FailureTally],
+        familiar: &[FamiliarNetwork],
+    ) -> Result<Renewal, TableError> {
+        failures::push(&self.connections, epoch, origin, tallies, familiar)
+    }
+
+    fn secrets(
+        &self,
+        epoch: Epoch,
+        fresh: Option<&[u8; 32]>,
+    ) -> Result<Vec<([u8; 32], Duration)>, TableError> {
+        secrets::secrets(&self.connections, epoch, fresh)
+    }
+
+    fn keep_login(
+        &self,
+        hash: &str,
+        login: &BrowserLogin,
+        lifetime: LoginLifetime,
+    ) -> Result<(), TableError> {
+        browser_logins::keep(&self.connections, hash, login, lifetime)
+    }
+
+    fn find_login(&self, hash: &str, lifetime: LoginLifetime) -> Result<Option<BrowserLogin>, TableError> {
+        browser_logins::find(&self.connections, hash, lifetime)
+    }
+
+    fn end_logins(&self, end: &LoginEnd) -> Result<(), TableError> {
+        browser_logins::end(&self.connections, end)
     }
 
     fn tell_share(

@@ -21,6 +21,7 @@ use super::fault::Fault;
 use super::identity::{self, Identities};
 use super::key_pair::KeyPair;
 use super::load_error::LoadError;
+use super::shared_tickets::{SharedTickets, TicketSecret};
 use super::ticket_resend;
 use super::tickets::{Binding, TicketId};
 use crate::host_address::HostAddress;
@@ -107,7 +108,10 @@ pub struct Authorities {
 /// Accepts TLS connections. One serves all workers.
 #[derive(Debug)]
 pub struct Acceptor {
+    /// For the tickets of control connections.
     keys: Arc<dyn ProducesTickets>,
+    /// For those of HTTPS.
+    tickets: Arc<SharedTickets>,
     challenges: Arc<Challenges>,
     /// Locked for a clone or a swap.
     current: RwLock<Arc<Base>>,
@@ -130,16 +134,22 @@ impl Acceptor {
     /// Reads the files.
     pub fn new(plan: &Plan) -> Result<Self, LoadError> {
         let keys = ring::Ticketer::new().map_err(LoadError::Tls)?;
-        let base = Base::load(plan, &keys)?;
-        Ok(Self { keys, challenges: Arc::default(), current: RwLock::new(Arc::new(base)) })
+        let tickets = Arc::new(SharedTickets::new(Arc::clone(&keys)));
+        let base = Base::load(plan, &tickets)?;
+        Ok(Self { keys, tickets, challenges: Arc::default(), current: RwLock::new(Arc::new(base)) })
     }
 
     /// Reads the files again, for connections from now on. Where one of them cannot be used, all stays as
     /// it is.
     pub fn reload(&self, plan: &Plan) -> Result<(), LoadError> {
-        let base = Arc::new(Base::load(plan, &self.keys)?);
+        let base = Arc::new(Base::load(plan, &self.tickets)?);
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = base;
         Ok(())
+    }
+
+    /// Makes tickets of HTTPS from now on that other servers with these secrets accept, and accepts theirs.
+    pub fn share_tickets(&self, secrets: &[TicketSecret]) {
+        self.tickets.share(secrets);
     }
 
     /// A connection of a protocol that has one connection at a time, and these names in ALPN (HTTP). Any later
@@ -204,7 +214,7 @@ impl Acceptor {
 }
 
 impl Base {
-    fn load(plan: &Plan, keys: &Arc<dyn ProducesTickets>) -> Result<Self, LoadError> {
+    fn load(plan: &Plan, tickets: &Arc<SharedTickets>) -> Result<Self, LoadError> {
         let identities = Arc::new(Identities::load(&plan.identities)?);
         let clients = match &plan.clients {
             Clients::Anybody => Ok(WebPkiClientVerifier::no_client_auth()),
@@ -226,7 +236,7 @@ impl Base {
         // For [`Tls::settle`].
         plain.enable_secret_extraction = true;
         match plan.clients {
-            Clients::Anybody => plain.ticketer = Arc::clone(keys),
+            Clients::Anybody => plain.ticketer = Arc::clone(tickets) as _,
             // A session that is resumed brings its certificate along, which may have been taken back since.
             Clients::Accept(_) | Clients::Require(_) => {
                 plain.send_tls13_tickets = 0;

@@ -26,8 +26,8 @@ use crate::worker::Client;
 use crate::worker::{AS_LONG_AS_IT_TAKES, Core};
 
 /// The cluster that a server is a node of, if it is one.
-pub fn cluster_of(running: &Running) -> Option<&Cluster> {
-    running.state.cluster.as_deref()
+pub fn cluster_of(running: &Running) -> Option<&Arc<Cluster>> {
+    running.state.cluster.as_ref()
 }
 
 /// Has errands of other nodes performed by this. The first that is said holds.

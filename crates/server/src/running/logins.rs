@@ -24,6 +24,22 @@ pub enum AdminLogin {
     Limited(&'static str, Option<Duration>),
 }
 
+/// Finds the account of a user who has logged in at another server with the same accounts. `tell` gets it with the edition of the
+/// accounts; `None` where there is none that may be used, or the accounts cannot tell without a password.
+pub fn find_account(
+    running: &Running,
+    attempt: LoginAttempt,
+    tell: impl FnOnce(Option<(Account, u64)>) + Send + 'static,
+) {
+    let (edition, accounts) = running.state.accounts_for_login();
+    running.state.logins.run(move || {
+        tell(match accounts.current(&attempt.now()) {
+            Some(Decision::Granted(account)) => Some((account, edition)),
+            _ => None,
+        });
+    });
+}
+
 impl Running {
     /// Has the pool of logins decide about a name and a password. `tell` is called there, or at once.
     pub fn log_in(

@@ -1,0 +1,38 @@
+//! Failed logins count on all nodes together.
+
+use std::thread;
+use std::time::Duration;
+
+use super::postgresql::Postgres;
+use super::{Browser, Client, Node, eventually};
+
+/// Has a client give a wrong password, and returns whether it was let try.
+fn guess(node: &Node, user: &str) -> bool {
+    let mut client = Client::connect(&node.address);
+    assert!(client.line().starts_with("220"));
+    client.say(&format!("USER {user}"));
+    client.say("PASS wrong").starts_with("530")
+}
+
+#[test]
+fn a_guesser_who_goes_from_node_to_node_is_banned_after_as_many_guesses_as_at_one() {
+    let Some(database) = Postgres::new() else { return };
+    let keys = "ban-after = 6\nlogin-delay = \"0s\"\nhttp = \"127.0.0.1:0\"";
+    let nodes = ["a", "b"].map(|name| Node::start(&database, name, keys, 6));
+    assert!(nodes[0].log_in("free").is_ok());
+    for number in 0..5 {
+        assert!(guess(&nodes[number % 2], "free"));
+    }
+    let told = "SELECT round(sum(failures)) FROM millrace_cluster.failure WHERE kind = 0";
+    eventually("they are told", || database.run(told) == "5");
+    // Each node reads once a second; and as much for a machine that is busy.
+    thread::sleep(Duration::from_secs(2));
+    assert!(!nodes[1].log().contains("banned") && !nodes[0].log().contains("banned"));
+    assert!(guess(&nodes[1], "free"));
+    assert!(nodes[1].log().contains("banned"), "the sixth: {}", nodes[1].log());
+    eventually("the other refuses the right password", || nodes[0].log_in("free").is_err());
+    assert!(nodes[0].ctl(&["bans"]).contains("free"));
+    assert_eq!(Browser::new(&nodes[0]).get(), 200, "another user at the same address");
+    nodes[0].ctl(&["unban", "127.0.0.1"]);
+    eventually("it is lifted at all", || nodes.iter().all(|node| node.log_in("free").is_ok()));
+}
