@@ -4,6 +4,8 @@
 #[path = "../../server/tests/sources/daemon.rs"]
 #[allow(dead_code, reason = "other tests use all of it")]
 mod daemon;
+#[path = "cluster/http.rs"]
+mod http;
 #[path = "../../server/tests/sources/postgresql.rs"]
 #[allow(dead_code, reason = "other tests use all of it")]
 mod postgresql;
@@ -13,6 +15,8 @@ mod quotas;
 mod rates;
 #[path = "cluster/steering.rs"]
 mod steering;
+#[path = "cluster/webdav.rs"]
+mod webdav;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,10 +1,11 @@
 //! What several servers share that name one database: the nodes with their leases, the places of sessions, bans, the
-//! counts of quotas.
+//! counts of quotas, locks and properties of WebDAV.
 //!
 //! ```text
 //!  logins (pool)   places.rs ──┐                            ┌──► table.rs (trait), postgres/ (tables and functions)
 //!  keeper (thread) keeper.rs ──┼─► book.rs: places held here ┘
-//!  quotas (pool)   quotas.rs ──┘   lease.rs: may this node grant?   ban_sync.rs: which bans do both know?
+//!  quotas (pool)   quotas.rs ──┤   lease.rs: may this node grant?   ban_sync.rs: which bans do both know?
+//!  WebDAV (pool)   dav.rs ─────┘
 //! ```
 //!
 //! The invariants:
@@ -20,14 +21,18 @@ mod asking;
 mod ban_sync;
 mod book;
 mod cluster;
+mod dav;
+mod dav_table;
 mod errands;
 mod keeper;
+mod known_locks;
 mod lease;
 mod lock;
 mod member;
 mod places;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod question;
 mod quotas;
 mod scope;
 #[cfg(test)]
@@ -37,6 +42,10 @@ mod trees;
 
 pub use asking::NodeAnswer;
 pub use cluster::Cluster;
+pub use dav_table::{
+    Changing, DavTable, FoundDav, Granting, LockBounds, NewLocks, PlaceDigest, SharedLock, SharedProperties,
+    Wanted,
+};
 pub use member::Member;
 pub use places::{Place, PlaceError, Timing};
 #[cfg(feature = "postgres")]

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 
 use crate::book::{Begun, Book, Ended};
+use crate::known_locks::KnownLocks;
 use crate::lease::LeaseTimes;
 use crate::lock::lock;
 use crate::scope::Claim;
@@ -44,6 +45,8 @@ pub(crate) struct Shared {
     pub(crate) trouble: Mutex<Option<Arc<str>>>,
     /// Trees with a quota.
     pub(crate) trees: Trees,
+    /// Locks of WebDAV, as far as they were heard of.
+    pub(crate) locks: Mutex<KnownLocks>,
     /// Whether the keeper is to look at once, and whether it is to end.
     pub(crate) call: Mutex<Call>,
     pub(crate) called: Condvar,
@@ -94,6 +97,7 @@ impl Shared {
             book: Mutex::new(Book::new(times)),
             trouble: Mutex::default(),
             trees: Trees::default(),
+            locks: Mutex::default(),
             call: Mutex::default(),
             called: Condvar::new(),
             slots: Mutex::default(),

@@ -4,6 +4,8 @@
 //! between.
 
 mod connections;
+mod dav;
+mod dav_schema;
 mod errands;
 mod error;
 mod quotas;

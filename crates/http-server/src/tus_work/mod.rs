@@ -127,12 +127,12 @@ impl TusRequest {
             Err(error) => return Err(error.into()),
         };
         let touch = tus::replaces(head, old.as_ref(), self.permissions)?;
-        self.claim(path).permit(head, &[(path, touch)])?;
+        self.claim(path).permit_for_now(head, &[(path, touch)])?;
         Ok(old.map(|old| old.size))
     }
 
     fn claim<'a>(&'a self, path: &'a VirtualPath) -> Claim<'a> {
-        Claim { dav: &self.server.dav, storage: &self.storage, user: self.user.as_deref(), path }
+        Claim::new(&self.server.dav, &self.storage, self.user.as_deref(), path)
     }
 
     fn has_room(&self, path: &VirtualPath, bytes: u64) -> Result<(), Refused> {
@@ -262,7 +262,7 @@ impl TusRequest {
         let mut piece = tus::piece(head)?;
         let check = Check::of(piece.checksum.take())?;
         let touch = touch_of(&*self.storage, &address.path);
-        self.claim(&address.path).permit(head, &[(&address.path, touch)])?;
+        self.claim(&address.path).permit_for_now(head, &[(&address.path, touch)])?;
         let mut progress = address.progress(self.find(&address)?.map(|state| state.size));
         let action = progress.append(&piece, head.framing)?;
         if let (None, Some(length)) = (address.length, progress.length) {

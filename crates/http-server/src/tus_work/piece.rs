@@ -99,7 +99,7 @@ impl Piece {
         let (finish, server, storage) = (self.finish(), Arc::clone(&self.server), Arc::clone(&self.storage));
         let (user, path, head) = (self.user.clone(), self.path.clone(), Arc::clone(&self.head));
         move |upload| {
-            let claim = Claim { dav: &server.dav, storage: &storage, user: user.as_deref(), path: &path };
+            let claim = Claim::new(&server.dav, &storage, user.as_deref(), &path);
             let _turn = claim.turn(&[&path])?;
             claim.permit(&head, &[(&path, touch_of(&*storage, &path))])?;
             upload.commit()?;
