@@ -15,6 +15,8 @@ mod quotas;
 mod rates;
 #[path = "cluster/steering.rs"]
 mod steering;
+#[path = "cluster/tus.rs"]
+mod tus;
 #[path = "cluster/webdav.rs"]
 mod webdav;
 

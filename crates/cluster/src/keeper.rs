@@ -90,7 +90,7 @@ impl Keeper {
         let epoch = self.shared.table.register(&self.shared.entry, replaces.or(self.last), &places)?;
         self.last = Some(epoch);
         lock(&self.shared.book).lease.hold(epoch, now);
-        Ok(())
+        self.shared.learn_secret()
     }
 
     fn renew(&mut self, epoch: Epoch, now: Instant) -> Result<(), TableError> {

@@ -1,11 +1,12 @@
 //! What several servers share that name one database: the nodes with their leases, the places of sessions, bans, the
-//! counts of quotas, locks and properties of WebDAV.
+//! counts of quotas, locks and properties of WebDAV, resumable uploads.
 //!
 //! ```text
 //!  logins (pool)   places.rs ──┐                            ┌──► table.rs (trait), postgres/ (tables and functions)
 //!  keeper (thread) keeper.rs ──┼─► book.rs: places held here ┘
 //!  quotas (pool)   quotas.rs ──┤   lease.rs: may this node grant?   ban_sync.rs: which bans do both know?
-//!  WebDAV (pool)   dav.rs ─────┘
+//!  WebDAV (pool)   dav.rs ─────┤
+//!  tus (pool)      uploads.rs ─┘
 //! ```
 //!
 //! The invariants:
@@ -29,6 +30,7 @@ mod known_locks;
 mod lease;
 mod lock;
 mod member;
+mod open_uploads;
 mod places;
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -39,6 +41,8 @@ mod scope;
 mod simulation;
 mod table;
 mod trees;
+mod upload_table;
+mod uploads;
 
 pub use asking::NodeAnswer;
 pub use cluster::Cluster;
@@ -55,3 +59,5 @@ pub use table::{
     BanChange, Epoch, Locking, NodeEntry, NodeReport, NodeState, Pulled, Renewal, SharedBan, Table,
     TableError, Taking, Told,
 };
+pub use upload_table::{KnownUpload, NewUpload, UploadKey, UploadSecret, UploadTable};
+pub use uploads::{UploadDenied, UploadLock};

@@ -11,6 +11,7 @@ use crate::book::{Begun, Book, Ended};
 use crate::known_locks::KnownLocks;
 use crate::lease::LeaseTimes;
 use crate::lock::lock;
+use crate::open_uploads::Uploads;
 use crate::scope::Claim;
 use crate::table::{Epoch, NodeEntry, Table, TableError};
 use crate::trees::Trees;
@@ -47,6 +48,8 @@ pub(crate) struct Shared {
     pub(crate) trees: Trees,
     /// Locks of WebDAV, as far as they were heard of.
     pub(crate) locks: Mutex<KnownLocks>,
+    /// Resumable uploads.
+    pub(crate) uploads: Uploads,
     /// Whether the keeper is to look at once, and whether it is to end.
     pub(crate) call: Mutex<Call>,
     pub(crate) called: Condvar,
@@ -98,6 +101,7 @@ impl Shared {
             trouble: Mutex::default(),
             trees: Trees::default(),
             locks: Mutex::default(),
+            uploads: Uploads::default(),
             call: Mutex::default(),
             called: Condvar::new(),
             slots: Mutex::default(),

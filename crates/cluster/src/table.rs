@@ -8,6 +8,7 @@ use millrace_storage::{Telling, TreeState, Wish};
 
 use crate::dav_table::DavTable;
 use crate::scope::{Claim, SharedScope};
+use crate::upload_table::UploadTable;
 
 pub use crate::question::{Epoch, TableError};
 
@@ -129,7 +130,7 @@ pub struct Pulled {
 }
 
 /// The tables of a cluster.
-pub trait Table: DavTable + Debug + Send + Sync {
+pub trait Table: DavTable + UploadTable + Debug + Send + Sync {
     /// Registers a node with the places that it has, whatever the limits are, and returns its epoch. The registration that
     /// it `replaces` ends in the same step.
     fn register(

@@ -11,6 +11,7 @@ mod error;
 mod quotas;
 mod rates;
 mod schema;
+mod uploads;
 
 use std::io;
 use std::sync::Arc;
