@@ -90,7 +90,7 @@ impl Keeper {
         let epoch = self.shared.table.register(&self.shared.entry, replaces.or(self.last), &places)?;
         self.last = Some(epoch);
         lock(&self.shared.book).lease.hold(epoch, now);
-        self.shared.learn_secret()
+        Ok(())
     }
 
     fn renew(&mut self, epoch: Epoch, now: Instant) -> Result<(), TableError> {
@@ -151,6 +151,7 @@ impl Keeper {
         if is_time && self.synced.is_some() {
             self.shared.learn_trees()?;
             self.shared.learn_locks()?;
+            self.shared.learn_secret()?;
         }
         Ok(())
     }

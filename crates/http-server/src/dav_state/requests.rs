@@ -11,7 +11,7 @@ use millrace_http::dav::place::{Chain, Place};
 use millrace_http::dav::properties::Properties;
 use millrace_http::{Refusal, Status};
 
-use crate::dav_state::shared::Look;
+use crate::dav_state::shared::{AWAY, Look};
 use crate::dav_state::{Dav, Told};
 
 /// Properties by the status that each gets.
@@ -47,8 +47,8 @@ impl Dav {
         });
         match shared.look(&look) {
             Ok(told) => check(&told).map(|()| !told.is_empty()),
-            Err(away) if !tokens.is_empty() || shared.may_be_locked(&look) => Err(away),
-            Err(_) => Ok(false),
+            Err(AWAY) if tokens.is_empty() && !shared.may_be_locked(&look) => Ok(false),
+            Err(refusal) => Err(refusal),
         }
     }
 

@@ -29,6 +29,12 @@ pub(crate) const AWAY: Refusal = Refusal {
     reason: "Locks cannot be looked up at the moment; try again later.",
 };
 
+/// The answer while too many wait for the database, which is there.
+pub(crate) const BUSY: Refusal = Refusal {
+    status: Status::SERVICE_UNAVAILABLE,
+    reason: "Too many requests wait for locks to be looked up; try again later.",
+};
+
 /// How often a change of properties is tried that others were faster than.
 const TRIES: usize = 10;
 
@@ -193,8 +199,11 @@ impl SharedDav {
     }
 }
 
-fn away(_: TableError) -> Refusal {
-    AWAY
+fn away(error: TableError) -> Refusal {
+    match error {
+        TableError::Busy => BUSY,
+        _ => AWAY,
+    }
 }
 
 /// A place of [`SharedDav::place`] as the database has it.

@@ -170,21 +170,21 @@ impl Tus {
         length: Option<u64>,
         parts: Option<&[u8]>,
         is_settled: bool,
-    ) {
+    ) -> Result<(), Refusal> {
         let (is_finished, parts) = (true, parts.map(Into::into));
-        self.tell_nodes(key, &KnownUpload { length, is_finished, is_settled, parts });
+        self.tell_nodes(key, &KnownUpload { length, is_finished, is_settled, parts })
     }
 
     /// It could not become its file. May wait.
     pub(crate) fn has_not_finished(&self, key: &PartialKey, length: Option<u64>) {
-        self.tell_nodes(key, &KnownUpload { length, ..KnownUpload::default() });
+        // Without an answer it is taken for a file for an hour, where the staged one is gone.
+        let _ = self.tell_nodes(key, &KnownUpload { length, ..KnownUpload::default() });
     }
 
-    fn tell_nodes(&self, key: &PartialKey, known: &KnownUpload) {
-        if let Some(cluster) = &self.cluster {
-            let age = if known.is_finished { REMEMBERED } else { self.settings.age };
-            let _ = nodes::ask(cluster, |table| table.finish_upload(key.as_bytes(), known, age));
-        }
+    fn tell_nodes(&self, key: &PartialKey, known: &KnownUpload) -> Result<(), Refusal> {
+        let Some(cluster) = &self.cluster else { return Ok(()) };
+        let age = if known.is_finished { REMEMBERED } else { self.settings.age };
+        nodes::ask(cluster, |table| table.finish_upload(key.as_bytes(), known, age))
     }
 
     /// An upload has become its file, of which hooks may have something to say.

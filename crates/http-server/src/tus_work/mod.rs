@@ -109,11 +109,11 @@ impl TusRequest {
         let Some(location) = address.seal(&self.secret()?) else {
             return refuse(Status::URI_TOO_LONG, "The path and the Upload-Metadata are too long.");
         };
+        let comes = has_piece || (kind == UploadKind::File && length == Some(0));
+        let lock = if comes { self.server.tus.lock(&key)? } else { None };
         if !self.server.tus.begin(key, self.user.as_deref(), self.address)? {
             return too_many(MAX_SHARE);
         }
-        let comes = has_piece || (kind == UploadKind::File && length == Some(0));
-        let lock = if comes { self.server.tus.lock(&key)? } else { None };
         // A client that hears of it only now has to be able to ask for it.
         let partial = self
             .open_under(lock, &address, PartialMode::New)
@@ -188,7 +188,11 @@ impl TusRequest {
             Err(FileError::NotFound) if mode == PartialMode::New => {
                 refuse(Status::CONFLICT, "There is no such directory to put it in.")
             }
-            Err(FileError::NotFound) => Err(tus::GONE.into()),
+            // Another node may have made it the file since it was found: the client asks again.
+            Err(FileError::NotFound) => match self.server.tus.finished_upload(&address.key)? {
+                Some(_) => Err(tus::LOCKED.into()),
+                None => Err(tus::GONE.into()),
+            },
             opened => Ok(locked(opened?, lock.into_iter().collect())),
         }
     }

@@ -7,7 +7,7 @@ use millrace_hooks::Event;
 use millrace_http::tus::{self, UploadProgress};
 use millrace_http::{Head, Refusal, Status};
 use millrace_vfs::hex::Hex;
-use millrace_vfs::{PartialKey, Storage, Upload, VirtualPath};
+use millrace_vfs::{FileError, PartialKey, Storage, Upload, VirtualPath};
 
 use crate::dav_state::claim::{Claim, touch_of};
 use crate::refused::Refused;
@@ -106,8 +106,17 @@ impl Piece {
             let _turn = claim.turn(&[&path])?;
             claim.permit(&head, &[(&path, touch_of(&*storage, &path))])?;
             let is_settled = server.hooks().is_none_or(|hooks| !hooks.concerns(Event::Upload, "PUT"));
-            server.tus.finishes(&key, length, said.as_deref(), is_settled);
-            upload.commit().inspect_err(|_| server.tus.has_not_finished(&key, length))?;
+            // Nodes that had not heard of it would take it for gone. What came stays, and the client asks again.
+            if let Err(refusal) = server.tus.finishes(&key, length, said.as_deref(), is_settled) {
+                upload.keep()?;
+                return Err(refusal.into());
+            }
+            upload.commit().inspect_err(|error| {
+                // A node that has lost the lock has no more to say of it.
+                if !matches!(error, FileError::Busy) {
+                    server.tus.has_not_finished(&key, length);
+                }
+            })?;
             finish();
             Ok(None)
         }
@@ -151,7 +160,7 @@ impl Piece {
                     }
                 }
                 Settled::Taken => {
-                    server.tus.finishes(&key, length, said.as_deref(), true);
+                    let _ = server.tus.finishes(&key, length, said.as_deref(), true);
                     finish();
                 }
                 Settled::Tried => {}

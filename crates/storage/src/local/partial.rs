@@ -42,7 +42,7 @@ use mark::Mark;
 const SWEEP: Duration = Duration::from_secs(60);
 
 /// How long a count of a tree holds that other servers change as well.
-const RECOUNT: Duration = Duration::from_secs(5);
+const RECOUNT: Duration = Duration::from_secs(60);
 
 /// The partial uploads of a tree.
 #[derive(Debug, Default)]
