@@ -6,6 +6,8 @@
 mod daemon;
 #[path = "cluster/failures.rs"]
 mod failures;
+#[path = "cluster/http.rs"]
+mod http;
 #[path = "../../server/tests/sources/postgresql.rs"]
 #[allow(dead_code, reason = "other tests use all of it")]
 mod postgresql;
@@ -17,6 +19,10 @@ mod rates;
 mod steering;
 #[path = "cluster/tickets.rs"]
 mod tickets;
+#[path = "cluster/tus.rs"]
+mod tus;
+#[path = "cluster/webdav.rs"]
+mod webdav;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

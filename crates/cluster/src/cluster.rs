@@ -50,6 +50,10 @@ impl Cluster {
         &self.shared
     }
 
+    pub(crate) fn shared_handle(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     /// The name of this node.
     pub fn name(&self) -> &str {
         &self.shared.entry.name

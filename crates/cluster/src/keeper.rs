@@ -179,10 +179,15 @@ impl Keeper {
         Ok(())
     }
 
-    /// Gives locks of names back, and learns of new trees with a quota.
+    /// Gives locks of names back, and learns of new trees with a quota and of locks of WebDAV.
     fn exchange_trees(&self, is_time: bool) -> Result<(), TableError> {
         self.shared.give_locks_back()?;
-        if is_time && self.synced.is_some() { self.shared.learn_trees() } else { Ok(()) }
+        if is_time && self.synced.is_some() {
+            self.shared.learn_trees()?;
+            self.shared.learn_locks()?;
+            self.shared.learn_secret()?;
+        }
+        Ok(())
     }
 
     /// Tells the operator when the database goes, and when it is back.

@@ -1,10 +1,12 @@
 //! What several servers share that name one database: the nodes with their leases, the places of sessions, bans and
-//! failed logins, the counts of quotas.
+//! failed logins, the counts of quotas, locks and properties of WebDAV, resumable uploads.
 //!
 //! ```text
 //!  logins (pool)   places.rs ──┐                            ┌──► table.rs (trait), postgres/ (tables and functions)
 //!  keeper (thread) keeper.rs ──┼─► book.rs: places held here ┘
-//!  quotas (pool)   quotas.rs ──┘   lease.rs: may this node grant?   ban_sync.rs: which bans do both know?
+//!  quotas (pool)   quotas.rs ──┤   lease.rs: may this node grant?   ban_sync.rs: which bans do both know?
+//!  WebDAV (pool)   dav.rs ─────┤
+//!  tus (pool)      uploads.rs ─┘
 //! ```
 //!
 //! The invariants:
@@ -21,16 +23,21 @@ mod ban_sync;
 mod book;
 mod browser_logins;
 mod cluster;
+mod dav;
+mod dav_table;
 mod errands;
 mod failures;
 mod keeper;
+mod known_locks;
 mod lease;
 mod lock;
 mod login_store;
 mod member;
+mod open_uploads;
 mod places;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod question;
 mod quotas;
 mod scope;
 mod secrets;
@@ -39,10 +46,16 @@ mod shared_secret;
 mod simulation;
 mod table;
 mod trees;
+mod upload_table;
+mod uploads;
 
 pub use asking::NodeAnswer;
 pub use browser_logins::{BrowserLogin, LoginEnd, LoginLifetime};
 pub use cluster::Cluster;
+pub use dav_table::{
+    Changing, DavTable, FoundDav, Granting, LockBounds, NewLocks, PlaceDigest, SharedLock, SharedProperties,
+    Wanted,
+};
 pub use member::Member;
 pub use places::{Place, PlaceError, Timing};
 #[cfg(feature = "postgres")]
@@ -53,3 +66,5 @@ pub use table::{
     BanChange, Epoch, FailureEditions, Locking, NodeEntry, NodeReport, NodeState, Pulled, PulledFailures,
     Renewal, SharedBan, Table, TableError, Taking, Told,
 };
+pub use upload_table::{KnownUpload, NewUpload, UploadKey, UploadSecret, UploadTable};
+pub use uploads::{UploadDenied, UploadLock};

@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 
 use crate::book::{Begun, Book, Ended};
+use crate::known_locks::KnownLocks;
 use crate::lease::LeaseTimes;
 use crate::lock::lock;
+use crate::open_uploads::Uploads;
 use crate::scope::Claim;
 use crate::shared_secret::SharedSecret;
 use crate::table::{Epoch, NodeEntry, Table, TableError};
@@ -47,6 +49,10 @@ pub(crate) struct Shared {
     pub(crate) secrets: Mutex<Arc<[SharedSecret]>>,
     /// Trees with a quota.
     pub(crate) trees: Trees,
+    /// Locks of WebDAV, as far as they were heard of.
+    pub(crate) locks: Mutex<KnownLocks>,
+    /// Resumable uploads.
+    pub(crate) uploads: Uploads,
     /// Whether the keeper is to look at once, and whether it is to end.
     pub(crate) call: Mutex<Call>,
     pub(crate) called: Condvar,
@@ -98,6 +104,8 @@ impl Shared {
             trouble: Mutex::default(),
             secrets: Mutex::new(Arc::new([])),
             trees: Trees::default(),
+            locks: Mutex::default(),
+            uploads: Uploads::default(),
             call: Mutex::default(),
             called: Condvar::new(),
             slots: Mutex::default(),

@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use millrace_limits::{FailureTally, FamiliarNetwork, Network, RateDemand};
 use millrace_storage::{Telling, TreeState, Wish};
-use thiserror::Error;
 
 use crate::browser_logins::{BrowserLogin, LoginEnd, LoginLifetime};
+use crate::dav_table::DavTable;
 use crate::scope::{Claim, SharedScope};
+use crate::upload_table::UploadTable;
 
-/// The number of a registration, greater than all before it: the fencing token of a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Epoch(pub i64);
+pub use crate::question::{Epoch, TableError};
 
 /// A node, as it registers.
 #[derive(Debug, Clone)]
@@ -151,28 +150,8 @@ pub struct PulledFailures {
     pub editions: FailureEditions,
 }
 
-/// Why the database gives no answer.
-#[derive(Debug, Error)]
-pub enum TableError {
-    /// Too many logins wait for it. Nothing was asked.
-    #[error("too many logins wait for the database of the cluster")]
-    Busy,
-    /// It has not answered, so that what was asked may have been done or not.
-    #[error("the database of the cluster has not answered within {0:?}")]
-    TimedOut(Duration),
-    /// The connection, or an error of the database.
-    #[error("the database of the cluster: {0}")]
-    Backend(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// It was away when it was asked last. Nothing was asked.
-    #[error("the database of the cluster is away: {0}")]
-    Away(String),
-    /// The tables are newer than this program.
-    #[error("the tables of the cluster are of a later version of Millrace")]
-    LaterTables,
-}
-
 /// The tables of a cluster.
-pub trait Table: Debug + Send + Sync {
+pub trait Table: DavTable + UploadTable + Debug + Send + Sync {
     /// Registers a node with the places that it has, whatever the limits are, and returns its epoch. The registration that
     /// it `replaces` ends in the same step.
     fn register(

@@ -9,7 +9,7 @@ use millrace_http::change::{self, ChangeRequest, Put, Replaced, Transfer, Transf
 use millrace_http::conditional::Validators;
 use millrace_http::dav::Touch;
 use millrace_http::{Head, Method, Refusal, Status};
-use millrace_vfs::{DirEntry, FileError, Permissions, Storage, Upload, VirtualPath, Wait, WriteMode};
+use millrace_vfs::{DirEntry, FileError, Permissions, Storage, Upload, VirtualPath, Wait};
 
 use crate::dav_state::claim::Claim;
 use crate::refused::{Refused, refuse};
@@ -81,8 +81,7 @@ impl Change {
 
     /// What the request has to say to locks that others may hold.
     fn claim(&self) -> Claim<'_> {
-        let (dav, user) = (&self.server.dav, self.user.as_deref());
-        Claim { dav, storage: &self.storage, user, path: &self.path }
+        Claim::new(&self.server.dav, &self.storage, self.user.as_deref(), &self.path)
     }
 
     /// The entry at a path, a link not followed.
@@ -96,16 +95,15 @@ impl Change {
 
     fn put(self: &Arc<Self>) -> Outcome {
         let existing = self.entry(&self.path)?;
-        let mode = self.may_put(existing.as_ref())?;
+        let Put { mode, touch } = self.request().put(existing.as_ref())?;
+        let (claim, touched) = (self.claim(), [(&self.path, touch)]);
+        claim.permit_for_now(&self.head, &touched)?;
         let upload = self.storage.open_write(&self.path, mode, Wait::Allowed).map_err(failed)?;
+        // What is written in place is not decided again.
+        if claim.is_put_off() && !upload.is_staged() {
+            claim.permit(&self.head, &touched)?;
+        }
         Ok(Changed::Upload(upload, Arc::clone(self), existing.is_some()))
-    }
-
-    /// Returns how the file of a `PUT` is written, where neither rules nor locks forbid it.
-    fn may_put(&self, existing: Option<&DirEntry>) -> Result<WriteMode, Refused> {
-        let Put { mode, touch } = self.request().put(existing)?;
-        self.claim().permit(&self.head, &[(&self.path, touch)])?;
-        Ok(mode)
     }
 
     /// Commits a complete file, if that is still permitted: another request may have been first. A file written in
@@ -114,8 +112,8 @@ impl Change {
         let claim = self.claim();
         let _turn = claim.turn(&[&self.path])?;
         if upload.is_staged() {
-            let existing = self.entry(&self.path)?;
-            self.may_put(existing.as_ref())?;
+            let Put { touch, .. } = self.request().put(self.entry(&self.path)?.as_ref())?;
+            claim.permit(&self.head, &[(&self.path, touch)])?;
         }
         upload.commit().map_err(failed)?;
         let now = self.storage.metadata(&self.path, Wait::Allowed).ok();

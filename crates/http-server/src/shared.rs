@@ -85,6 +85,7 @@ impl Http {
     pub fn new(parts: HttpParts) -> Self {
         let HttpParts { config, services, anonymous, web, https_port, challenges, dav, resumable, side } =
             parts;
+        let tus = Tus::new(resumable, services.cluster.clone());
         let withheld = config.programs.withheld(config.proxy_routes.iter().map(|route| &**route));
         Self {
             services,
@@ -94,7 +95,7 @@ impl Http {
             https_port,
             challenges,
             dav,
-            tus: Tus::new(resumable),
+            tus,
             forwards: config.proxy_routes.iter().map(|_| Arc::default()).collect(),
             side,
             config,

@@ -316,6 +316,7 @@ fn trees(written: &Written, places: &Places<'_>) -> Result<Trees, Failure> {
     };
     let files = LocalOptions {
         partial_age: resumable.age,
+        is_shared: !written.cluster.is_empty(),
         uploads: written.uploads.as_ref().map_or(millrace_storage::Uploads::Staged, |said| {
             let Uploads(uploads) = said.value;
             uploads

@@ -5,6 +5,8 @@
 
 mod browser_logins;
 mod connections;
+mod dav;
+mod dav_schema;
 mod errands;
 mod error;
 mod failures;
@@ -12,6 +14,7 @@ mod quotas;
 mod rates;
 mod schema;
 mod secrets;
+mod uploads;
 
 use std::io;
 use std::sync::Arc;

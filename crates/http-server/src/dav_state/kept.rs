@@ -13,6 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use millrace_http::dav::Name;
 use millrace_http::dav::locks::{LONGEST, Lock};
 use millrace_http::dav::place::Place;
+use millrace_http::dav::properties::PropertyValues;
 use serde::{Deserialize, Serialize};
 
 use crate::dav_state::Told;
@@ -96,16 +97,30 @@ impl KeptLock {
 /// Formats a record for the file.
 pub(crate) fn write(told: &Told) -> serde_json::Result<Vec<u8>> {
     let (now, wall) = (Instant::now(), wall());
-    let value = |(name, value): (&Name, &String)| (name.space.clone(), name.local.clone(), value.clone());
     serde_json::to_vec(&Kept {
         locks: told.locks.all().map(|lock| KeptLock::of(lock, now, wall)).collect(),
         properties: told
             .properties
             .all()
-            .map(|(place, values, _)| (place.into(), values.iter().map(value).collect()))
+            .map(|(place, values, _)| (place.into(), values.iter().map(kept_property).collect()))
             .collect(),
         users: told.properties.all().map(|(_, _, user)| user.map(<[u8]>::to_vec)).collect(),
     })
+}
+
+/// Writes the properties of one place.
+pub(crate) fn write_properties(values: &PropertyValues) -> Vec<u8> {
+    serde_json::to_vec(&values.iter().map(kept_property).collect::<Vec<_>>()).unwrap_or_default()
+}
+
+/// Reads what [`write_properties`] has written.
+pub(crate) fn read_properties(bytes: &[u8]) -> serde_json::Result<PropertyValues> {
+    let values: Vec<KeptProperty> = serde_json::from_slice(bytes)?;
+    Ok(values.into_iter().map(|(space, local, value)| (Name { space, local }, value)).collect())
+}
+
+fn kept_property((name, value): (&Name, &String)) -> KeptProperty {
+    (name.space.clone(), name.local.clone(), value.clone())
 }
 
 /// Puts it where it is kept.

@@ -3,23 +3,32 @@
 //! - `crate::dav_work` answers `PROPFIND`, `PROPPATCH`, `LOCK` and `UNLOCK` with it.
 //! - [`Locks`] and [`Properties`] decide; `claim.rs` looks up what they decide from, by [`place`].
 //!
+//! - [`shared`] keeps them in the database of a cluster in place of this server.
+//!
 //! All of it runs on the pool. Who uses none of it pays one look at a counter for a change.
 
 pub(crate) mod claim;
+mod devices;
 pub(crate) mod kept;
 pub(crate) mod place;
+pub(crate) mod requests;
+pub(crate) mod shared;
 pub(crate) mod turns;
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use millrace_cluster::Cluster;
+use millrace_http::dav::body::Asked;
 use millrace_http::dav::locks::Locks;
+use millrace_http::dav::place::Place;
 use millrace_http::dav::properties::Properties;
 use millrace_http::{Head, Refusal, Status, dav};
 
+use crate::dav_state::shared::{Look, SharedDav};
 use crate::dav_state::turns::Turns;
 
 /// The answer where another server must be asked.
@@ -47,6 +56,39 @@ pub struct Dav {
     is_left: AtomicBool,
     /// The changes that are kept there; held while it is written.
     kept: Mutex<u64>,
+    /// Where it is in place of all that, for several servers.
+    shared: Option<SharedDav>,
+}
+
+/// Locks and properties as they are for one step of a request.
+#[derive(Debug)]
+pub(crate) enum View<'a> {
+    /// This server's.
+    Own(&'a Dav),
+    /// Those of a cluster, as they were found.
+    Found(Box<Told>),
+    /// The same, found before.
+    Seen(&'a Told),
+}
+
+impl View<'_> {
+    /// Looks at them.
+    pub(crate) fn with<T>(&self, work: impl FnOnce(&Told) -> T) -> T {
+        match self {
+            Self::Own(dav) => dav.with(|told| work(told)),
+            Self::Found(told) => work(told),
+            Self::Seen(told) => work(told),
+        }
+    }
+
+    /// Returns true if there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Self::Own(dav) => dav.is_empty(),
+            Self::Found(told) => told.is_empty(),
+            Self::Seen(told) => told.is_empty(),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -56,6 +98,11 @@ pub(crate) struct Told {
 }
 
 impl Told {
+    /// Returns true if there are no locks and no properties.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.locks.is_empty() && self.properties.is_empty()
+    }
+
     fn changes(&self) -> u64 {
         self.locks.changes() + self.properties.changes()
     }
@@ -86,8 +133,40 @@ impl Dav {
         (Self { told: Mutex::new(told), count, path, kept, ..Self::default() }, trouble)
     }
 
+    /// Makes it what the nodes of a cluster share.
+    pub fn of_cluster(cluster: Arc<Cluster>) -> Self {
+        Self { shared: Some(SharedDav::new(cluster)), ..Self::default() }
+    }
+
+    /// The place of a name in a directory. May wait.
+    pub(crate) fn place(&self, directory: (u64, u64), name: &[u8]) -> Place {
+        match &self.shared {
+            Some(shared) => shared.place(directory, name),
+            None => Place::within(directory, name),
+        }
+    }
+
+    /// Has it looked up, where it is not here: waits for the database.
+    pub(crate) fn view(&self, look: impl FnOnce(Look) -> Look) -> Result<View<'_>, Refusal> {
+        Ok(match &self.shared {
+            Some(shared) => View::Found(Box::new(shared.look(&look(Look::default()))?)),
+            None => View::Own(self),
+        })
+    }
+
+    /// The same for what a `PROPFIND` asks for, which tells of none while the database is away: reading goes on.
+    pub(crate) fn view_for(&self, asked: &Asked, look: impl FnOnce(Look) -> Look) -> View<'_> {
+        match self.shared.is_some() && !asked.concerns_clients() {
+            true => View::Found(Box::default()),
+            false => self.view(look).unwrap_or_else(|_| View::Found(Box::default())),
+        }
+    }
+
     /// Keeps it for another server that has it from now on: what clients would tell here then is refused.
     pub fn leave(&self) -> Result<(), KeepError> {
+        if self.shared.is_some() {
+            return Ok(());
+        }
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         self.with(|_| self.is_left.store(true, Ordering::Release));
         self.keep_changes(&mut kept)
@@ -144,9 +223,14 @@ impl Dav {
         written.map_err(|error| KeepError { path: path.clone(), error })
     }
 
-    /// Returns true if there are no locks and no properties.
+    /// Returns true if there are no locks and no properties; of those of a cluster that is not known without a question.
     pub(crate) fn is_empty(&self) -> bool {
-        self.count.load(Ordering::Acquire) == 0
+        self.shared.is_none() && self.count.load(Ordering::Acquire) == 0
+    }
+
+    /// Returns true if a cluster had no locks and no properties a second ago.
+    pub(crate) fn had_none(&self) -> bool {
+        self.shared.as_ref().is_some_and(SharedDav::had_none)
     }
 
     /// Changes it as a client asks, where it is this server's.

@@ -17,6 +17,8 @@ use millrace_http::{Status, date};
 use millrace_limits::Reached;
 use millrace_vfs::{Civil, DirEntry, Directory, FileError, Metadata, ReadStream, Storage, VirtualPath};
 
+use crate::dav_state::shared::Look;
+use crate::dav_state::{Told, View};
 use crate::shared::Http;
 
 /// The size of a write.
@@ -60,6 +62,8 @@ pub(crate) struct Members {
     directory: Box<dyn Directory>,
     /// Entries that were read, and not written yet.
     entries: VecDeque<DirEntry>,
+    /// Locks and properties of these, where they are not this server's own.
+    found: Option<Told>,
     is_drained: bool,
     /// Bytes of the stream, and how many of them are gone.
     ready: Vec<u8>,
@@ -82,7 +86,8 @@ pub(crate) fn write(
     beneath: bool,
 ) -> Result<DavContent, FileError> {
     let mut out = multistatus::BEGIN.to_owned();
-    respond(server, storage, &asked, resource, &mut out);
+    let view = server.dav.view_for(&asked, |look| look.at(resource.chain).properties(&resource.chain[0]));
+    respond((server, &view), storage, &asked, resource, &mut out);
     if !beneath || !resource.metadata.is_directory() {
         out.push_str(multistatus::END);
         return Ok(DavContent::Whole(out.into_bytes()));
@@ -96,6 +101,7 @@ pub(crate) fn write(
         chain: resource.chain.to_vec(),
         directory: storage.open_directory(resource.path)?,
         entries: VecDeque::new(),
+        found: None,
         is_drained: false,
         ready: out.into_bytes(),
         gone: 0,
@@ -118,6 +124,7 @@ impl Members {
             let mut entries = Vec::new();
             self.directory.next_batch(&mut entries, BATCH)?;
             self.entries = entries.into();
+            self.look_up();
         }
         let mut out = String::new();
         match self.entries.pop_front() {
@@ -131,12 +138,28 @@ impl Members {
         Ok(())
     }
 
+    /// Looks up the locks and properties of the entries that were read.
+    fn look_up(&mut self) {
+        let server = Arc::clone(&self.server);
+        let look = |look: Look| {
+            let places = self.entries.iter().map(|entry| server.dav.place(self.identity, &entry.name));
+            places.fold(look.at(&self.chain), |look, place| {
+                look.at(std::slice::from_ref(&place)).properties(&place)
+            })
+        };
+        self.found = match server.dav.view_for(&self.asked, look) {
+            View::Found(told) => Some(*told),
+            View::Own(_) | View::Seen(_) => None,
+        };
+    }
+
     pub(crate) fn write(&self, entry: &DirEntry, out: &mut String) {
         let Ok(path) = self.path.join(&entry.name) else { return };
-        let mut chain = vec![Place::within(self.identity, &entry.name)];
+        let mut chain = vec![self.server.dav.place(self.identity, &entry.name)];
         chain.extend_from_slice(&self.chain);
         let resource = Resource { path: &path, metadata: &entry.metadata, chain: &chain };
-        respond(&self.server, &self.storage, &self.asked, &resource, out);
+        let view = self.found.as_ref().map_or(View::Own(&self.server.dav), View::Seen);
+        respond((&self.server, &view), &self.storage, &self.asked, &resource, out);
     }
 }
 
@@ -163,17 +186,17 @@ impl ReadStream for Members {
 }
 
 fn respond(
-    server: &Http,
+    (server, view): (&Http, &View<'_>),
     storage: &Arc<dyn Storage>,
     asked: &Asked,
     resource: &Resource<'_>,
     out: &mut String,
 ) {
     let dead = || {
-        let place = resource.chain.first().filter(|_| !server.dav.is_empty());
-        place.and_then(|place| server.dav.with(|told| told.properties.of(place).cloned())).unwrap_or_default()
+        let place = resource.chain.first().filter(|_| !view.is_empty());
+        place.and_then(|place| view.with(|told| told.properties.of(place).cloned())).unwrap_or_default()
     };
-    let live = |local: &str| value(server, storage, resource, local);
+    let live = |local: &str| value((server, view), storage, resource, local);
     let (mut there, mut missing) = (Vec::<Property>::new(), Vec::<Property>::new());
     match asked {
         Asked::Names => {
@@ -216,7 +239,12 @@ pub(crate) fn href(resource: &Resource<'_>) -> String {
 }
 
 /// The value of a property that we know of.
-fn value(server: &Http, storage: &Arc<dyn Storage>, resource: &Resource<'_>, local: &str) -> Option<Value> {
+fn value(
+    (server, view): (&Http, &View<'_>),
+    storage: &Arc<dyn Storage>,
+    resource: &Resource<'_>,
+    local: &str,
+) -> Option<Value> {
     let Resource { path, metadata, chain } = resource;
     let is_file = !metadata.is_directory();
     let inner = |text: &str| Some(Value::Inner(text.to_owned()));
@@ -249,10 +277,10 @@ fn value(server: &Http, storage: &Arc<dyn Storage>, resource: &Resource<'_>, loc
             };
             inner(&[entry("exclusive"), entry("shared")].concat())
         }
-        "lockdiscovery" if server.dav.is_empty() => inner(""),
+        "lockdiscovery" if view.is_empty() => inner(""),
         "lockdiscovery" => {
             let mut out = String::new();
-            server.dav.with(|told| told.locks.at(chain).for_each(|lock| active(lock, &mut out)));
+            view.with(|told| told.locks.at(chain).for_each(|lock| active(lock, &mut out)));
             Some(Value::Inner(out))
         }
         "quota-available-bytes" => storage.space(path).ok().map(|space| number(space.available)),

@@ -92,12 +92,11 @@ impl DavRequest {
     }
 
     fn claim(&self) -> Claim<'_> {
-        let (dav, user) = (&self.server.dav, self.user.as_deref());
-        Claim { dav, storage: &self.storage, user, path: &self.path }
+        Claim::new(&self.server.dav, &self.storage, self.user.as_deref(), &self.path)
     }
 
     fn chain(&self) -> Result<Chain, Refused> {
-        chain(&*self.storage, &self.path).map_err(failed)
+        chain(&self.server.dav, &*self.storage, &self.path).map_err(failed)
     }
 
     fn permit(&self, head: &Head, touch: Touch) -> Result<(), Refused> {
@@ -136,7 +135,7 @@ impl DavRequest {
         self.permit(head, Touch::Content)?;
         let chain = self.chain()?;
         let user = self.user.as_deref();
-        let groups = self.server.dav.change(|told| told.properties.patch(&chain[0], changes, user))?;
+        let groups = self.server.dav.patch(&chain[0], changes, user)?;
         let is_full = groups.iter().any(|(status, _)| *status == Status::INSUFFICIENT_STORAGE);
         let reached =
             is_full.then(|| Box::new(Reached::new(LimitKey::Properties, properties::MAX_BYTES as u64)));
@@ -180,7 +179,7 @@ impl DavRequest {
             address: self.address,
             until: Instant::now() + condition::timeout(head, LONGEST),
         };
-        self.server.dav.change(|told| told.locks.give(lock.clone()))?.map_err(|denied| {
+        self.server.dav.give(&lock)?.map_err(|denied| {
             let reached = Reached::new(LimitKey::Locks, locks::MAX_LOCKS as u64);
             let reached = (denied == LockDenied::Full).then(|| Box::new(reached));
             Refused { refusal: denied.refusal(), reached }
@@ -189,7 +188,7 @@ impl DavRequest {
             // A name that is locked is a file, though an empty one (section 7.3).
             let made = self.storage.open_write(&self.path, WriteMode::CreateNew, Wait::Allowed);
             if let Err(error) = made.and_then(|upload| upload.commit()) {
-                self.server.dav.with(|told| told.locks.release(lock.token.as_bytes()));
+                self.server.dav.release(&lock);
                 return Err(failed(error));
             }
         }
@@ -201,9 +200,8 @@ impl DavRequest {
     /// A lock is held on: the `If` field says which.
     fn refresh(&self, head: &Head) -> Result<DavAnswer, Refused> {
         let (lists, chain) = (condition::lists(head)?, self.chain()?);
-        let (user, until) = (self.user.as_deref(), Instant::now() + condition::timeout(head, LONGEST));
-        let lock =
-            self.server.dav.change(|told| told.locks.refresh(&lists, &chain, user, until).cloned())??;
+        let left = condition::timeout(head, LONGEST);
+        let lock = self.server.dav.refresh(&lists, &chain, self.user.as_deref(), left)?;
         Ok(discovery(Status::OK, &lock))
     }
 
@@ -211,8 +209,7 @@ impl DavRequest {
         let Some(token) = condition::lock_token(head) else {
             return refuse(Status::BAD_REQUEST, "There is no Lock-Token.");
         };
-        let (chain, user) = (self.chain()?, self.user.as_deref());
-        self.server.dav.change(|told| told.locks.unlock(token, &chain, user))??;
+        self.server.dav.unlock(token, &self.chain()?, self.user.as_deref())?;
         Ok(whole(Status::NO_CONTENT, String::new()))
     }
 }

@@ -97,7 +97,7 @@ impl HookGate<'_> {
                     (length, None, Conversion::default()),
                     None,
                 );
-                self.core.server.tus.settle(&key, true);
+                self.core.server.tus.settle_without_hooks(&key);
                 self.answer_done(record, &fields);
             }
         }

@@ -14,6 +14,7 @@
 
 pub(crate) mod address;
 pub(crate) mod lengths;
+pub(crate) mod nodes;
 pub(crate) mod shared;
 
 use millrace_http::target::Target;

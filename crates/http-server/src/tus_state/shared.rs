@@ -1,18 +1,22 @@
 //! What all uploads of a server share: the secret of their addresses, lengths that came late, and which have become
-//! files.
+//! files. Nodes of a cluster have all of it in common, in the database, by `nodes.rs`.
 
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use millrace_accounts::password;
-use millrace_http::tus::{FinishedUploads, UploadShares};
+use millrace_cluster::{Cluster, KnownUpload, NewUpload, UploadLock};
+use millrace_http::Refusal;
+use millrace_http::tus::{FinishedUpload, FinishedUploads, MAX_SHARE, REMEMBERED, UploadShares};
 use millrace_log::Log;
 use millrace_vfs::{PartialKey, VirtualPath};
 
 use crate::config::Resumable;
 use crate::tus_state::address;
 use crate::tus_state::address::{Address, Secret};
-use crate::tus_state::lengths::Lengths;
+use crate::tus_state::lengths::{Lengths, Untaken};
+use crate::tus_state::nodes;
 
 /// What all uploads of a server share.
 #[derive(Debug)]
@@ -25,12 +29,15 @@ pub(crate) struct Tus {
     lengths: OnceLock<Mutex<Lengths>>,
     /// Whose they are that wait.
     shares: Mutex<UploadShares>,
+    /// Where all this is in place of that, for several servers.
+    pub(crate) cluster: Option<Arc<Cluster>>,
 }
 
 impl Tus {
-    pub(crate) fn new(settings: Resumable) -> Self {
+    pub(crate) fn new(settings: Resumable, cluster: Option<Arc<Cluster>>) -> Self {
         Self {
             settings,
+            cluster,
             secret: OnceLock::new(),
             done: Mutex::default(),
             lengths: OnceLock::new(),
@@ -43,9 +50,12 @@ impl Tus {
         self.settings.is_on
     }
 
-    /// What addresses are sealed with. May wait.
-    pub(crate) fn secret(&self, warn: impl FnOnce(&str)) -> &Secret {
-        self.secret.get_or_init(|| {
+    /// What addresses are sealed with; `None` at a node that has not been a member of its cluster yet. May wait for a file.
+    pub(crate) fn secret(&self, warn: impl FnOnce(&str)) -> Option<Secret> {
+        if let Some(cluster) = &self.cluster {
+            return cluster.upload_secret();
+        }
+        Some(*self.secret.get_or_init(|| {
             let kept = self.settings.secret.as_ref().map(|path| (path, address::secret(path)));
             match kept {
                 Some((_, Ok(secret))) => secret,
@@ -56,11 +66,11 @@ impl Tus {
                 }
                 None => password::random(),
             }
-        })
+        }))
     }
 
     /// Does something with what addresses do not say. May wait.
-    pub(crate) fn with_lengths<T>(&self, log: &Log, now: i64, work: impl FnOnce(&mut Lengths) -> T) -> T {
+    fn with_lengths<T>(&self, log: &Log, now: i64, work: impl FnOnce(&mut Lengths) -> T) -> T {
         let lengths = self.lengths.get_or_init(|| {
             let path = self.settings.secret.as_ref().map(|secret| secret.with_extension("lengths"));
             let (lengths, error) = Lengths::open(path.as_ref(), self.long_ago(now));
@@ -74,42 +84,146 @@ impl Tus {
     }
 
     /// For how long an upload waits for more, in seconds.
-    pub(crate) fn age(&self) -> i64 {
+    fn age(&self) -> i64 {
         i64::try_from(self.settings.age.as_secs()).unwrap_or(i64::MAX)
     }
 
     /// What was not asked for since then is of no upload any more.
-    pub(crate) fn long_ago(&self, now: i64) -> i64 {
+    fn long_ago(&self, now: i64) -> i64 {
         now.saturating_sub(self.age().saturating_mul(2))
     }
 
+    /// The length of an upload that was said late, where it was. May wait.
+    pub(crate) fn length_of(&self, log: &Log, key: &PartialKey, now: i64) -> Result<Option<u64>, Refusal> {
+        if let Some(cluster) = &self.cluster {
+            let known = nodes::ask(cluster, |table| table.find_upload(key.as_bytes(), self.settings.age))?;
+            return Ok(known.and_then(|known| known.length));
+        }
+        let said = self.with_lengths(log, now, |lengths| lengths.of(key, now, self.age()));
+        Ok(said.or_else(|| self.done().get(key).map(|done| done.length)))
+    }
+
+    /// A client has said the length of an upload late. May wait.
+    pub(crate) fn say_length(
+        &self,
+        log: &Log,
+        key: PartialKey,
+        length: u64,
+        now: i64,
+    ) -> Result<Result<(), Untaken>, Refusal> {
+        if let Some(cluster) = &self.cluster {
+            let say =
+                nodes::ask(cluster, |table| table.say_length(key.as_bytes(), length, self.settings.age));
+            return Ok(say?.then_some(()).ok_or(Untaken::Other));
+        }
+        let since = self.long_ago(now);
+        Ok(self.with_lengths(log, now, |lengths| lengths.say(key, length, now, since)))
+    }
+
+    /// Counts an upload that begins, where neither its user nor its address has a whole share. May wait.
+    pub(crate) fn begin(
+        &self,
+        key: PartialKey,
+        user: Option<&[u8]>,
+        address: Option<IpAddr>,
+    ) -> Result<bool, Refusal> {
+        let age = self.settings.age;
+        if let Some(cluster) = &self.cluster {
+            let new = NewUpload { key: *key.as_bytes(), user, address, age, most: MAX_SHARE };
+            return nodes::ask(cluster, |table| table.begin_upload(&new));
+        }
+        let mut shares = self.shares();
+        let has_room = !shares.is_full(user, address);
+        if has_room {
+            shares.begin(key, user, address, (Instant::now(), age));
+        }
+        Ok(has_room)
+    }
+
+    /// Has no other node write an upload; `None` where there are no others. May wait.
+    pub(crate) fn lock(&self, key: &PartialKey) -> Result<Option<UploadLock>, Refusal> {
+        self.cluster.as_ref().map(|cluster| nodes::lock(cluster, key)).transpose()
+    }
+
     /// Whose uploads wait.
-    pub(crate) fn shares(&self) -> MutexGuard<'_, UploadShares> {
+    fn shares(&self) -> MutexGuard<'_, UploadShares> {
         self.shares.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An upload is no more.
-    pub(crate) fn forget_length(&self, key: &PartialKey) {
+    /// An upload is no more. May wait.
+    pub(crate) fn forget(&self, key: &PartialKey) {
+        if let Some(cluster) = &self.cluster {
+            // Without an answer it counts until its time is over.
+            let _ = nodes::ask(cluster, |table| table.end_upload(key.as_bytes()));
+            return;
+        }
         self.shares().end(key);
         if let Some(lengths) = self.lengths.get() {
             lengths.lock().unwrap_or_else(PoisonError::into_inner).forget(key);
         }
     }
 
-    /// An upload has become its file, of which hooks may have something to say.
-    pub(crate) fn finished(&self, key: PartialKey, length: u64, parts: Option<&[u8]>) {
-        self.forget_length(&key);
-        self.done().add(key, length, parts, Instant::now());
+    /// An upload is about to become its file, which nodes have to know before the staged file is gone. May wait.
+    pub(crate) fn finishes(
+        &self,
+        key: &PartialKey,
+        length: Option<u64>,
+        parts: Option<&[u8]>,
+        is_settled: bool,
+    ) -> Result<(), Refusal> {
+        let (is_finished, parts) = (true, parts.map(Into::into));
+        self.tell_nodes(key, &KnownUpload { length, is_finished, is_settled, parts })
     }
 
-    /// Nothing forbids it any more; or it was refused, and the client may begin again.
+    /// It could not become its file. May wait.
+    pub(crate) fn has_not_finished(&self, key: &PartialKey, length: Option<u64>) {
+        // Without an answer it is taken for a file for an hour, where the staged one is gone.
+        let _ = self.tell_nodes(key, &KnownUpload { length, ..KnownUpload::default() });
+    }
+
+    fn tell_nodes(&self, key: &PartialKey, known: &KnownUpload) -> Result<(), Refusal> {
+        let Some(cluster) = &self.cluster else { return Ok(()) };
+        let age = if known.is_finished { REMEMBERED } else { self.settings.age };
+        nodes::ask(cluster, |table| table.finish_upload(key.as_bytes(), known, age))
+    }
+
+    /// An upload has become its file, of which hooks may have something to say.
+    pub(crate) fn finished(&self, key: PartialKey, length: u64, parts: Option<&[u8]>) {
+        if self.cluster.is_none() {
+            self.forget(&key);
+            self.done().add(key, length, parts, Instant::now());
+        }
+    }
+
+    /// No hook has anything to say of it.
+    pub(crate) fn settle_without_hooks(&self, key: &PartialKey) {
+        // Nodes have heard that when it became its file.
+        if self.cluster.is_none() {
+            self.done().settle(key, true);
+        }
+    }
+
+    /// Nothing forbids it any more; or it was refused, and the client may begin again. May wait.
     pub(crate) fn settle(&self, key: &PartialKey, has_passed: bool) {
-        self.done().settle(key, has_passed);
+        match &self.cluster {
+            None => self.done().settle(key, has_passed),
+            Some(cluster) => drop(nodes::ask(cluster, |table| match has_passed {
+                true => table.settle_upload(key.as_bytes()),
+                false => table.end_upload(key.as_bytes()),
+            })),
+        }
+    }
+
+    /// The upload that has become a file, where that is remembered. May wait.
+    pub(crate) fn finished_upload(&self, key: &PartialKey) -> Result<Option<FinishedUpload>, Refusal> {
+        let Some(cluster) = &self.cluster else { return Ok(self.done().get(key).cloned()) };
+        let known = nodes::ask(cluster, |table| table.find_upload(key.as_bytes(), self.settings.age))?;
+        Ok(known.as_ref().and_then(nodes::finished))
     }
 
     /// What an address says, where it is one. May wait.
     pub(crate) fn opened(&self, log: &Log, address: &VirtualPath) -> Option<Address> {
-        Address::open(address, self.secret(|text| log.warn(text)))
+        Address::open(address, &self.secret(|text| log.warn(text))?)
     }
 
     /// The file that an address is about. May wait.
@@ -118,7 +232,7 @@ impl Tus {
     }
 
     /// The uploads that have become files.
-    pub(crate) fn done(&self) -> MutexGuard<'_, FinishedUploads> {
+    fn done(&self) -> MutexGuard<'_, FinishedUploads> {
         self.done.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -19,9 +19,9 @@ use millrace_http::{Field, Framing, Head, Refusal, Status};
 use millrace_vfs::{FileError, PartialKey, Upload, VirtualPath};
 
 use crate::refused::{Refused, refuse};
-use crate::tus_state::address::Address;
+use crate::tus_state::address::{Address, Secret};
 use crate::tus_work::piece::{Joined, Piece};
-use crate::tus_work::{TusAnswer, TusRequest};
+use crate::tus_work::{TusAnswer, TusRequest, locked};
 
 impl TusRequest {
     /// Answers a request for one file of parts that came.
@@ -42,7 +42,7 @@ impl TusRequest {
         }
         let path = self.target(UploadKind::Joined, name.as_deref())?;
         let mut address = Address {
-            key: self.key_of(&path, &parts),
+            key: key_of(&self.secret()?, &path, &parts),
             user: self.user.clone(),
             kind: UploadKind::Joined,
             path,
@@ -50,10 +50,11 @@ impl TusRequest {
             is_exclusive: head.get(Field::IfNoneMatch).is_some(),
             metadata: metadata.to_vec(),
         };
-        if self.server.tus.done().get(&address.key).is_some_and(|done| !done.is_settled) {
+        let done = self.server.tus.finished_upload(&address.key)?;
+        if done.as_ref().is_some_and(|done| !done.is_settled) {
             return Err(tus::UNSETTLED.into());
         }
-        if let Some(length) = self.joined_before(&address) {
+        if let Some(length) = done.and_then(|done| self.joined_before(&address, done.length)) {
             let fields = self.is_joined(&Address { length: Some(length), ..address })?;
             return Ok(TusAnswer::Told(Status::CREATED, fields));
         }
@@ -83,7 +84,8 @@ impl TusRequest {
 
     /// A part, by its path.
     fn part(&self, path: &[u8]) -> Result<Address, Refused> {
-        let address = VirtualPath::parse(path).ok().and_then(|path| Address::open(&path, self.secret()));
+        let secret = self.secret()?;
+        let address = VirtualPath::parse(path).ok().and_then(|path| Address::open(&path, &secret));
         let address = address.filter(|address| address.user == self.user && address.kind == UploadKind::Part);
         address.ok_or_else(|| {
             let reason = "One of the parts in Upload-Concat is no partial upload.";
@@ -91,34 +93,24 @@ impl TusRequest {
         })
     }
 
-    /// The same parts of the same file have the same key.
-    fn key_of(&self, path: &VirtualPath, parts: &[Address]) -> PartialKey {
-        let mut hasher = blake3::Hasher::new_keyed(self.secret());
-        for part in parts {
-            hasher.update(part.key.as_bytes());
-        }
-        hasher.update(path.as_bytes());
-        let mut key = [0; 16];
-        hasher.finalize_xof().fill(&mut key);
-        PartialKey::new(key)
-    }
-
     /// The length of the file, if it was joined before and is unchanged.
-    fn joined_before(&self, address: &Address) -> Option<u64> {
-        let length = self.server.tus.done().get(&address.key)?.length;
+    fn joined_before(&self, address: &Address, length: u64) -> Option<u64> {
         let there = self.storage.metadata(&address.path, millrace_vfs::Wait::Allowed).ok()?;
         (there.size == length).then_some(length)
     }
 
     fn progress_of_part(&self, part: &Address) -> Result<UploadProgress, Refused> {
-        let length = part.length.or_else(|| self.length(&part.key));
+        let length = match part.length {
+            None => self.length(&part.key)?,
+            said => said,
+        };
         let received = self.find(part)?.map(|state| state.size);
         Ok(UploadProgress { length, ..part.progress(received) })
     }
 
     /// The answer about a joined file.
     fn is_joined(&self, address: &Address) -> Result<Vec<(&'static str, String)>, Refused> {
-        let Some(location) = address.seal(self.secret()) else {
+        let Some(location) = address.seal(&self.secret()?) else {
             return refuse(Status::URI_TOO_LONG, "The path and the Upload-Metadata are too long.");
         };
         let mut fields = tus::answer_fields();
@@ -138,6 +130,8 @@ impl TusRequest {
     fn join_parts(&self, address: &Address, parts: &[Address]) -> Result<Box<dyn Upload>, Refused> {
         let keys: Vec<_> = parts.iter().map(|part| (part.path.clone(), part.key)).collect();
         let write = tus::write_mode(self.permissions, address.is_exclusive);
+        let all = parts.iter().map(|part| &part.key).chain([&address.key]);
+        let locks = all.map(|key| self.server.tus.lock(key)).collect::<Result<Vec<_>, _>>()?;
         let joined = match self.storage.join_partials(&address.path, &keys, write) {
             Err(FileError::Busy) => return Err(tus::LOCKED.into()),
             Err(FileError::CrossDevice) => {
@@ -149,6 +143,18 @@ impl TusRequest {
         if Some(joined.size) != address.length {
             return refuse(Status::CONFLICT, "One of the parts has changed just now.");
         }
-        Ok(joined.upload)
+        Ok(locked(joined, locks.into_iter().flatten().collect()).upload)
     }
+}
+
+/// The same parts of the same file have the same key.
+fn key_of(secret: &Secret, path: &VirtualPath, parts: &[Address]) -> PartialKey {
+    let mut hasher = blake3::Hasher::new_keyed(secret);
+    for part in parts {
+        hasher.update(part.key.as_bytes());
+    }
+    hasher.update(path.as_bytes());
+    let mut key = [0; 16];
+    hasher.finalize_xof().fill(&mut key);
+    PartialKey::new(key)
 }

@@ -5,9 +5,9 @@ pub(crate) mod piece;
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
 
 use millrace_accounts::password;
+use millrace_cluster::UploadLock;
 use millrace_http::tus::{
     self, Becomes, Concern, MAX_SHARE, MAX_WAITING, PieceAction, UploadAction, UploadKind,
 };
@@ -23,6 +23,8 @@ use crate::refused::{Refused, refuse};
 use crate::shared::Http;
 use crate::tus_state::address::{Address, Secret};
 use crate::tus_state::lengths::Untaken;
+use crate::tus_state::nodes;
+use crate::tus_state::nodes::LockedUpload;
 use crate::tus_work::piece::{Check, Piece};
 
 /// What the pool says of a request.
@@ -49,6 +51,20 @@ pub(crate) struct TusRequest {
     pub(crate) wall: Timestamp,
 }
 
+/// An upload under locks of a cluster, where there are any.
+fn locked(partial: Partial, locks: Vec<UploadLock>) -> Partial {
+    match locks.is_empty() {
+        true => partial,
+        false => Partial { upload: Box::new(LockedUpload::new(partial.upload, locks)), ..partial },
+    }
+}
+
+fn too_many<T>(most: u64) -> Result<T, Refused> {
+    let reason = "Too many uploads wait here to be gone on with.";
+    let reached = Reached::new(LimitKey::WaitingUploads, most);
+    Err(Refused::because(Status::INSUFFICIENT_STORAGE, reason, reached))
+}
+
 impl TusRequest {
     /// Answers. May wait.
     pub(crate) fn answer(&self, head: &Head, concern: Concern) -> TusAnswer {
@@ -59,8 +75,8 @@ impl TusRequest {
         answered.unwrap_or_else(TusAnswer::Refused)
     }
 
-    fn secret(&self) -> &Secret {
-        self.server.tus.secret(|text| self.server.log.warn(text))
+    fn secret(&self) -> Result<Secret, Refused> {
+        Ok(self.server.tus.secret(|text| self.server.log.warn(text)).ok_or(nodes::AWAY)?)
     }
 
     /// The file that a new upload becomes, or is a part of.
@@ -90,19 +106,22 @@ impl TusRequest {
         self.has_room(&path, length.unwrap_or(0).saturating_sub(old.unwrap_or(0)))?;
         let (user, metadata) = (self.user.clone(), metadata.to_vec());
         let address = Address { key, user, kind, path, length, is_exclusive, metadata };
-        let Some(location) = address.seal(self.secret()) else {
+        let Some(location) = address.seal(&self.secret()?) else {
             return refuse(Status::URI_TOO_LONG, "The path and the Upload-Metadata are too long.");
         };
+        let comes = has_piece || (kind == UploadKind::File && length == Some(0));
+        let lock = if comes { self.server.tus.lock(&key)? } else { None };
+        if !self.server.tus.begin(key, self.user.as_deref(), self.address)? {
+            return too_many(MAX_SHARE);
+        }
         // A client that hears of it only now has to be able to ask for it.
-        let partial = self.open(&address, PartialMode::New)?;
-        let (user, from) = (self.user.as_deref(), self.address);
-        let age = self.server.tus.settings.age;
-        self.server.tus.shares().begin(key, user, from, (Instant::now(), age));
+        let partial = self
+            .open_under(lock, &address, PartialMode::New)
+            .inspect_err(|_| self.server.tus.forget(&address.key))?;
         let mut fields = tus::answer_fields();
         fields.push(("Location", location));
         fields.push(("Upload-Expires", self.expires(partial.modified)));
-        let is_whole = kind == UploadKind::File && length == Some(0);
-        if !has_piece && !is_whole {
+        if !comes {
             partial.upload.abort();
             return Ok(TusAnswer::Told(Status::CREATED, fields));
         }
@@ -127,24 +146,18 @@ impl TusRequest {
             Err(error) => return Err(error.into()),
         };
         let touch = tus::replaces(head, old.as_ref(), self.permissions)?;
-        self.claim(path).permit(head, &[(path, touch)])?;
+        self.claim(path).permit_for_now(head, &[(path, touch)])?;
         Ok(old.map(|old| old.size))
     }
 
     fn claim<'a>(&'a self, path: &'a VirtualPath) -> Claim<'a> {
-        Claim { dav: &self.server.dav, storage: &self.storage, user: self.user.as_deref(), path }
+        Claim::new(&self.server.dav, &self.storage, self.user.as_deref(), path)
     }
 
     fn has_room(&self, path: &VirtualPath, bytes: u64) -> Result<(), Refused> {
         self.has_space(path, bytes)?;
-        let has_share = self.server.tus.shares().is_full(self.user.as_deref(), self.address);
         match self.storage.resting()?.files {
-            files if files >= MAX_WAITING || has_share => {
-                let reason = "Too many uploads wait here to be gone on with.";
-                let most = if has_share { MAX_SHARE } else { MAX_WAITING };
-                let reached = Reached::new(LimitKey::WaitingUploads, most);
-                Err(Refused::because(Status::INSUFFICIENT_STORAGE, reason, reached))
-            }
+            files if files >= MAX_WAITING => too_many(MAX_WAITING),
             _ => Ok(()),
         }
     }
@@ -160,14 +173,27 @@ impl TusRequest {
     }
 
     fn open(&self, address: &Address, mode: PartialMode) -> Result<Partial, Refused> {
+        self.open_under(self.server.tus.lock(&address.key)?, address, mode)
+    }
+
+    fn open_under(
+        &self,
+        lock: Option<UploadLock>,
+        address: &Address,
+        mode: PartialMode,
+    ) -> Result<Partial, Refused> {
         let write = tus::write_mode(self.permissions, address.is_exclusive);
         match self.storage.open_partial(&address.path, &address.key, write, mode) {
             Err(FileError::Busy) => Err(tus::LOCKED.into()),
             Err(FileError::NotFound) if mode == PartialMode::New => {
                 refuse(Status::CONFLICT, "There is no such directory to put it in.")
             }
-            Err(FileError::NotFound) => Err(tus::GONE.into()),
-            opened => Ok(opened?),
+            // Another node may have made it the file since it was found: the client asks again.
+            Err(FileError::NotFound) => match self.server.tus.finished_upload(&address.key)? {
+                Some(_) => Err(tus::LOCKED.into()),
+                None => Err(tus::GONE.into()),
+            },
+            opened => Ok(locked(opened?, lock.into_iter().collect())),
         }
     }
 
@@ -177,16 +203,20 @@ impl TusRequest {
 
     /// An upload that was begun.
     fn go_on(&self, head: &Head) -> Result<TusAnswer, Refused> {
+        let secret = self.secret()?;
         let Some(mut address) =
-            Address::open(&self.path, self.secret()).filter(|address| address.user == self.user)
+            Address::open(&self.path, &secret).filter(|address| address.user == self.user)
         else {
             return refuse(Status::NOT_FOUND, "There is no such upload.");
         };
-        address.length = address.length.or_else(|| self.length(&address.key));
+        if address.length.is_none() {
+            address.length = self.length(&address.key)?;
+        }
         match tus::action(head, address.kind)? {
             UploadAction::Tell => self.tell(&address),
             UploadAction::Append => self.patch(head, address),
             UploadAction::Remove => {
+                let lock = self.server.tus.lock(&address.key)?;
                 if let Err(error) = self.storage.remove_partial(&address.path, &address.key) {
                     return Err(match error {
                         FileError::NotFound => tus::GONE.into(),
@@ -194,24 +224,21 @@ impl TusRequest {
                         error => error.into(),
                     });
                 }
-                self.server.tus.forget_length(&address.key);
+                self.server.tus.forget(&address.key);
+                lock.into_iter().for_each(UploadLock::release);
                 Ok(TusAnswer::Told(Status::NO_CONTENT, tus::answer_fields()))
             }
         }
     }
 
     /// The length of an upload whose address does not say it, where that is known by now.
-    fn length(&self, key: &PartialKey) -> Option<u64> {
-        let (tus, now) = (&self.server.tus, self.wall.seconds);
-        let said = tus.with_lengths(&self.server.log, now, |lengths| lengths.of(key, now, tus.age()));
-        said.or_else(|| tus.done().get(key).map(|done| done.length))
+    fn length(&self, key: &PartialKey) -> Result<Option<u64>, Refused> {
+        Ok(self.server.tus.length_of(&self.server.log, key, self.wall.seconds)?)
     }
 
     /// Remembers the length of an upload that has been said late.
     fn keep_length(&self, key: PartialKey, length: u64) -> Result<(), Refused> {
-        let (tus, now) = (&self.server.tus, self.wall.seconds);
-        let since = tus.long_ago(now);
-        match tus.with_lengths(&self.server.log, now, |lengths| lengths.say(key, length, now, since)) {
+        match self.server.tus.say_length(&self.server.log, key, length, self.wall.seconds)? {
             Ok(()) => Ok(()),
             Err(Untaken::Other) => Err(tus::OTHER_LENGTH.into()),
             Err(Untaken::Full) => {
@@ -223,7 +250,7 @@ impl TusRequest {
     /// What came so far; `None` where all of it did, and it is the file.
     fn find(&self, address: &Address) -> Result<Option<PartialState>, Refused> {
         match self.storage.find_partial(&address.path, &address.key) {
-            Err(FileError::NotFound) => match self.server.tus.done().get(&address.key) {
+            Err(FileError::NotFound) => match self.server.tus.finished_upload(&address.key)? {
                 Some(done) if done.is_settled => Ok(None),
                 Some(_) => Err(tus::UNSETTLED.into()),
                 None => Err(tus::GONE.into()),
@@ -231,7 +258,7 @@ impl TusRequest {
             Err(error) => Err(error.into()),
             Ok(state) if self.is_expired(&state) => {
                 let _ = self.storage.remove_partial(&address.path, &address.key);
-                self.server.tus.forget_length(&address.key);
+                self.server.tus.forget(&address.key);
                 Err(tus::GONE.into())
             }
             Ok(state) => Ok(Some(state)),
@@ -245,7 +272,9 @@ impl TusRequest {
     fn tell(&self, address: &Address) -> Result<TusAnswer, Refused> {
         let state = self.find(address)?;
         let progress = address.progress(state.map(|state| state.size));
-        let parts = self.server.tus.done().get(&address.key).and_then(|done| done.parts.clone());
+        let is_joined = address.kind == UploadKind::Joined;
+        let done = is_joined.then(|| self.server.tus.finished_upload(&address.key)).transpose()?.flatten();
+        let parts = done.and_then(|done| done.parts);
         let mut fields = progress.describe(parts.as_deref(), &address.metadata);
         if progress.is_whole() {
             let partial = self.open(address, PartialMode::Resume)?;
@@ -262,7 +291,7 @@ impl TusRequest {
         let mut piece = tus::piece(head)?;
         let check = Check::of(piece.checksum.take())?;
         let touch = touch_of(&*self.storage, &address.path);
-        self.claim(&address.path).permit(head, &[(&address.path, touch)])?;
+        self.claim(&address.path).permit_for_now(head, &[(&address.path, touch)])?;
         let mut progress = address.progress(self.find(&address)?.map(|state| state.size));
         let action = progress.append(&piece, head.framing)?;
         if let (None, Some(length)) = (address.length, progress.length) {
@@ -278,6 +307,7 @@ impl TusRequest {
         let partial = self.open(&address, mode)?;
         // Another request may have been first.
         if partial.size != piece.offset {
+            partial.upload.abort();
             return Err(tus::WRONG_OFFSET.into());
         }
         fields.push(("Upload-Expires", self.expires(self.wall)));

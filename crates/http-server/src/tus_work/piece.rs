@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use millrace_ftp::digest::{Algorithm, Hasher};
+use millrace_hooks::Event;
 use millrace_http::tus::{self, UploadProgress};
 use millrace_http::{Head, Refusal, Status};
 use millrace_vfs::hex::Hex;
-use millrace_vfs::{PartialKey, Storage, Upload, VirtualPath};
+use millrace_vfs::{FileError, PartialKey, Storage, Upload, VirtualPath};
 
 use crate::dav_state::claim::{Claim, touch_of};
 use crate::refused::Refused;
@@ -98,11 +99,24 @@ impl Piece {
     ) -> impl FnOnce(Box<dyn Upload>) -> Result<Option<String>, Refused> + Send + 'static {
         let (finish, server, storage) = (self.finish(), Arc::clone(&self.server), Arc::clone(&self.storage));
         let (user, path, head) = (self.user.clone(), self.path.clone(), Arc::clone(&self.head));
+        let (key, length) = (self.key, self.progress.length);
+        let said = self.joined.as_ref().map(|joined| joined.said.clone());
         move |upload| {
-            let claim = Claim { dav: &server.dav, storage: &storage, user: user.as_deref(), path: &path };
+            let claim = Claim::new(&server.dav, &storage, user.as_deref(), &path);
             let _turn = claim.turn(&[&path])?;
             claim.permit(&head, &[(&path, touch_of(&*storage, &path))])?;
-            upload.commit()?;
+            let is_settled = server.hooks().is_none_or(|hooks| !hooks.concerns(Event::Upload, "PUT"));
+            // Nodes that had not heard of it would take it for gone. What came stays, and the client asks again.
+            if let Err(refusal) = server.tus.finishes(&key, length, said.as_deref(), is_settled) {
+                upload.keep()?;
+                return Err(refusal.into());
+            }
+            upload.commit().inspect_err(|error| {
+                // A node that has lost the lock has no more to say of it.
+                if !matches!(error, FileError::Busy) {
+                    server.tus.has_not_finished(&key, length);
+                }
+            })?;
             finish();
             Ok(None)
         }
@@ -117,7 +131,7 @@ impl Piece {
                 server.tus.finished(key, length, joined.as_ref().map(|joined| &*joined.said));
             }
             let parts = joined.iter().flat_map(|joined| &joined.parts);
-            parts.for_each(|(_, part)| server.tus.forget_length(part));
+            parts.for_each(|(_, part)| server.tus.forget(part));
         }
     }
 
@@ -135,16 +149,20 @@ impl Piece {
             (self.finish(), Arc::clone(&self.server), Arc::clone(&self.storage), self.key);
         let own = || vec![(self.path.clone(), key)];
         let staged = self.joined.as_ref().map_or_else(own, |joined| joined.parts.clone());
+        let (length, said) = (self.progress.length, self.joined.as_ref().map(|joined| joined.said.clone()));
         Box::new(move |settled| {
             match settled {
                 Settled::Refused => {
                     for (path, key) in &staged {
                         // It may have come to where such files are put, under its name.
                         let _ = storage.remove_partial(path, key);
-                        server.tus.forget_length(key);
+                        server.tus.forget(key);
                     }
                 }
-                Settled::Taken => finish(),
+                Settled::Taken => {
+                    let _ = server.tus.finishes(&key, length, said.as_deref(), true);
+                    finish();
+                }
                 Settled::Tried => {}
             }
             server.tus.settle(&key, settled != Settled::Refused);
@@ -162,7 +180,7 @@ impl Piece {
         if self.status == Status::CREATED && self.joined.is_none() {
             // Where that fails it goes with its time.
             let _ = self.storage.remove_partial(&self.path, &self.key);
-            self.server.tus.forget_length(&self.key);
+            self.server.tus.forget(&self.key);
         }
     }
 

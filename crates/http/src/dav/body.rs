@@ -8,6 +8,7 @@ use std::collections::HashSet;
 
 use roxmltree::{Document, Node, NodeType};
 
+use super::properties::is_protected;
 use super::{DAV, Name};
 use crate::{Refusal, Status};
 
@@ -20,6 +21,18 @@ pub enum Asked {
     Names,
     /// These.
     These(Vec<Name>),
+}
+
+impl Asked {
+    /// Returns whether it may be about what clients have told: locks, or properties of theirs.
+    pub fn concerns_clients(&self) -> bool {
+        match self {
+            Self::All(_) | Self::Names => true,
+            Self::These(names) => {
+                names.iter().any(|name| name.as_dav() == Some("lockdiscovery") || !is_protected(name))
+            }
+        }
+    }
 }
 
 /// A change of a property, in the order of the request.

@@ -17,16 +17,16 @@ use crate::request::{Refusal, refuse};
 pub const MAX_LOCKS: usize = 10_000;
 
 /// Locks of one user at a time, and of one address.
-const SHARE: usize = MAX_LOCKS / 4;
+pub const SHARE: usize = MAX_LOCKS / 4;
 
 /// Bytes of all locks together, as they are kept.
-const MOST_BYTES: usize = 16 << 20;
+pub const MOST_BYTES: usize = 16 << 20;
 
 /// Bytes of the locks of one user, and of one address.
-const SHARE_OF_BYTES: usize = MOST_BYTES / 4;
+pub const SHARE_OF_BYTES: usize = MOST_BYTES / 4;
 
 /// Shared locks of one place, which all are told of it and of each of its members.
-const MOST_SHARED: usize = 64;
+pub const MOST_SHARED: usize = 64;
 
 /// For how long a lock is given at most; editors refresh theirs in time.
 pub const LONGEST: Duration = Duration::from_secs(3600);
@@ -62,7 +62,7 @@ impl Lock {
     }
 
     /// Bytes that it takes where it is kept at most.
-    fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
         let text =
             self.token.len() + self.root.len() + self.owner.as_ref().map_or(0, |owner| 2 * owner.len());
         let user = self.user.as_ref().map_or(0, |user| 4 * user.len());
@@ -119,6 +119,10 @@ pub enum LockDenied {
     Full,
 }
 
+/// A lock that is to be held on has ended, or never was.
+pub const NO_SUCH_LOCK: Refusal =
+    Refusal { status: Status::PRECONDITION_FAILED, reason: "There is no such lock here." };
+
 /// A lock is in the way.
 const LOCKED: Refusal = Refusal { status: Status::LOCKED, reason: "The resource is locked." };
 
@@ -171,7 +175,7 @@ impl Locks {
             return refuse(Status::BAD_REQUEST, "Neither a lock is asked for nor one named to be held on.");
         };
         match self.find(token, chain).filter(|lock| lock.user.as_deref() == user) {
-            None => refuse(Status::PRECONDITION_FAILED, "There is no such lock here."),
+            None => Err(NO_SUCH_LOCK),
             Some(lock) => {
                 lock.until = until;
                 Ok(lock)

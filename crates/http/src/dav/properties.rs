@@ -14,7 +14,7 @@ use crate::Status;
 pub const MAX_BYTES: usize = 8 << 20;
 
 /// Bytes of the properties of one user.
-const SHARE: usize = MAX_BYTES / 4;
+pub const SHARE: usize = MAX_BYTES / 4;
 
 /// The live properties of every resource, in the order of output.
 pub const LIVE: [&str; 9] = [
@@ -91,6 +91,12 @@ impl Properties {
     /// Those of a place.
     pub fn of(&self, place: &Place) -> Option<&PropertyValues> {
         self.by_place.get(place).map(|owned| &owned.values)
+    }
+
+    /// Those of a place, as part of whose share they count, and how many bytes they take there.
+    pub fn owned(&self, place: &Place) -> Option<(&PropertyValues, Option<&[u8]>, usize)> {
+        let owned = self.by_place.get(place)?;
+        Some((&owned.values, owned.user.as_deref(), size(place, &owned.values)))
     }
 
     /// Gives a place other properties, which a user has set; `false` where there is no room for them, or not in the user's

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use millrace_vfs::PartialKey;
 
 /// For how long they are remembered, and how many.
-const REMEMBERED: Duration = Duration::from_secs(3600);
+pub const REMEMBERED: Duration = Duration::from_secs(3600);
 const MAX_REMEMBERED: usize = 10_000;
 
 /// How many are remembered with the parts that they were joined from, which are up to 32 KiB each.
@@ -26,6 +26,13 @@ pub struct FinishedUpload {
     /// Of one that was joined: what the client said of its parts.
     pub parts: Option<Box<[u8]>>,
     since: Instant,
+}
+
+impl FinishedUpload {
+    /// One that another server remembers.
+    pub fn known(length: u64, is_settled: bool, parts: Option<Box<[u8]>>, now: Instant) -> Self {
+        Self { length, is_settled, parts, since: now }
+    }
 }
 
 impl FinishedUploads {

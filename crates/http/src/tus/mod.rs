@@ -7,7 +7,7 @@ mod finished;
 mod progress;
 mod shares;
 
-pub use finished::{FinishedUpload, FinishedUploads};
+pub use finished::{FinishedUpload, FinishedUploads, REMEMBERED};
 pub use progress::{
     GONE, LOCKED, OTHER_LENGTH, PieceAction, UNSETTLED, UploadAction, UploadKind, UploadProgress,
     WRONG_OFFSET, action, expires, file_path, first_piece, is_expired, joined_length, replaces, write_mode,

@@ -87,7 +87,10 @@ pub(crate) fn state(
         // Without them programs start all the same, if slower.
         let _ = millrace_process::keep_descriptors();
     }
-    let (dav, trouble) = Dav::open(config.dav.clone());
+    let (dav, trouble) = match &config.cluster {
+        Some(cluster) => (Dav::of_cluster(Arc::clone(cluster)), None),
+        None => Dav::open(config.dav.clone()),
+    };
     if let Some(text) = trouble {
         log.warn(&text);
     }

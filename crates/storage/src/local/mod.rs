@@ -90,6 +90,8 @@ pub struct LocalOptions {
     pub partial_age: Duration,
     /// What uploads are hashed by as their bytes pass, to be stored with their files.
     pub hashes: Algorithms,
+    /// Whether servers on other machines serve the same tree, and go on with partial uploads of this one.
+    pub is_shared: bool,
 }
 
 impl Default for LocalOptions {
@@ -102,6 +104,7 @@ impl Default for LocalOptions {
             directory_mode: 0o777,
             partial_age: Duration::from_secs(24 * 3600),
             hashes: Algorithms::NONE,
+            is_shared: false,
         }
     }
 }
@@ -219,6 +222,7 @@ impl LocalStorage {
             settings: self.staged,
             durable: Arc::clone(&self.durable),
             age: self.options.partial_age,
+            is_shared: self.options.is_shared,
         }
     }
 
@@ -452,7 +456,7 @@ impl Storage for LocalStorage {
     }
 
     fn resting(&self) -> Result<Resting, FileError> {
-        self.partials.resting(&self.staging)
+        self.partials.resting(&self.staging, self.options.is_shared)
     }
 }
 

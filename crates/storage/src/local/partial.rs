@@ -1,7 +1,8 @@
 //! Uploads that outlive the process: staged files that keep a name between two visits of their client.
 //!
 //! The invariant: a partial upload holds exactly the acknowledged data, and later data in order; a power cut leaves no
-//! later data, and with checksums a kill leaves none that was not verified (`mark.rs`).
+//! later data, and with checksums a kill leaves none that was not verified (`mark.rs`). On another machine, whose kernel has
+//! not the bytes that this one has, nothing counts but what is noted as acknowledged.
 //!
 //! The file is created in the target's directory, whose access lists it inherits, and named in the staging directory;
 //! where it cannot be named there (another mount, a root without write permission) there are no partial uploads. An
@@ -40,6 +41,9 @@ use mark::Mark;
 /// How often the staging directory is searched for expired uploads.
 const SWEEP: Duration = Duration::from_secs(60);
 
+/// How long a count of a tree holds that other servers change as well.
+const RECOUNT: Duration = Duration::from_secs(60);
+
 /// The partial uploads of a tree.
 #[derive(Debug, Default)]
 pub(super) struct Partials {
@@ -51,6 +55,7 @@ pub(super) struct Partials {
 struct State {
     /// `None` until the first query.
     resting: Option<Resting>,
+    counted: Option<Instant>,
     swept: Option<Instant>,
 }
 
@@ -60,11 +65,15 @@ impl Partials {
     }
 
     /// The total of those that are not open.
-    pub(super) fn resting(&self, area: &StagingArea) -> Result<Resting, FileError> {
+    pub(super) fn resting(&self, area: &StagingArea, is_shared: bool) -> Result<Resting, FileError> {
         let mut state = self.lock();
+        let is_old = is_shared && state.counted.is_none_or(|counted| counted.elapsed() >= RECOUNT);
         match state.resting {
-            Some(resting) => Ok(resting),
-            None => Ok(*state.resting.insert(count(area)?)),
+            Some(resting) if !is_old => Ok(resting),
+            _ => {
+                state.counted = Some(Instant::now());
+                Ok(*state.resting.insert(count(area)?))
+            }
         }
     }
 
@@ -111,6 +120,8 @@ pub(super) struct Place {
     pub(super) durable: Arc<Durable>,
     /// After this age it cannot be continued.
     pub(super) age: Duration,
+    /// Another machine may go on with it, which does not know what this one's kernel has.
+    pub(super) is_shared: bool,
 }
 
 impl Place {
@@ -276,7 +287,7 @@ impl Kept {
 
     /// Notes that all that came is sure; returns what is to be waited for.
     fn mark_sure(&self) -> Result<Option<File>, FileError> {
-        match self.is_checked || self.place.durable.survives_power_cuts() {
+        match self.is_checked || self.place.is_shared || self.place.durable.survives_power_cuts() {
             true => Mark::new(self.position, false).append(&self.directory, &self.key).map(Some),
             false => Ok(None),
         }

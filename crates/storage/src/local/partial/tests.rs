@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use millrace_vfs::{Storage, VirtualPath, WriteMode};
 
 use super::*;
-use crate::{LocalOptions, LocalStorage};
+use crate::{Durability, LocalOptions, LocalStorage};
 
 struct Tree(PathBuf);
 
@@ -254,4 +254,37 @@ fn uploads_whose_joining_did_not_end_are_as_they_were() {
     assert_eq!(sizes(), [3, 3]);
     join(&storage, &parts).unwrap().upload.commit().unwrap();
     assert_eq!(std::fs::read(tree.0.join("d/f")).unwrap(), b"onetwo");
+}
+
+#[test]
+fn on_another_machine_what_was_acknowledged_is_there_and_nothing_else() {
+    let tree = Tree::new("elsewhere");
+    std::fs::create_dir(tree.0.join("d")).unwrap();
+    // Without a level of durability nothing else is noted.
+    let options = LocalOptions { is_shared: true, durability: Durability::None, ..LocalOptions::default() };
+    let shared = || LocalStorage::open(&tree.0, options).unwrap();
+    let (here, there) = (shared(), shared());
+    let mut piece = open(&here, PartialMode::New).unwrap();
+    piece.upload.write_all(b"acknowledged").unwrap();
+    piece.upload.keep().unwrap();
+    let mut piece = open(&here, PartialMode::Resume).unwrap();
+    piece.upload.write_all(b", and not").unwrap();
+    BOOT_OF_TEST.set(Some([9; 16]));
+    assert_eq!(find(&there).unwrap(), 12);
+    BOOT_OF_TEST.set(None);
+    // Its machine is gone, and with it the lock.
+    std::mem::forget(piece);
+    let mut staged = std::fs::read_dir(tree.0.join(".millrace-staging")).unwrap();
+    let is_mark = |path: &PathBuf| path.extension().is_some_and(|end| end == "mark");
+    let kept = staged.find_map(|entry| Some(entry.unwrap().path()).filter(|path| !is_mark(path))).unwrap();
+    let copy = kept.with_extension("copy");
+    std::fs::copy(&kept, &copy).unwrap();
+    std::fs::rename(&copy, &kept).unwrap();
+    BOOT_OF_TEST.set(Some([9; 16]));
+    let mut piece = open(&there, PartialMode::Resume).unwrap();
+    assert_eq!(piece.size, 12);
+    piece.upload.write_all(b" twice").unwrap();
+    piece.upload.commit().unwrap();
+    BOOT_OF_TEST.set(None);
+    assert_eq!(std::fs::read(tree.0.join("d/f")).unwrap(), b"acknowledged twice");
 }

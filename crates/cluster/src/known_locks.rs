@@ -1,0 +1,88 @@
+//! Where locks of WebDAV are, as far as this node has heard.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use crate::dav_table::{NewLocks, PlaceDigest, Wanted};
+
+/// Until when what was pulled is taken for what is so.
+const FRESH: Duration = Duration::from_millis(2500);
+
+/// Where locks are, as far as this node has heard: for the time when the database is away.
+#[derive(Debug, Default)]
+pub(crate) struct KnownLocks {
+    pub(crate) edition: i64,
+    /// The places of locks, and until when one may hold there. One that was taken back before its time is still here.
+    on: HashMap<PlaceDigest, Instant>,
+    /// The places above them.
+    beneath: HashMap<PlaceDigest, Instant>,
+    /// Whether there are any locks or properties.
+    are_any: bool,
+    pulled: Option<Instant>,
+}
+
+impl KnownLocks {
+    /// Learns which locks were given.
+    pub(crate) fn learn(&mut self, new: NewLocks, now: Instant) {
+        let NewLocks { locks, are_any, edition } = new;
+        if !are_any {
+            self.on.clear();
+            self.beneath.clear();
+        }
+        let later = |known: &mut Instant, until| *known = (*known).max(until);
+        for (place, above, left) in locks {
+            let until = now + left;
+            later(self.on.entry(place).or_insert(until), until);
+            above.into_iter().for_each(|above| later(self.beneath.entry(above).or_insert(until), until));
+        }
+        self.on.retain(|_, until| *until > now);
+        self.beneath.retain(|_, until| *until > now);
+        (self.edition, self.are_any, self.pulled) = (edition, are_any, Some(now));
+    }
+
+    /// Returns whether there were neither locks nor properties a moment ago.
+    pub(crate) fn are_none(&self, now: Instant) -> bool {
+        !self.are_any && self.pulled.is_some_and(|pulled| now < pulled + FRESH)
+    }
+
+    /// Returns whether a lock may be in the way.
+    pub(crate) fn may_hold(&self, wanted: &Wanted, now: Instant) -> bool {
+        let is_there = |known: &HashMap<PlaceDigest, Instant>, places: &[PlaceDigest]| {
+            places.iter().any(|place| known.get(place).is_some_and(|until| *until > now))
+        };
+        self.pulled.is_none() || is_there(&self.on, &wanted.on) || is_there(&self.beneath, &wanted.beneath)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: PlaceDigest = [1; 16];
+    const FOLDER: PlaceDigest = [2; 16];
+
+    fn on(place: PlaceDigest) -> Wanted {
+        Wanted { on: vec![place], ..Wanted::default() }
+    }
+
+    #[test]
+    fn a_node_that_has_heard_nothing_takes_all_for_locked() {
+        let known = KnownLocks::default();
+        assert!(known.may_hold(&on(FILE), Instant::now()) && !known.are_none(Instant::now()));
+    }
+
+    #[test]
+    fn a_lock_is_known_until_its_time_is_over_or_there_are_none() {
+        let (mut known, now) = (KnownLocks::default(), Instant::now());
+        let beneath = Wanted { beneath: vec![FOLDER], ..Wanted::default() };
+        let minute = Duration::from_secs(60);
+        let given = || vec![(FILE, vec![FOLDER], minute)];
+        known.learn(NewLocks { locks: given(), are_any: true, edition: 7 }, now);
+        assert!(known.may_hold(&on(FILE), now) && known.may_hold(&beneath, now));
+        assert!(!known.may_hold(&on(FOLDER), now) && !known.are_none(now));
+        assert!(!known.may_hold(&on(FILE), now + minute));
+        known.learn(NewLocks { locks: Vec::new(), are_any: false, edition: 7 }, now);
+        assert!(!known.may_hold(&on(FILE), now) && known.are_none(now));
+        assert!(!known.are_none(now + FRESH), "what was heard long ago says nothing of now");
+    }
+}

@@ -1,0 +1,29 @@
+//! What every question to the database has: the epoch under which it is asked, and the error where there is no answer.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+/// The number of a registration, greater than all before it: the fencing token of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(pub i64);
+
+/// Why the database gives no answer.
+#[derive(Debug, Error)]
+pub enum TableError {
+    /// Too many logins wait for it. Nothing was asked.
+    #[error("too many logins wait for the database of the cluster")]
+    Busy,
+    /// It has not answered, so that what was asked may have been done or not.
+    #[error("the database of the cluster has not answered within {0:?}")]
+    TimedOut(Duration),
+    /// The connection, or an error of the database.
+    #[error("the database of the cluster: {0}")]
+    Backend(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// It was away when it was asked last. Nothing was asked.
+    #[error("the database of the cluster is away: {0}")]
+    Away(String),
+    /// The tables are newer than this program.
+    #[error("the tables of the cluster are of a later version of Millrace")]
+    LaterTables,
+}

@@ -1,0 +1,130 @@
+//! Resumable uploads (tus) that nodes share: which of them may write one, and what is known of one beside its bytes, which lie
+//! in the tree.
+//!
+//! The lock of an upload goes with the registration of its node. A node whose registration holds has its locks; after that it
+//! asks, before it says that bytes are there or that the upload is a file.
+
+use std::fmt::{self, Debug};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use crate::cluster::Cluster;
+use crate::lock::lock;
+use crate::places::Shared;
+use crate::table::{Epoch, Locking, TableError};
+use crate::upload_table::{UploadKey, UploadSecret, UploadTable};
+
+/// The tree of the locks of uploads: no path, and no name of a database or bucket.
+const TREE: &str = "tus";
+
+/// Why an upload is not locked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UploadDenied {
+    /// Another request writes it, at this node or another.
+    Busy,
+    /// The database cannot be asked.
+    Away,
+}
+
+/// The lock of an upload. Dropping it gives it back within a second; [`UploadLock::release`] at once.
+pub struct UploadLock {
+    shared: Arc<Shared>,
+    key: UploadKey,
+    /// `None` until the database has given it, and once it is given back.
+    held: Option<(Epoch, u64)>,
+}
+
+impl UploadLock {
+    /// Returns whether no other node can have had it since it was taken. Waits only where the lease of this node is over.
+    pub fn holds(&self) -> Result<bool, UploadDenied> {
+        let Some((epoch, number)) = self.held else { return Ok(false) };
+        if lock(&self.shared.book).lease.grants(Instant::now()) == Some(epoch) {
+            return Ok(true);
+        }
+        self.shared.table.holds_lock(epoch, number).map_err(|_| UploadDenied::Away)
+    }
+
+    /// Gives it back now. Waits for the database, where that is there.
+    pub fn release(mut self) {
+        let Some((epoch, number)) = self.held else { return };
+        let grants = lock(&self.shared.book).lease.grants(Instant::now());
+        if grants == Some(epoch) && self.shared.table.release_upload(epoch, number).is_ok() {
+            self.held = None;
+        }
+    }
+}
+
+impl Drop for UploadLock {
+    fn drop(&mut self) {
+        if let Some((_, number)) = self.held {
+            lock(&self.shared.trees.ended).push(number);
+        }
+        lock(&self.shared.uploads.open).remove(&self.key);
+    }
+}
+
+impl Debug for UploadLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UploadLock").finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    /// Learns the secret of uploads, once.
+    pub(crate) fn learn_secret(&self) -> Result<(), TableError> {
+        if self.uploads.secret.get().is_some() {
+            return Ok(());
+        }
+        let mut candidate = UploadSecret::default();
+        // From the kernel, which has enough since it has started.
+        let filled = rustix::rand::getrandom(&mut candidate, rustix::rand::GetRandomFlags::empty());
+        if filled != Ok(candidate.len()) {
+            return Ok(());
+        }
+        let secret = self.table.secret(&candidate)?;
+        let _ = self.uploads.secret.set(secret);
+        Ok(())
+    }
+}
+
+impl Cluster {
+    /// Returns the tables of uploads, where the database can be asked now.
+    pub fn uploads(&self) -> Option<&dyn UploadTable> {
+        let shared = self.shared();
+        lock(&shared.book).lease.grants(Instant::now())?;
+        Some(&*shared.table)
+    }
+
+    /// Returns the secret of all nodes, where this one has been a member before. Does not wait.
+    pub fn upload_secret(&self) -> Option<UploadSecret> {
+        self.shared().uploads.secret.get().copied()
+    }
+
+    /// Locks an upload on all nodes. Waits for the database.
+    pub fn lock_upload(&self, key: UploadKey) -> Result<UploadLock, UploadDenied> {
+        let shared = self.shared_handle();
+        if !lock(&shared.uploads.open).insert(key) {
+            return Err(UploadDenied::Busy);
+        }
+        let mut taken = UploadLock { shared: Arc::clone(shared), key, held: None };
+        let epoch = lock(&shared.book).lease.grants(Instant::now()).ok_or(UploadDenied::Away)?;
+        let number = shared.trees.next.fetch_add(1, Ordering::Relaxed);
+        // Without an answer it may be there, and is given back.
+        taken.held = Some((epoch, number));
+        match shared.table.lock_name(epoch, TREE, &key, number) {
+            Ok(Locking::Locked) => Ok(taken),
+            Ok(Locking::Busy) => {
+                taken.held = None;
+                Err(UploadDenied::Busy)
+            }
+            Ok(Locking::Fenced) => {
+                taken.held = None;
+                lock(&shared.book).lease.fence(epoch);
+                shared.call(|call| call.is_urgent = true);
+                Err(UploadDenied::Away)
+            }
+            Err(_) => Err(UploadDenied::Away),
+        }
+    }
+}
