@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use crate::events::EventTable;
 use crate::keeper::Keeper;
 use crate::lock::lock;
 use crate::member::Member;
@@ -15,13 +16,30 @@ use crate::table::{Epoch, NodeEntry, NodeReport, Table, TableError};
 /// A node of a cluster. Until [`Cluster::begin`] it is no member, and grants nothing.
 pub struct Cluster {
     shared: Arc<Shared>,
+    /// The queue of events that the nodes share, where they do.
+    events: Option<Arc<dyn EventTable>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Cluster {
     /// Makes a node that is no member yet. Nothing is asked.
     pub fn new(table: Box<dyn Table>, entry: NodeEntry, timing: Timing) -> Self {
-        Self { shared: Arc::new(Shared::new(table, entry, timing)), thread: Mutex::default() }
+        Self {
+            shared: Arc::new(Shared::new(table, entry, timing)),
+            events: None,
+            thread: Mutex::default(),
+        }
+    }
+
+    /// Has the nodes share the queue of events.
+    pub fn with_events(mut self, events: Option<Arc<dyn EventTable>>) -> Self {
+        self.events = events;
+        self
+    }
+
+    /// Returns the queue of events that the nodes share, where they do.
+    pub fn events(&self) -> Option<&Arc<dyn EventTable>> {
+        self.events.as_ref()
     }
 
     /// Joins: registers if the database is there, and has a thread keep the lease from now on.
@@ -57,6 +75,11 @@ impl Cluster {
     /// Returns the registration of this node, where it has one.
     pub fn epoch(&self) -> Option<Epoch> {
         lock(&self.shared.book).lease.epoch()
+    }
+
+    /// Returns whether the node has this registration, and its lease holds as far as it can know.
+    pub fn holds(&self, epoch: Epoch) -> bool {
+        lock(&self.shared.book).lease.grants(Instant::now()) == Some(epoch)
     }
 
     /// Lists the nodes. Waits for the database.

@@ -5,6 +5,7 @@
 //!  logins (pool)   places.rs ──┐                            ┌──► table.rs (trait), postgres/ (tables and functions)
 //!  keeper (thread) keeper.rs ──┼─► book.rs: places held here ┘
 //!  quotas (pool)   quotas.rs ──┘   lease.rs: may this node grant?   ban_sync.rs: which bans do both know?
+//!  hooks           events.rs (trait) ──► postgres/events.rs
 //! ```
 //!
 //! The invariants:
@@ -21,6 +22,7 @@ mod ban_sync;
 mod book;
 mod cluster;
 mod errands;
+mod events;
 mod keeper;
 mod lease;
 mod lock;
@@ -37,10 +39,11 @@ mod trees;
 
 pub use asking::NodeAnswer;
 pub use cluster::Cluster;
+pub use events::{EventTable, Failure, MeantEvents, ReceiverCount, Settlement, SharedEvent, TakenReceiver};
 pub use member::Member;
 pub use places::{Place, PlaceError, Timing};
 #[cfg(feature = "postgres")]
-pub use postgres::PostgresTable;
+pub use postgres::{PostgresEvents, PostgresTable};
 pub use scope::{Claim, SharedScope};
 pub use table::{
     BanChange, Epoch, Locking, NodeEntry, NodeReport, NodeState, Pulled, Renewal, SharedBan, Table,

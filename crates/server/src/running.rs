@@ -162,6 +162,7 @@ impl Prepared {
         let replaces =
             before.map(|before| before.take_over(&state)).transpose().map_err(StartError::Relief)?;
         if let Some(hooks) = &state.config.hooks {
+            state.cluster.iter().for_each(|cluster| hooks.join(cluster));
             let log = state.log.clone();
             hooks.begin(Arc::new(move |text| log.warn(text))).map_err(StartError::Hooks)?;
         }
@@ -275,9 +276,10 @@ impl Running {
         keep_quotas(&self.state, true);
         keep_dav(&self.state);
         keep_bans(&self.state);
-        membership::leave(&self.state);
         self.hook_pools.finish(HOOKS_TIME);
         self.state.hooks().iter().for_each(|hooks| hooks.close());
+        // What this node delivers is no other's before that.
+        membership::leave(&self.state);
         upgrade::say_farewell(self);
         self.note_end();
         self.log.close();

@@ -6,6 +6,8 @@
 mod connections;
 mod errands;
 mod error;
+mod events;
+mod events_schema;
 mod quotas;
 mod rates;
 mod schema;
@@ -21,6 +23,7 @@ use tokio_postgres::types::{ToSql, Type};
 
 use self::connections::{Connections, Lane};
 use self::error::ClusterError;
+pub use self::events::PostgresEvents;
 use crate::scope::{Claim, SharedScope};
 use crate::table::{
     BanChange, Epoch, Locking, NodeEntry, NodeReport, NodeState, Pulled, Renewal, SharedBan, Table,

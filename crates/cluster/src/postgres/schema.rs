@@ -10,12 +10,13 @@ use millrace_storage::PostgresError;
 use tokio_postgres::Client;
 
 use super::error::ClusterError;
+use super::events_schema::EVENTS;
 
 /// Keeps two nodes from migrating concurrently; the number is arbitrary.
 const LOCK: i64 = 0x6d69_6c6c_6e6f_6465;
 
 /// The migrations; the database records how many it has applied.
-const MIGRATIONS: &[&str] = &[PLACES_AND_BANS, QUOTAS, ERRANDS, RATES];
+const MIGRATIONS: &[&str] = &[PLACES_AND_BANS, QUOTAS, ERRANDS, RATES, EVENTS];
 
 /// Nodes, their places, and bans.
 const PLACES_AND_BANS: &str = r#"
