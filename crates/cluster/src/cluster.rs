@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use crate::audit::AuditTable;
 use crate::events::EventTable;
 use crate::keeper::Keeper;
 use crate::lock::lock;
@@ -18,6 +19,8 @@ pub struct Cluster {
     shared: Arc<Shared>,
     /// The queue of events that the nodes share, where they do.
     events: Option<Arc<dyn EventTable>>,
+    /// The copies of the nodes' audit logs, where there are some.
+    audit: Option<Arc<dyn AuditTable>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -27,6 +30,7 @@ impl Cluster {
         Self {
             shared: Arc::new(Shared::new(table, entry, timing)),
             events: None,
+            audit: None,
             thread: Mutex::default(),
         }
     }
@@ -35,6 +39,17 @@ impl Cluster {
     pub fn with_events(mut self, events: Option<Arc<dyn EventTable>>) -> Self {
         self.events = events;
         self
+    }
+
+    /// Has the nodes copy their audit logs.
+    pub fn with_audit(mut self, audit: Option<Arc<dyn AuditTable>>) -> Self {
+        self.audit = audit;
+        self
+    }
+
+    /// Returns the copies of the nodes' audit logs, where there are some.
+    pub fn audit(&self) -> Option<&Arc<dyn AuditTable>> {
+        self.audit.as_ref()
     }
 
     /// Returns the queue of events that the nodes share, where they do.

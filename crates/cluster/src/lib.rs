@@ -18,6 +18,7 @@
 //! No part of this knows what a session is, or which protocol it speaks.
 
 mod asking;
+mod audit;
 mod ban_sync;
 mod book;
 mod cluster;
@@ -38,12 +39,13 @@ mod table;
 mod trees;
 
 pub use asking::NodeAnswer;
+pub use audit::{ArrivedRecord, AuditChain, AuditCopy, AuditTable};
 pub use cluster::Cluster;
 pub use events::{EventTable, Failure, MeantEvents, ReceiverCount, Settlement, SharedEvent, TakenReceiver};
 pub use member::Member;
 pub use places::{Place, PlaceError, Timing};
 #[cfg(feature = "postgres")]
-pub use postgres::{PostgresEvents, PostgresTable};
+pub use postgres::{PostgresAudit, PostgresEvents, PostgresTable};
 pub use scope::{Claim, SharedScope};
 pub use table::{
     BanChange, Epoch, Locking, NodeEntry, NodeReport, NodeState, Pulled, Renewal, SharedBan, Table,

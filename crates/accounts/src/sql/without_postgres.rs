@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_cluster::{EventTable, Table};
+use millrace_cluster::{AuditTable, EventTable, Table};
 
 use super::Sql;
 use crate::absent::{Absent, absent};
@@ -21,5 +21,10 @@ pub fn cluster_table(_: &Sql) -> Result<Box<dyn Table>, SetupError> {
 
 /// Fails likewise.
 pub fn cluster_events(_: &Sql) -> Result<Arc<dyn EventTable>, SetupError> {
+    absent("PostgreSQL", "postgres")
+}
+
+/// Fails likewise.
+pub fn cluster_audit(_: &Sql) -> Result<Arc<dyn AuditTable>, SetupError> {
     absent("PostgreSQL", "postgres")
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_server::auth::{Sql, cluster_events, cluster_table};
+use millrace_server::auth::{Sql, cluster_audit, cluster_events, cluster_table};
 use millrace_server::cluster::{Cluster, NodeEntry, Timing};
 
 use super::places::Places;
@@ -42,6 +42,9 @@ settings! {
         /// Whether all nodes deliver the events of [hooks](hooks.md#in-a-cluster) together, from this database. Until
         /// they are there, and while it is away, they are in `hooks-queue` at their node.
         share_events: One<Switch> = default("false");
+        /// Whether records of the [audit log](audit.md#in-a-cluster) are copied to this database, where those of all nodes are
+        /// read, and compared with the files
+        share_audit: One<Switch> = default("false");
     }
 }
 
@@ -84,7 +87,9 @@ pub(crate) fn cluster(tables: &[ClusterTable], places: &Places<'_>) -> Result<Op
     let database = cluster_table(&settings).map_err(failed)?;
     let shares_events = is_on(table.share_events.clone(), false);
     let events = shares_events.then(|| cluster_events(&settings)).transpose().map_err(failed)?;
+    let shares_audit = is_on(table.share_audit.clone(), false);
+    let audit = shares_audit.then(|| cluster_audit(&settings)).transpose().map_err(failed)?;
     let entry = NodeEntry { name: name(table), version: env!("CARGO_PKG_VERSION").to_owned(), lease };
     let cluster = Cluster::new(database, entry, Timing::of_lease(lease));
-    Ok(Some(Arc::new(cluster.with_events(events))))
+    Ok(Some(Arc::new(cluster.with_events(events).with_audit(audit))))
 }

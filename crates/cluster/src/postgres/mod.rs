@@ -3,6 +3,7 @@
 //! Nothing here keeps a session's state between questions, so a pooler that shares connections by transaction may stand
 //! between.
 
+mod audit;
 mod connections;
 mod errands;
 mod error;
@@ -21,6 +22,7 @@ use millrace_storage::{PostgresServer, Telling, Wish};
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
+pub use self::audit::PostgresAudit;
 use self::connections::{Connections, Lane};
 use self::error::ClusterError;
 pub use self::events::PostgresEvents;

@@ -9,6 +9,7 @@
 use millrace_storage::PostgresError;
 use tokio_postgres::Client;
 
+use super::audit::AUDIT;
 use super::error::ClusterError;
 use super::events_schema::EVENTS;
 
@@ -16,7 +17,7 @@ use super::events_schema::EVENTS;
 const LOCK: i64 = 0x6d69_6c6c_6e6f_6465;
 
 /// The migrations; the database records how many it has applied.
-const MIGRATIONS: &[&str] = &[PLACES_AND_BANS, QUOTAS, ERRANDS, RATES, EVENTS];
+const MIGRATIONS: &[&str] = &[PLACES_AND_BANS, QUOTAS, ERRANDS, RATES, EVENTS, AUDIT];
 
 /// Nodes, their places, and bans.
 const PLACES_AND_BANS: &str = r#"
