@@ -1,6 +1,7 @@
 //! What the threads that deliver share: whether they may, what receivers are shown, how far each is.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -82,6 +83,16 @@ impl Shared {
     /// What a receiver is shown.
     pub(super) fn credentials(&self, to: &Recipient) -> Credentials {
         self.state().keys.of(to)
+    }
+
+    /// Returns whether a rule of this server tells this receiver.
+    pub(super) fn knows(&self, to: &Recipient) -> bool {
+        self.state().keys.knows(to)
+    }
+
+    /// Returns whether a rule of this server has a program run with such words.
+    pub(super) fn may_run(&self, words: &[OsString]) -> bool {
+        self.state().keys.has_words(words)
     }
 
     /// Why the events of a receiver still wait.

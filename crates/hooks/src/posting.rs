@@ -67,6 +67,14 @@ impl Keyring {
             Recipient::Program { .. } => Credentials::default(),
         }
     }
+
+    /// Returns whether a rule tells this receiver.
+    pub(super) fn knows(&self, to: &Recipient) -> bool {
+        match to {
+            Recipient::Webhook { url, shows, .. } => self.has_address(url, *shows),
+            Recipient::Program { name, .. } => self.has_program(name),
+        }
+    }
 }
 
 /// Tells a receiver of some events: by one post, which has this id, or by a program for each.

@@ -135,6 +135,11 @@ impl Queue {
         let (orders, inbox) = channel();
         // Workers are made by the writer too, and hold a way back to it.
         let of_all = cluster.and_then(|cluster| SharedQueue::of(cluster, &shared, &orders));
+        if of_all.is_some() {
+            // An id that the database has seen must not come again after a power cut.
+            let full = database.execute_batch("PRAGMA synchronous = FULL");
+            full.map_err(|error| QueueError::at(path, error))?;
+        }
         let mover = of_all.as_ref().map(|queue| Arc::clone(queue.mover()));
         let workers = Arc::new(DeliveryWorkers::new(orders.clone(), Arc::clone(&shared), mover));
         let queue = Self {

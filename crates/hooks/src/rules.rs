@@ -84,8 +84,10 @@ impl Rules {
     pub fn new(mut rules: Vec<Rule>, queue: Option<PathBuf>) -> Self {
         let mut keys = Keyring::default();
         for rule in &mut rules {
-            if let Action::Webhook { url, credentials, .. } = &mut rule.action {
-                keys.add(url, credentials);
+            match &mut rule.action {
+                Action::Webhook { url, credentials, .. } => keys.add(url, credentials),
+                Action::Run(words) => keys.add_program(words),
+                _ => {}
             }
         }
         let webhook = |rule: &Rule| match &rule.action {

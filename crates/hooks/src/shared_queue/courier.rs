@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millrace_cluster::{Cluster, Epoch, EventTable, Failure, Settlement, TakenReceiver};
+use millrace_cluster::{Cluster, Epoch, EventTable, Failure, Settlement, TableError, TakenReceiver};
 
 use super::delivering::Delivering;
 use crate::delivery::Recipient;
@@ -35,6 +35,8 @@ pub(super) struct Courier {
 struct Hands {
     /// The receivers that have a thread here.
     busy: Vec<String>,
+    /// Receivers that no rule of this node tells: they are for other nodes.
+    unknown: Vec<String>,
     /// Their doors, which keep connections.
     doors: HashMap<String, Door>,
     is_called: bool,
@@ -73,7 +75,9 @@ impl Courier {
         let busy = {
             let mut hands = self.hands();
             hands.is_called = false;
-            hands.busy.clone()
+            // A reload may have brought them in.
+            hands.unknown.retain(|unknown| self.known(unknown).is_none());
+            [&hands.busy[..], &hands.unknown].concat()
         };
         self.table.take(epoch, &busy).ok().flatten()
     }
@@ -107,9 +111,11 @@ impl Courier {
     /// Delivers the events of a receiver until there are no more, or one is not taken.
     fn deliver_all(&self, epoch: Epoch, taken: TakenReceiver) {
         let TakenReceiver { receiver, mut tries } = taken;
-        let Ok(to) = serde_json::from_str::<Recipient>(&receiver) else {
-            let trouble = "this version of Millrace knows no receiver of this kind".to_owned();
-            let failure = Some(Failure { trouble, tries, pause: LONGEST_PAUSE.as_secs_f64() });
+        let Some(to) = self.known(&receiver) else {
+            // What the database says alone is not done: another node may know it, and this one does not take it again.
+            self.hands().unknown.push(receiver.clone());
+            let trouble = format!("node {} has no hook that tells this receiver", self.cluster.name());
+            let failure = Some(Failure { trouble, tries, pause: 0.0 });
             self.settle(epoch, &receiver, &Settlement { failure, ..Settlement::default() });
             return;
         };
@@ -127,6 +133,11 @@ impl Courier {
         }
     }
 
+    /// Reads a receiver, if a rule of this node tells it.
+    fn known(&self, receiver: &str) -> Option<Recipient> {
+        serde_json::from_str(receiver).ok().filter(|to| self.shared.knows(to))
+    }
+
     /// Returns whether this node delivers, and its lease holds as far as it can know.
     pub(super) fn may_deliver(&self, epoch: Epoch) -> bool {
         !self.shared.is_over() && self.cluster.holds(epoch)
@@ -138,6 +149,11 @@ impl Courier {
         loop {
             match self.table.settle(epoch, receiver, settlement) {
                 Ok(is_ours) => return is_ours,
+                Err(error @ TableError::Refused(_)) => {
+                    (self.shared.warn)(&format!("hooks: what came of events cannot be noted: {error}"));
+                    self.shared.pause(LONGEST_PAUSE);
+                    return false;
+                }
                 Err(_) if self.shared.pause(PAUSE) => return false,
                 Err(_) => {}
             }

@@ -9,6 +9,7 @@ use millrace_cluster::{Epoch, Failure, Settlement, SharedEvent};
 use super::courier::Courier;
 use crate::delivery::Recipient;
 use crate::delivery_state::{FIRST_PAUSE, LONGEST_PAUSE, PROGRAM_TRIES};
+use crate::facts;
 use crate::posting::{self, Door, Told};
 use crate::webhook::DeliveryError;
 
@@ -30,7 +31,9 @@ impl Delivering<'_> {
         let begun = Instant::now();
         let mut posts: VecDeque<&[SharedEvent]> = events.chunks(self.to.together()).collect();
         while let Some(post) = posts.pop_front() {
-            if begun.elapsed() > SILENCE || !self.courier.may_deliver(self.epoch) {
+            // A turn that says nothing would be repeated for ever, where a batch is refused slowly.
+            let has_news = !(done.delivered.is_empty() && done.parked.is_empty());
+            if has_news && begun.elapsed() > SILENCE || !self.courier.may_deliver(self.epoch) {
                 break;
             }
             match self.tell(post) {
@@ -47,7 +50,7 @@ impl Delivering<'_> {
                         break;
                     }
                     self.warn(&format!("{} event(s) for {} put aside: {error}", post.len(), self.to.name()));
-                    done.parked.extend(post.iter().map(|event| (event.id.clone(), error.to_string())));
+                    done.parked.extend(post.iter().map(|event| (event.id.clone(), told_of(&error))));
                 }
             }
             tries = 0;
@@ -70,6 +73,11 @@ impl Delivering<'_> {
             // Of events of several nodes, unlike those of one, the numbers do not say how many there are.
             [first, .., last] => format!("{}-{}-{}", told(first), told(last), post.len()),
         };
+        let is_ours = |event: &SharedEvent| self.courier.shared.may_run(&facts::unpack(&event.words));
+        if self.door.is_program() && !post.iter().all(is_ours) {
+            let why = "no hook of this node runs the program with such words";
+            return Err(DeliveryError::Retryable(why.to_owned()));
+        }
         let events: Vec<Told<'_>> = post
             .iter()
             .map(|SharedEvent { id, body, words, variables, .. }| Told {
@@ -88,10 +96,15 @@ impl Delivering<'_> {
             self.warn(&format!("{} does not take events: {error}; they wait", self.to.name()));
         }
         let pause = (FIRST_PAUSE * 2u32.pow(tries.min(10) - 1)).min(LONGEST_PAUSE);
-        Failure { trouble: error.to_string(), tries, pause: pause.as_secs_f64() }
+        Failure { trouble: told_of(error), tries, pause: pause.as_secs_f64() }
     }
 
     fn warn(&self, text: &str) {
         (self.courier.shared.warn)(&format!("hooks: {text}"));
     }
+}
+
+/// An error as the database can keep it: a program may have written anything.
+fn told_of(error: &DeliveryError) -> String {
+    error.to_string().replace('\0', " ")
 }

@@ -86,8 +86,12 @@ impl Mover {
         let mut database = None;
         let mut behind = 0;
         while !self.shared.wait_for_right() {
+            let announced = self.progress().announced;
             match self.read(&mut database, behind) {
                 Ok(some) if some.is_empty() => {
+                    // What was announced is not there: another process has moved it.
+                    behind = behind.max(announced);
+                    self.progress().moved = behind;
                     self.note(None);
                     self.wait_for_more(behind);
                 }
@@ -103,8 +107,11 @@ impl Mover {
     /// Moves these; returns the last of them.
     fn move_on(&self, some: Vec<(i64, SharedEvent)>) -> Result<i64, TableError> {
         let (numbers, events): (Vec<i64>, Vec<SharedEvent>) = some.into_iter().unzip();
-        self.table.put(&events)?;
         let last = numbers.last().copied().unwrap_or(0);
+        let numbers = match self.table.put(&events) {
+            Err(TableError::Refused(_)) => self.move_each(&numbers, &events)?,
+            put => put.map(|()| numbers)?,
+        };
         if numbers.len() < TOGETHER {
             // These were all; who has put others since waits for them again.
             self.note(None);
@@ -115,6 +122,24 @@ impl Mover {
         self.change.notify_all();
         self.courier.call();
         Ok(last)
+    }
+
+    /// Moves these one by one, as the database refuses one of them: that one is put aside here. Returns those that were moved.
+    fn move_each(&self, numbers: &[i64], events: &[SharedEvent]) -> Result<Vec<i64>, TableError> {
+        let mut moved = Vec::new();
+        for (&number, event) in numbers.iter().zip(events) {
+            match self.table.put(std::slice::from_ref(event)) {
+                Err(error @ TableError::Refused(_)) => {
+                    (self.shared.warn)(&format!(
+                        "hooks: the event {} is put aside at this node: {error}",
+                        event.id
+                    ));
+                    let _ = self.orders.send(Order::Parked(vec![number], error.to_string()));
+                }
+                put => put.map(|()| moved.push(number))?,
+            }
+        }
+        Ok(moved)
     }
 
     fn fail(&self, why: &str) {

@@ -196,7 +196,8 @@ fn compare_end(path: &Path, last: Option<&Last>) -> Result<(), CopyError> {
     if written.is_some_and(|written| written.seq > last.seq || is_last(written)) {
         return Ok(());
     }
-    let found = Follower::behind(path, last.seq - 1).read(1)?.first().map(|found| found.position);
+    let found =
+        Follower::behind(path, last.seq.saturating_sub(1)).read(1)?.first().map(|found| found.position);
     match found {
         Some(found) if is_last(found) => Ok(()),
         Some(found) if found.seq == last.seq => {
