@@ -77,7 +77,7 @@ pub use settings::{
 };
 pub use source::{Found, Needs, Proof, Source};
 pub use source_error::{ProgramError, SetupError, SourceError, SourceUnavailable};
-pub use sql::{Sql, cluster_table, mysql, postgres};
+pub use sql::{Sql, cluster_audit, cluster_events, cluster_table, mysql, postgres};
 pub use sqlite::Database;
 pub use totp::{Secret, SecretError};
 

@@ -3,12 +3,16 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use clap::Subcommand;
 use millrace_log::Sha256;
 use millrace_log::audit::verify::{Torn, Verified, VerifyError, verify};
 use millrace_log::binary::{ConvertError, Converted, Form, convert};
+use millrace_server::cluster::{AuditChain, AuditTable};
+use millrace_server::{Compared, CopiesError, compare_with_copies, verify_copies, write_copies};
 
+use crate::config::{self, Written};
 use crate::failure::Failure;
 
 #[derive(Debug, Subcommand)]
@@ -20,13 +24,30 @@ pub(crate) enum LogCommand {
     ///
     /// A program that can write to the file can also make a new chain of all its records. To find that, note the SHA-256 of
     /// a record elsewhere ("millrace ctl audit" tells the last), and give it with --last; or send the records away (syslog).
+    ///
+    /// Where the nodes of a cluster have copies of their records (share-audit), --config compares the last file, and those that were
+    /// moved away from it, with them. Without a file it verifies the copies of all nodes.
     Verify {
         /// The files
-        #[arg(value_name = "FILE", required = true)]
+        #[arg(value_name = "FILE", required_unless_present = "config")]
         files: Vec<PathBuf>,
+        /// The configuration file with the cluster that has copies of the records
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
         /// The SHA-256 of a record that has to be there
         #[arg(long, value_name = "SHA256")]
         last: Option<Noted>,
+    },
+    /// Write the records of the audit logs of all nodes of a cluster (share-audit), in the order in which they came
+    ///
+    /// Each is a line of JSON, with its node first.
+    Records {
+        /// The configuration file with the cluster
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+        /// Those of one node, by its name
+        #[arg(long, value_name = "NAME")]
+        node: Option<String>,
     },
     /// Write the entries of a binary log (access-log-format = "binary") as text, the oldest first
     ///
@@ -59,17 +80,70 @@ impl FromStr for Noted {
 }
 
 pub(crate) fn run(command: &LogCommand) -> Result<(), Failure> {
-    let (files, last) = match command {
-        LogCommand::Verify { files, last } => (files, last),
+    let (files, config, last) = match command {
+        LogCommand::Verify { files, config, last } => (files, config, last),
+        LogCommand::Records { config, node } => {
+            let mut out = io::stdout().lock();
+            return write_copies(&*copies(config)?, node.as_deref(), &mut out).map_err(failed);
+        }
         LogCommand::Convert { file, form } => return convert_binary(file, *form),
+    };
+    let table = config.as_deref().map(copies).transpose()?;
+    let Some(log) = files.last() else {
+        let chains = table.map_or(Ok(Vec::new()), |table| verify_copies(&*table)).map_err(failed)?;
+        let _ = io::stdout().write_all(chains_told(&chains).as_bytes());
+        return Ok(());
     };
     match verify(files, last.map(|Noted(sha256)| sha256)) {
         Ok(verified) => {
-            let _ = io::stdout().write_all(told(&verified).as_bytes());
+            let compared =
+                table.map(|table| compare_with_copies(&*table, log)).transpose().map_err(failed)?;
+            let text = told(&verified) + &compared.map_or_else(String::new, compared_told);
+            let _ = io::stdout().write_all(text.as_bytes());
             Ok(())
         }
         Err(error @ VerifyError::Broken { .. }) => Err(Failure::Running(format!("{error}."))),
         Err(error @ VerifyError::Io { .. }) => Err(Failure::Configuration(format!("{error}."))),
+    }
+}
+
+/// The copies that the servers of this configuration have.
+fn copies(config: &Path) -> Result<Arc<dyn AuditTable>, Failure> {
+    let site = config::load(Written::default(), Some(config))?;
+    let cluster = site.config.cluster.as_ref();
+    cluster.and_then(|cluster| cluster.audit()).cloned().ok_or_else(|| {
+        let config = config.display();
+        Failure::Configuration(format!(
+            "{config} has no [cluster] with share-audit = true: there are no copies."
+        ))
+    })
+}
+
+fn failed(error: CopiesError) -> Failure {
+    match error {
+        CopiesError::Io { .. } => Failure::Configuration(format!("{error}.")),
+        error => Failure::Running(format!("{error}.")),
+    }
+}
+
+fn chains_told(chains: &[(AuditChain, String)]) -> String {
+    if chains.is_empty() {
+        return "There is no copy.\n".to_owned();
+    }
+    let told = |(chain, sha256): &(AuditChain, String)| {
+        let AuditChain { chain, node, first, last } = chain;
+        format!(
+            "{node}, chain {chain}: records {first} to {last} are as they were written; the last has the SHA-256 {sha256}.\n"
+        )
+    };
+    chains.iter().map(told).collect()
+}
+
+fn compared_told(compared: Compared) -> String {
+    let text = format!("The cluster has the same of {} of them.\n", compared.equal);
+    match compared.without {
+        0 => text,
+        without => format!("{text}It has no copies of the last {without} yet.\n"),
     }
 }
 

@@ -4,6 +4,8 @@
 #[path = "../../server/tests/sources/daemon.rs"]
 #[allow(dead_code, reason = "other tests use all of it")]
 mod daemon;
+#[path = "cluster/events.rs"]
+mod events;
 #[path = "cluster/failures.rs"]
 mod failures;
 #[path = "cluster/http.rs"]
@@ -15,6 +17,9 @@ mod postgresql;
 mod quotas;
 #[path = "cluster/rates.rs"]
 mod rates;
+#[path = "crashes/receiver.rs"]
+#[allow(dead_code, reason = "other tests use all of it")]
+mod receiver;
 #[path = "cluster/steering.rs"]
 mod steering;
 #[path = "cluster/tickets.rs"]
@@ -79,9 +84,10 @@ impl Node {
         let keys = if keys.contains("directory") { keys } else { format!("directory = \".\"\n{keys}") };
         let text = format!(
             "control = \"control\"\nstate = \"state\"\n{keys}\n{}\n[cluster]\ndatabase = \"{}\"\n\
-             node = \"{name}\"\nlease = \"{lease}s\"\ntimeout = \"5s\"\n",
+             node = \"{name}\"\nlease = \"{lease}s\"\ntimeout = \"5s\"\nshare-events = {}\n",
             USERS.map(user).concat(),
             database.connection(),
+            keys.contains("hooks-queue"),
         );
         fs::write(folder.join("millrace.toml"), text).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_millrace"))

@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use crate::audit::AuditTable;
+use crate::events::EventTable;
 use crate::keeper::Keeper;
 use crate::lock::lock;
 use crate::member::Member;
@@ -16,13 +18,44 @@ use crate::table::{Epoch, NodeEntry, NodeReport, Table, TableError};
 /// A node of a cluster. Until [`Cluster::begin`] it is no member, and grants nothing.
 pub struct Cluster {
     shared: Arc<Shared>,
+    /// The queue of events that the nodes share, where they do.
+    events: Option<Arc<dyn EventTable>>,
+    /// The copies of the nodes' audit logs, where there are some.
+    audit: Option<Arc<dyn AuditTable>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Cluster {
     /// Makes a node that is no member yet. Nothing is asked.
     pub fn new(table: Box<dyn Table>, entry: NodeEntry, timing: Timing) -> Self {
-        Self { shared: Arc::new(Shared::new(table, entry, timing)), thread: Mutex::default() }
+        Self {
+            shared: Arc::new(Shared::new(table, entry, timing)),
+            events: None,
+            audit: None,
+            thread: Mutex::default(),
+        }
+    }
+
+    /// Has the nodes share the queue of events.
+    pub fn with_events(mut self, events: Option<Arc<dyn EventTable>>) -> Self {
+        self.events = events;
+        self
+    }
+
+    /// Has the nodes copy their audit logs.
+    pub fn with_audit(mut self, audit: Option<Arc<dyn AuditTable>>) -> Self {
+        self.audit = audit;
+        self
+    }
+
+    /// Returns the copies of the nodes' audit logs, where there are some.
+    pub fn audit(&self) -> Option<&Arc<dyn AuditTable>> {
+        self.audit.as_ref()
+    }
+
+    /// Returns the queue of events that the nodes share, where they do.
+    pub fn events(&self) -> Option<&Arc<dyn EventTable>> {
+        self.events.as_ref()
     }
 
     /// Joins: registers if the database is there, and has a thread keep the lease from now on.
@@ -68,6 +101,11 @@ impl Cluster {
     pub fn secrets(&self) -> Vec<SharedSecret> {
         let now = Instant::now();
         lock(&self.shared.secrets).iter().filter(|secret| secret.is_young(now)).copied().collect()
+    }
+
+    /// Returns whether the node has this registration, and its lease holds as far as it can know.
+    pub fn holds(&self, epoch: Epoch) -> bool {
+        lock(&self.shared.book).lease.grants(Instant::now()) == Some(epoch)
     }
 
     /// Lists the nodes. Waits for the database.

@@ -7,6 +7,7 @@
 //!  quotas (pool)   quotas.rs ──┤   lease.rs: may this node grant?   ban_sync.rs: which bans do both know?
 //!  WebDAV (pool)   dav.rs ─────┤
 //!  tus (pool)      uploads.rs ─┘
+//!  hooks           events.rs (trait) ──► postgres/events.rs
 //! ```
 //!
 //! The invariants:
@@ -19,6 +20,7 @@
 //! No part of this knows what a session is, or which protocol it speaks.
 
 mod asking;
+mod audit;
 mod ban_sync;
 mod book;
 mod browser_logins;
@@ -26,6 +28,7 @@ mod cluster;
 mod dav;
 mod dav_table;
 mod errands;
+mod events;
 mod failures;
 mod keeper;
 mod known_locks;
@@ -50,16 +53,18 @@ mod upload_table;
 mod uploads;
 
 pub use asking::NodeAnswer;
+pub use audit::{ArrivedRecord, AuditChain, AuditCopy, AuditTable};
 pub use browser_logins::{BrowserLogin, LoginEnd, LoginLifetime};
 pub use cluster::Cluster;
 pub use dav_table::{
     Changing, DavTable, FoundDav, Granting, LockBounds, NewLocks, PlaceDigest, SharedLock, SharedProperties,
     Wanted,
 };
+pub use events::{EventTable, Failure, MeantEvents, ReceiverCount, Settlement, SharedEvent, TakenReceiver};
 pub use member::Member;
 pub use places::{Place, PlaceError, Timing};
 #[cfg(feature = "postgres")]
-pub use postgres::PostgresTable;
+pub use postgres::{PostgresAudit, PostgresEvents, PostgresTable};
 pub use scope::{Claim, SharedScope};
 pub use shared_secret::SharedSecret;
 pub use table::{

@@ -20,6 +20,9 @@ pub enum TableError {
     /// The connection, or an error of the database.
     #[error("the database of the cluster: {0}")]
     Backend(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The database refuses what it was given, and will another time.
+    #[error("the database of the cluster refuses it: {0}")]
+    Refused(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// It was away when it was asked last. Nothing was asked.
     #[error("the database of the cluster is away: {0}")]
     Away(String),

@@ -1,6 +1,10 @@
 //! Administration of the queue: lists waiting and failed events with their errors, and retries or removes them.
 //!
+//! Where the nodes of a cluster share a queue, that one is meant; the file of this node has what waits for the database.
+//!
 //! It opens a connection for each call: the calls are rare, and do not delay sessions that queue events.
+
+mod of_all;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +12,8 @@ use std::time::Duration;
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use serde_json::Value;
 
+use self::of_all::OfAll;
+use super::delivery::Recipient;
 use super::queue::Queue;
 use super::queue_error::QueueError;
 
@@ -91,7 +97,17 @@ impl Backlog {
     /// How many events there are, or are for one receiver, and so many of them at most.
     pub fn list(&self, to: Option<&str>, most: usize) -> Result<Undeliverables, QueueError> {
         let database = self.open()?;
-        self.read(&database, to, most).map_err(|error| self.failed(error))
+        let mut found = self.read(&database, to, most).map_err(|error| self.failed(error))?;
+        let Some(of_all) = self.0.of_all() else { return Ok(found) };
+        if let Some(trouble) = of_all.mover().trouble() {
+            found
+                .events
+                .iter_mut()
+                .for_each(|event| event.error = event.error.take().or(Some(trouble.clone())));
+        } else {
+            OfAll(of_all).list(&mut found, to, most)?;
+        }
+        Ok(found)
     }
 
     /// Returns how many events wait for their receivers, and how many were put aside.
@@ -101,6 +117,9 @@ impl Backlog {
 
     /// Has events delivered that were put aside, and those that wait tried now; answers how many there are.
     pub fn retry(&self, meant: &Meant) -> Result<u64, QueueError> {
+        if let Some(of_all) = self.0.of_all() {
+            return OfAll(of_all).retry(meant);
+        }
         let mut database = self.open()?;
         let count = change(&mut database, |transaction| match meant {
             Meant::These(ids) => self.each(transaction, ids, |transaction, id| {
@@ -125,6 +144,9 @@ impl Backlog {
 
     /// Removes events; returns how many. One that is being delivered may still arrive.
     pub fn forget(&self, meant: &Meant) -> Result<u64, QueueError> {
+        if let Some(of_all) = self.0.of_all() {
+            return OfAll(of_all).forget(meant);
+        }
         let mut database = self.open()?;
         let count = change(&mut database, |transaction| match meant {
             Meant::These(ids) => self.each(transaction, ids, |transaction, id| {
@@ -252,7 +274,7 @@ fn receivers(database: &Connection, state: State, to: Option<&str>) -> rusqlite:
     let mut query = database.prepare(&query)?;
     let rows = query.query_map([], |row| {
         let (key, count, last): (String, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        let name = Queue::name_of(&key).unwrap_or_else(|| key.clone());
+        let name = Recipient::name_of(&key);
         Ok(Receiver { key, name, count: count.cast_unsigned(), last })
     })?;
     let named = |receiver: &Receiver| to.is_none_or(|to| receiver.name == to);

@@ -26,6 +26,11 @@ pub(super) enum Recipient {
 }
 
 impl Recipient {
+    /// The name of a stored receiver for users.
+    pub(super) fn name_of(receiver: &str) -> String {
+        serde_json::from_str::<Self>(receiver).map_or_else(|_| receiver.to_owned(), |to| to.name().to_owned())
+    }
+
     /// Its name for users.
     pub(super) fn name(&self) -> &str {
         match self {

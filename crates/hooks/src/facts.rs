@@ -193,6 +193,15 @@ enum Piece {
 }
 
 impl Template {
+    /// Returns whether it may have become this text: exactly, where it names nothing.
+    pub(super) fn may_be(&self, text: &OsStr) -> bool {
+        let written = self.0.iter().map(|piece| match piece {
+            Piece::Text(text) => Some(&**text),
+            Piece::Name(_) => None,
+        });
+        written.collect::<Option<String>>().is_none_or(|written| text == &*written)
+    }
+
     /// Parses a template.
     pub fn parse(text: &str) -> Result<Self, TemplateError> {
         let (mut pieces, mut rest) = (Vec::new(), text);

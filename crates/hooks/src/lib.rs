@@ -13,15 +13,18 @@
 
 mod backlog;
 mod delivery;
+mod delivery_state;
 mod delivery_workers;
 mod facts;
 mod patterns;
 mod pending;
 mod pools;
+mod posting;
 mod queue;
 mod queue_error;
 mod rules;
 mod setting_error;
+mod shared_queue;
 mod verify;
 mod webhook;
 
@@ -46,6 +49,7 @@ pub use rules::{Action, Rule, Rules};
 pub use setting_error::SettingError;
 pub use webhook::{Credentials, DeliveryError, Webhook};
 
+use millrace_cluster::Cluster;
 use millrace_log::{Subject, Undecided};
 use millrace_metrics::Waited;
 use millrace_process::Recall;
@@ -77,6 +81,11 @@ pub trait Hooks: Send + Sync + Debug {
     /// events keep their order. The verdict counts where the event [may be refused](Event::asks).
     fn call(&self, context: &EventContext) -> HookVerdict;
 
+    /// The server is a node of this cluster, which holds until the server ends. Called before [`Hooks::begin`].
+    fn join(&self, cluster: &Arc<Cluster>) {
+        let _ = cluster;
+    }
+
     /// The server begins; what goes wrong later may be said with `warn`, which logs it. An error keeps the server
     /// from starting.
     fn begin(&self, warn: Arc<dyn Fn(&str) + Send + Sync>) -> Result<(), HookError> {
@@ -84,7 +93,7 @@ pub trait Hooks: Send + Sync + Debug {
         Ok(())
     }
 
-    /// Undelivered events, where they are stored for an administrator.
+    /// Undelivered events, where they are stored for an administrator. Of a cluster whose nodes share them, those of all.
     fn backlog(&self) -> Option<Backlog> {
         None
     }

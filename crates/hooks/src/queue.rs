@@ -8,30 +8,32 @@
 //! Before a command that changes something, what it is about to do is put down as *intended*. An intention that a
 //! killed server left behind becomes an event `interrupted`: it may or may not have been done.
 //!
+//! Where the nodes of a cluster share a queue, this one is where an event is put first: [`SharedQueue`] moves it on, before the
+//! session hears of it if the database is there.
+//!
 //! A server that hands over to its successor leaves the deliveries to that, and only puts what its last sessions do; the
 //! successor sees what was put so by looking at the file now and then.
 
-use std::collections::HashMap;
+mod writer;
+
 use std::fs::{self, File};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, params};
+use millrace_cluster::Cluster;
+use rusqlite::Connection;
 
-use super::delivery::{Delivery, Order, Recipient, Warn};
-use super::delivery_workers::{DeliveryWorkers, Shared};
+use self::writer::{waiting, write};
+use super::delivery::{Delivery, Order, Warn};
+use super::delivery_state::Shared;
+use super::delivery_workers::DeliveryWorkers;
 use super::queue_error::{Cause, QueueError};
+use super::shared_queue::SharedQueue;
 use super::webhook::Keyring;
-
-/// Puts that share a transaction at most.
-const TOGETHER: usize = 1000;
-
-/// How long a database that cannot be written to (a full disk) is tried.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long the server's end waits for a delivery that has begun.
 const LAST: Duration = Duration::from_secs(5);
@@ -42,6 +44,8 @@ pub(super) struct Queue {
     orders: Mutex<Option<Sender<Order>>>,
     workers: Arc<DeliveryWorkers>,
     shared: Arc<Shared>,
+    /// The queue of all nodes, where they share one.
+    of_all: Option<SharedQueue>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Locked while this server delivers.
     lock: File,
@@ -96,7 +100,12 @@ const INTERRUPTED: &str = "
 impl Queue {
     /// Opens the queue of this file, or returns the one that this process has open, so that reloaded rules continue
     /// with their predecessors' queue.
-    pub(super) fn of(path: &Path, keys: &Keyring, warn: Warn) -> Result<Arc<Self>, QueueError> {
+    pub(super) fn of(
+        path: &Path,
+        keys: &Keyring,
+        cluster: Option<&Arc<Cluster>>,
+        warn: Warn,
+    ) -> Result<Arc<Self>, QueueError> {
         static OPEN: Mutex<Vec<Weak<Queue>>> = Mutex::new(Vec::new());
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|queue| queue.strong_count() > 0);
@@ -104,7 +113,7 @@ impl Queue {
             queue.shared.take_keys(keys.clone());
             return Ok(queue);
         }
-        let queue = Arc::new(Self::open(path, keys, warn)?);
+        let queue = Arc::new(Self::open(path, keys, cluster, warn)?);
         open.push(Arc::downgrade(&queue));
         Ok(queue)
     }
@@ -114,17 +123,30 @@ impl Queue {
         self.shared.path == path && !self.shared.is_stopped()
     }
 
-    fn open(path: &Path, keys: &Keyring, warn: Warn) -> Result<Self, QueueError> {
+    fn open(
+        path: &Path,
+        keys: &Keyring,
+        cluster: Option<&Arc<Cluster>>,
+        warn: Warn,
+    ) -> Result<Self, QueueError> {
         let opened = Self::open_files(path).map_err(|cause| QueueError::at(path, cause))?;
         let Opened { lock, presence, mut database, origin, left } = opened;
         let shared = Arc::new(Shared::new(path, origin, keys.clone(), warn));
         let (orders, inbox) = channel();
         // Workers are made by the writer too, and hold a way back to it.
-        let workers = Arc::new(DeliveryWorkers::new(orders.clone(), Arc::clone(&shared)));
+        let of_all = cluster.and_then(|cluster| SharedQueue::of(cluster, &shared, &orders));
+        if of_all.is_some() {
+            // An id that the database has seen must not come again after a power cut.
+            let full = database.execute_batch("PRAGMA synchronous = FULL");
+            full.map_err(|error| QueueError::at(path, error))?;
+        }
+        let mover = of_all.as_ref().map(|queue| Arc::clone(queue.mover()));
+        let workers = Arc::new(DeliveryWorkers::new(orders.clone(), Arc::clone(&shared), mover));
         let queue = Self {
             orders: Mutex::new(Some(orders)),
             workers: Arc::clone(&workers),
             shared,
+            of_all,
             threads: Mutex::default(),
             lock,
             _presence: presence,
@@ -136,7 +158,11 @@ impl Queue {
             .name("millrace-events".to_owned())
             .spawn(move || write(&mut database, &inbox, &workers))
             .map_err(|error| QueueError::at(path, error))?;
-        queue.threads.lock().unwrap_or_else(PoisonError::into_inner).push(writer);
+        let mut threads = vec![writer];
+        if let Some(of_all) = &queue.of_all {
+            threads.extend(of_all.begin().map_err(|error| QueueError::at(path, error))?);
+        }
+        *queue.threads.lock().unwrap_or_else(PoisonError::into_inner) = threads;
         Ok(queue)
     }
 
@@ -158,7 +184,9 @@ impl Queue {
 
     /// Puts events; they are safe when this returns.
     pub(super) fn put(&self, session: u64, deliveries: Vec<Delivery>) -> Result<(), QueueError> {
-        self.order(|done| Order::Put { deliveries, session, done })
+        self.order(|done| Order::Put { deliveries, session, done })?;
+        self.of_all.iter().for_each(|of_all| of_all.mover().wait());
+        Ok(())
     }
 
     /// Puts down what a session is about to do.
@@ -173,6 +201,11 @@ impl Queue {
         }
     }
 
+    /// The queue of all nodes, where they share one.
+    pub(super) fn of_all(&self) -> Option<&SharedQueue> {
+        self.of_all.as_ref()
+    }
+
     /// Where it is kept.
     pub(super) fn path(&self) -> &Path {
         &self.shared.path
@@ -181,11 +214,6 @@ impl Queue {
     /// The prefix of its event ids.
     pub(super) fn origin(&self) -> &str {
         &self.shared.origin
-    }
-
-    /// The name of a stored receiver for users.
-    pub(super) fn name_of(receiver: &str) -> Option<String> {
-        serde_json::from_str::<Recipient>(receiver).ok().map(|to| to.name().to_owned())
     }
 
     /// Why the events of a receiver still wait, where it has not taken one.
@@ -237,6 +265,9 @@ impl Queue {
     /// Ends deliveries; the next server continues with the rest.
     pub(super) fn close(&self) {
         self.stop();
+        if self.of_all.is_some() {
+            self.shared.wait_for_ends(LAST);
+        }
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         let end = Instant::now() + LAST;
         for thread in threads {
@@ -268,117 +299,4 @@ fn lock_file(path: &Path, ending: &str) -> std::io::Result<File> {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
     fs::OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(name)
-}
-
-/// The receivers with waiting events, and the last event of each.
-fn waiting(database: &Connection) -> rusqlite::Result<Vec<(String, i64)>> {
-    let mut query =
-        database.prepare("SELECT receiver, max(id) FROM event WHERE parked IS NULL GROUP BY receiver")?;
-    query.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
-}
-
-/// Executes orders, many in one transaction.
-fn write(database: &mut Connection, inbox: &Receiver<Order>, workers: &DeliveryWorkers) {
-    let mut seen = None;
-    loop {
-        announce_others(database, &mut seen, workers);
-        // The workers hold ways to here as well, so the end is not that of the channel.
-        let first = match inbox.recv_timeout(Duration::from_millis(250)) {
-            Ok(order) => order,
-            Err(RecvTimeoutError::Timeout) if !workers.shared.is_stopped() => continue,
-            Err(_) => return,
-        };
-        let mut orders = vec![first];
-        orders.extend(inbox.try_iter().take(TOGETHER));
-        let begun = Instant::now();
-        let result = loop {
-            match commit(database, &orders) {
-                Ok(put) => break Ok(put),
-                Err(error) if begun.elapsed() > PATIENCE => {
-                    break Err(QueueError::at(&workers.shared.path, error));
-                }
-                Err(_) => thread::sleep(Duration::from_millis(100)),
-            }
-        };
-        match &result {
-            Ok(put) => put.iter().for_each(|(receiver, last)| workers.announce(receiver, *last)),
-            Err(error) => (workers.shared.warn)(&format!("hooks: events cannot be kept: {error}")),
-        }
-        let result = result.map(drop);
-        for order in orders {
-            if let Order::Put { done, .. } | Order::Intend { done, .. } | Order::Settle(done) = order {
-                let _ = done.send(result.clone());
-            }
-        }
-    }
-}
-
-/// Announces what another process has put, if it has put something.
-fn announce_others(database: &Connection, seen: &mut Option<i64>, workers: &DeliveryWorkers) {
-    let version = database.prepare_cached("PRAGMA data_version").and_then(|mut query| {
-        let version: i64 = query.query_row([], |row| row.get(0))?;
-        Ok(version)
-    });
-    // A failed read is repeated in a moment.
-    let Ok(version) = version else { return };
-    if seen.replace(version).is_some_and(|seen| seen != version) {
-        let waiting = waiting(database).unwrap_or_default();
-        waiting.iter().for_each(|(receiver, last)| workers.announce(receiver, *last));
-    }
-}
-
-/// One transaction; the receivers that have something new, and the last of it.
-fn commit(database: &mut Connection, orders: &[Order]) -> rusqlite::Result<HashMap<String, i64>> {
-    let transaction = database.transaction()?;
-    let mut put = HashMap::new();
-    {
-        let mut insert = transaction
-            .prepare_cached("INSERT INTO event (receiver, body, words, variables) VALUES (?1, ?2, ?3, ?4)")?;
-        let mut intend = transaction.prepare_cached(
-            "INSERT INTO intended (session, receiver, body, words, variables) VALUES (?1, ?2, ?3, ?4, ?5)",
-        )?;
-        let mut forget = transaction.prepare_cached("DELETE FROM intended WHERE session = ?1")?;
-        let mut remove = transaction.prepare_cached("DELETE FROM event WHERE id = ?1")?;
-        let mut park = transaction.prepare_cached("UPDATE event SET parked = ?2 WHERE id = ?1")?;
-        let key = |delivery: &Delivery| serde_json::to_string(&delivery.to).unwrap_or_default();
-        for order in orders {
-            match order {
-                Order::Put { deliveries, session, .. } => {
-                    forget.execute([session.cast_signed()])?;
-                    for delivery in deliveries {
-                        let key = key(delivery);
-                        insert.execute(params![key, delivery.body, delivery.words, delivery.variables])?;
-                        put.insert(key, transaction.last_insert_rowid());
-                    }
-                }
-                Order::Intend { deliveries, session, .. } => {
-                    forget.execute([session.cast_signed()])?;
-                    for delivery in deliveries {
-                        let session = session.cast_signed();
-                        intend.execute(params![
-                            session,
-                            key(delivery),
-                            delivery.body,
-                            delivery.words,
-                            delivery.variables
-                        ])?;
-                    }
-                }
-                Order::Drop { session } => drop(forget.execute([session.cast_signed()])?),
-                Order::Delivered(ids) => {
-                    for id in ids {
-                        remove.execute([id])?;
-                    }
-                }
-                Order::Parked(ids, why) => {
-                    for id in ids {
-                        park.execute(params![id, why])?;
-                    }
-                }
-                Order::Settle(_) => {}
-            }
-        }
-    }
-    transaction.commit()?;
-    Ok(put)
 }

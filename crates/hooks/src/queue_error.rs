@@ -4,6 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use millrace_cluster::TableError;
+
 /// Why the queue of events failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum QueueError {
@@ -23,6 +25,9 @@ pub enum QueueError {
         /// What SQLite says.
         error: Arc<rusqlite::Error>,
     },
+    /// The database that the nodes of a cluster share gives no answer.
+    #[error("the queue of events of the cluster: {0}")]
+    Shared(Arc<TableError>),
     /// There is no event of this id.
     #[error("there is no event {0} in the queue")]
     NoEvent(String),
@@ -39,6 +44,12 @@ impl QueueError {
             Cause::Io(error) => Self::Io { path, error: Arc::new(error) },
             Cause::Database(error) => Self::Database { path, error: Arc::new(error) },
         }
+    }
+}
+
+impl From<TableError> for QueueError {
+    fn from(error: TableError) -> Self {
+        Self::Shared(Arc::new(error))
     }
 }
 

@@ -17,6 +17,8 @@ mod rule;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+use millrace_cluster::Cluster;
+
 use self::about::first_word;
 pub use self::rule::{Action, Rule};
 use super::backlog::Backlog;
@@ -65,6 +67,8 @@ pub struct Rules {
     /// One for each rule that posts and waits.
     webhooks: Vec<Option<Webhook>>,
     queue: OnceLock<Arc<Queue>>,
+    /// The cluster that the server is a node of.
+    cluster: OnceLock<Arc<Cluster>>,
     warn: OnceLock<Warn>,
     turns: Turns,
 }
@@ -80,8 +84,10 @@ impl Rules {
     pub fn new(mut rules: Vec<Rule>, queue: Option<PathBuf>) -> Self {
         let mut keys = Keyring::default();
         for rule in &mut rules {
-            if let Action::Webhook { url, credentials, .. } = &mut rule.action {
-                keys.add(url, credentials);
+            match &mut rule.action {
+                Action::Webhook { url, credentials, .. } => keys.add(url, credentials),
+                Action::Run(words) => keys.add_program(words),
+                _ => {}
             }
         }
         let webhook = |rule: &Rule| match &rule.action {
@@ -95,6 +101,7 @@ impl Rules {
             keys,
             webhooks,
             queue: OnceLock::new(),
+            cluster: OnceLock::new(),
             warn: OnceLock::new(),
             turns: Turns::default(),
         }
@@ -231,10 +238,14 @@ impl Hooks for Rules {
         }
     }
 
+    fn join(&self, cluster: &Arc<Cluster>) {
+        let _ = self.cluster.set(Arc::clone(cluster));
+    }
+
     fn begin(&self, warn: Warn) -> Result<(), HookError> {
         let _ = self.warn.set(Arc::clone(&warn));
         if let Some(path) = &self.queue_path {
-            let _ = self.queue.set(Queue::of(path, &self.keys, warn)?);
+            let _ = self.queue.set(Queue::of(path, &self.keys, self.cluster.get(), warn)?);
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 //! receiver can verify its sender, and detect a replay.
 
 use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use ring::rand::{self, SystemRandom};
 use thiserror::Error;
 use ureq::http::{HeaderName, HeaderValue, Uri};
 
+use super::facts::Template;
 use super::setting_error::SettingError;
 
 /// Of an answer, as much is read.
@@ -50,10 +52,10 @@ pub struct Credentials {
     number: usize,
 }
 
-/// The credentials of each address. Queued events are stored without them: a secret must not be in the database, and
+/// The credentials of each address, and the programs that rules run. Queued events are stored without them: a secret must not be in the database, and
 /// after a change waiting events must use the new one.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Keyring(HashMap<String, Vec<Credentials>>);
+pub(super) struct Keyring(HashMap<String, Vec<Credentials>>, Vec<Vec<Template>>);
 
 /// Why an event was not taken.
 #[derive(Debug, Error)]
@@ -130,6 +132,30 @@ impl Keyring {
         if credentials.number == all.len() {
             all.push(credentials.clone());
         }
+    }
+
+    /// A rule runs a program with these words.
+    pub(super) fn add_program(&mut self, words: &[Template]) {
+        self.1.push(words.to_vec());
+    }
+
+    /// Returns whether a rule posts to this address, and shows credentials of this number.
+    pub(super) fn has_address(&self, url: &str, number: usize) -> bool {
+        self.0.get(url).is_some_and(|all| number < all.len())
+    }
+
+    /// Returns whether a rule runs this program.
+    pub(super) fn has_program(&self, name: &str) -> bool {
+        let may_be = |word: &Template| word.may_be(OsStr::new(name));
+        self.1.iter().any(|words| words.first().is_some_and(may_be))
+    }
+
+    /// Returns whether the words of a rule may have become these.
+    pub(super) fn has_words(&self, of: &[OsString]) -> bool {
+        let may_be = |words: &&Vec<Template>| {
+            words.len() == of.len() && words.iter().zip(of).all(|(word, text)| word.may_be(text))
+        };
+        self.1.iter().any(|words| may_be(&words))
     }
 
     /// Those with a number among the ones of an address; where it has none of that number any more, the first.

@@ -213,7 +213,7 @@ metrics! {
     PoolIdle "millrace_pool_threads_idle" Gauge None Read [POOL]
         "Threads of a pool that have nothing to do.";
     DeliveryQueue "millrace_delivery_queue_events" Gauge None Read [STATE]
-        "Events in the queue of the hooks. Parked: given up until an administrator retries them.";
+        "Events in the queue of the hooks; with share-events those of all nodes, at each. Parked: given up until an administrator retries them.";
     WorkerTurn "millrace_worker_turn_seconds" Histogram Seconds Counted []
         "How long a turn of a worker takes from the first event to the last.";
     WorkerLag "millrace_worker_lag_seconds" Gauge Seconds Read [WORKER]

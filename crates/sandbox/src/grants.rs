@@ -11,7 +11,7 @@ pub enum Access {
     Write,
     /// Files are made and written, but neither read nor removed: logs.
     Append,
-    /// Files are made, read and written, but neither cut nor removed: logs that are gone on with.
+    /// Files are listed, made, read and written, but neither cut nor removed: logs that are gone on with.
     Extend,
     /// Files are made, written and removed, but not read: a file that is replaced as a whole.
     Replace,

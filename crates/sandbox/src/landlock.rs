@@ -81,7 +81,7 @@ fn rights(access: Access) -> BitFlags<AccessFs> {
             ReadFile | ReadDir | WriteFile | Truncate | RemoveFile | RemoveDir | MakeReg | MakeDir | MakeSym | Refer
         }),
         Access::Append => make_bitflags!(AccessFs::{WriteFile | MakeReg}),
-        Access::Extend => make_bitflags!(AccessFs::{ReadFile | WriteFile | MakeReg}),
+        Access::Extend => make_bitflags!(AccessFs::{ReadFile | ReadDir | WriteFile | MakeReg}),
         Access::Replace => make_bitflags!(AccessFs::{WriteFile | Truncate | MakeReg | RemoveFile}),
         Access::Socket => make_bitflags!(AccessFs::{MakeSock | RemoveFile}),
         Access::Device => make_bitflags!(AccessFs::{ReadFile | WriteFile | IoctlDev}),

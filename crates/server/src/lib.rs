@@ -19,6 +19,7 @@
 //! The reactor is `runtime`; control sessions are driven by `ftp-server`, requests by `http-server`. Accounts, limits, hooks, logs, transfers and
 //! passive ports are crates of their own; those that embedders need are re-exported here.
 
+mod audit_copies;
 mod certificates;
 pub mod config;
 mod disks;
@@ -46,6 +47,9 @@ use millrace_log as log;
 pub use millrace_runtime::report::{SessionReport, TransferReport, WaitsFor};
 use millrace_runtime::{passive, tls};
 
+pub use audit_copies::{
+    Compared, CopiesError, CopyFault, Difference, compare_with_copies, verify_copies, write_copies,
+};
 pub use auth::{Account, Accounts, Attempt, Authenticator, Decision, Protocol};
 pub use config::{Config, Inherited};
 pub use hooks::Hooks;

@@ -28,6 +28,7 @@ use self::assembling::{Machine, look_at_ports, state};
 use self::doors::Doors;
 pub use self::reloading::ReloadError;
 use self::upgrade::{AdminListener, Predecessor, TakeOverError};
+use crate::audit_copies::AuditCopies;
 use crate::blocking::BlockingPool;
 use crate::certificates;
 use crate::config::Config;
@@ -65,6 +66,8 @@ pub struct Running {
     pub(crate) state: Arc<ServerState>,
     /// Ends before the workers do.
     housekeeping: Mutex<Option<Housekeeping>>,
+    /// The copies of the audit log that a cluster has.
+    audit_copies: Mutex<Option<AuditCopies>>,
     /// The way to the server that has taken over; it is told of the end.
     pub(crate) successor: Mutex<Option<OwnedFd>>,
     /// Sockets beside its own, which a successor gets, too.
@@ -164,9 +167,12 @@ impl Prepared {
         let replaces =
             before.map(|before| before.take_over(&state)).transpose().map_err(StartError::Relief)?;
         if let Some(hooks) = &state.config.hooks {
+            state.cluster.iter().for_each(|cluster| hooks.join(cluster));
             let log = state.log.clone();
             hooks.begin(Arc::new(move |text| log.warn(text))).map_err(StartError::Hooks)?;
         }
+        let copies = AuditCopies::start(state.cluster.as_ref(), &state.log).map_err(StartError::Worker)?;
+        running.audit_copies = Mutex::new(copies);
         running.note_start(replaces);
         running.start_workers(workers)?;
         certificates::configure(&state, state.config.acme.as_ref());
@@ -192,6 +198,7 @@ impl Running {
             hook_pools: state.hook_pools.clone(),
             state,
             housekeeping: Mutex::default(),
+            audit_copies: Mutex::default(),
             successor: Mutex::default(),
             admin: Mutex::default(),
         }
@@ -278,12 +285,14 @@ impl Running {
         keep_quotas(&self.state, true);
         keep_dav(&self.state);
         keep_bans(&self.state);
-        membership::leave(&self.state);
         self.hook_pools.finish(HOOKS_TIME);
         self.state.hooks().iter().for_each(|hooks| hooks.close());
+        // What this node delivers is no other's before that.
+        membership::leave(&self.state);
         upgrade::say_farewell(self);
         self.note_end();
         self.log.close();
+        self.audit_copies.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
     /// Writes to the log that it has ended, and why; once.

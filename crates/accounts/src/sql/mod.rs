@@ -13,7 +13,7 @@ mod postgres;
 use std::time::Duration;
 
 pub use mysql::mysql;
-pub use postgres::{cluster_table, postgres};
+pub use postgres::{cluster_audit, cluster_events, cluster_table, postgres};
 
 /// A database, and how it is asked.
 #[derive(Debug, Clone)]

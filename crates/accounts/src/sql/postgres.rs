@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_cluster::{PostgresTable, Table};
+use millrace_cluster::{AuditTable, EventTable, PostgresAudit, PostgresEvents, PostgresTable, Table};
 use millrace_storage::PostgresError;
 use serde_json::Value;
 use tokio_postgres::types::Type;
@@ -40,6 +40,18 @@ pub fn postgres(settings: &Sql) -> Result<impl Source + use<>, SetupError> {
 pub fn cluster_table(settings: &Sql) -> Result<Box<dyn Table>, SetupError> {
     let server = Arc::new(Database::new(settings)?);
     Ok(Box::new(PostgresTable::new(server, settings.time)?))
+}
+
+/// The tables of a cluster's events in the same database, which is not asked yet.
+pub fn cluster_events(settings: &Sql) -> Result<Arc<dyn EventTable>, SetupError> {
+    let server = Arc::new(Database::new(settings)?);
+    Ok(Arc::new(PostgresEvents::new(server, settings.time)?))
+}
+
+/// The copies of a cluster's audit logs in the same database, which is not asked yet.
+pub fn cluster_audit(settings: &Sql) -> Result<Arc<dyn AuditTable>, SetupError> {
+    let server = Arc::new(Database::new(settings)?);
+    Ok(Arc::new(PostgresAudit::new(server, settings.time)?))
 }
 
 /// A PostgreSQL database, and how it is asked.

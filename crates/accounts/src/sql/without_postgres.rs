@@ -1,6 +1,8 @@
 //! In place of PostgreSQL, where this program was built without it.
 
-use millrace_cluster::Table;
+use std::sync::Arc;
+
+use millrace_cluster::{AuditTable, EventTable, Table};
 
 use super::Sql;
 use crate::absent::{Absent, absent};
@@ -14,5 +16,15 @@ pub fn postgres(_: &Sql) -> Result<impl Source + use<>, SetupError> {
 
 /// Fails likewise.
 pub fn cluster_table(_: &Sql) -> Result<Box<dyn Table>, SetupError> {
+    absent("PostgreSQL", "postgres")
+}
+
+/// Fails likewise.
+pub fn cluster_events(_: &Sql) -> Result<Arc<dyn EventTable>, SetupError> {
+    absent("PostgreSQL", "postgres")
+}
+
+/// Fails likewise.
+pub fn cluster_audit(_: &Sql) -> Result<Arc<dyn AuditTable>, SetupError> {
     absent("PostgreSQL", "postgres")
 }

@@ -4,15 +4,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_server::auth::{Sql, cluster_table};
+use millrace_server::auth::{Sql, cluster_audit, cluster_events, cluster_table};
 use millrace_server::cluster::{Cluster, NodeEntry, Timing};
 
 use super::places::Places;
 use super::said::Said;
 use super::setting::{default, required, settings, unset};
-use super::slot::One;
+use super::slot::{One, is_on};
 use super::sources;
-use super::value::Period;
+use super::value::{Period, Switch};
 use crate::failure::Failure;
 
 /// How long an answer may take.
@@ -39,6 +39,12 @@ settings! {
         /// How long after its last word the others take this node's places, 3 to 60 seconds. It is renewed three
         /// times as often.
         lease: One<Period> = default("6s").positive();
+        /// Whether all nodes deliver the events of [hooks](hooks.md#in-a-cluster) together, from this database. Until
+        /// they are there, and while it is away, they are in `hooks-queue` at their node.
+        share_events: One<Switch> = default("false");
+        /// Whether records of the [audit log](audit.md#in-a-cluster) are copied to this database, where those of all nodes are
+        /// read, and compared with the files
+        share_audit: One<Switch> = default("false");
     }
 }
 
@@ -77,8 +83,13 @@ pub(crate) fn cluster(tables: &[ClusterTable], places: &Places<'_>) -> Result<Op
         query: None,
         time: table.timeout.as_ref().map_or(TIMEOUT, |said| said.value.0),
     };
-    let database = cluster_table(&settings);
-    let database = database.map_err(|error| places.error(&table.database.place, "database", &error))?;
+    let failed = |error| places.error(&table.database.place, "database", &error);
+    let database = cluster_table(&settings).map_err(failed)?;
+    let shares_events = is_on(table.share_events.clone(), false);
+    let events = shares_events.then(|| cluster_events(&settings)).transpose().map_err(failed)?;
+    let shares_audit = is_on(table.share_audit.clone(), false);
+    let audit = shares_audit.then(|| cluster_audit(&settings)).transpose().map_err(failed)?;
     let entry = NodeEntry { name: name(table), version: env!("CARGO_PKG_VERSION").to_owned(), lease };
-    Ok(Some(Arc::new(Cluster::new(database, entry, Timing::of_lease(lease)))))
+    let cluster = Cluster::new(database, entry, Timing::of_lease(lease));
+    Ok(Some(Arc::new(cluster.with_events(events).with_audit(audit))))
 }

@@ -1,6 +1,13 @@
 //! The audit log of a real server: what it records, and what `millrace log verify` finds.
 
+mod copies;
+#[path = "../../../server/tests/sources/daemon.rs"]
+#[allow(dead_code, reason = "other tests use all of it")]
+mod daemon;
 mod failures;
+#[path = "../../../server/tests/sources/postgresql.rs"]
+#[allow(dead_code, reason = "other tests use all of it")]
+mod postgresql;
 mod site;
 mod syslog;
 mod tampering;

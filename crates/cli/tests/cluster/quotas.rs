@@ -16,11 +16,14 @@ const UPLOADS: usize = 90;
 const KILLS: usize = 6;
 
 /// The folder that all nodes serve.
-struct Folder(PathBuf);
+pub(super) struct Folder(pub(super) PathBuf);
 
 impl Folder {
-    fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("millrace-cluster-files-{}", std::process::id()));
+    pub(super) fn new() -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path =
+            std::env::temp_dir().join(format!("millrace-cluster-files-{}-{number}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
         Self(path)
     }

@@ -43,7 +43,7 @@ impl Node {
              [[folder]]\npath = \"/b\"\nbucket = \"{bucket}\"\nendpoint = \"http://127.0.0.1:{store}\"\n\
              credentials-file = \"keys\"\nlayout = \"indexed\"\npostgres = \"{database}\"\n\
              keep-replaced = \"1m\"\n\
-             [cluster]\ndatabase = \"{database}\"\nnode = \"node-{number}\"\nlease = \"6s\"\n\
+             [cluster]\ndatabase = \"{database}\"\nnode = \"node-{number}\"\nlease = \"6s\"\nshare-events = true\n\
              [[hook]]\non = \"upload\"\nwait = false\nbatch = 50\nwebhook = \"http://127.0.0.1:{webhook}/\"\n"
         );
         fs::write(folder.join("m.toml"), text).unwrap();

@@ -16,6 +16,15 @@ pub(super) enum ClusterError {
     LaterTables,
 }
 
+impl ClusterError {
+    /// Returns whether it is about what the database was given: a value that it cannot have, or what a function of ours refuses.
+    fn is_about_data(&self) -> bool {
+        let Self::Server(PostgresError(error)) = self else { return false };
+        let class = error.code().and_then(|code| code.code().get(..2));
+        matches!(class, Some("22" | "23" | "P0"))
+    }
+}
+
 impl From<tokio_postgres::Error> for ClusterError {
     fn from(error: tokio_postgres::Error) -> Self {
         Self::Server(PostgresError(error))
@@ -26,6 +35,7 @@ impl From<ClusterError> for TableError {
     fn from(error: ClusterError) -> Self {
         match error {
             ClusterError::LaterTables => Self::LaterTables,
+            error if error.is_about_data() => Self::Refused(Box::new(error)),
             error => Self::Backend(Box::new(error)),
         }
     }

@@ -3,12 +3,15 @@
 //! Nothing here keeps a session's state between questions, so a pooler that shares connections by transaction may stand
 //! between.
 
+mod audit;
 mod browser_logins;
 mod connections;
 mod dav;
 mod dav_schema;
 mod errands;
 mod error;
+mod events;
+mod events_schema;
 mod failures;
 mod quotas;
 mod rates;
@@ -25,8 +28,10 @@ use millrace_storage::{PostgresServer, Telling, Wish};
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
+pub use self::audit::PostgresAudit;
 use self::connections::{Connections, Lane};
 use self::error::ClusterError;
+pub use self::events::PostgresEvents;
 use crate::browser_logins::{BrowserLogin, LoginEnd, LoginLifetime};
 use crate::scope::{Claim, SharedScope};
 use crate::table::{

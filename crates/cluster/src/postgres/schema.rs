@@ -9,9 +9,11 @@
 use millrace_storage::PostgresError;
 use tokio_postgres::Client;
 
+use super::audit::AUDIT;
 use super::browser_logins::BROWSER_LOGINS;
 use super::dav_schema::DAV;
 use super::error::ClusterError;
+use super::events_schema::EVENTS;
 use super::failures::FAILURES;
 use super::secrets::SECRETS;
 use super::uploads::UPLOADS;
@@ -20,8 +22,19 @@ use super::uploads::UPLOADS;
 const LOCK: i64 = 0x6d69_6c6c_6e6f_6465;
 
 /// The migrations; the database records how many it has applied.
-const MIGRATIONS: &[&str] =
-    &[PLACES_AND_BANS, QUOTAS, ERRANDS, RATES, FAILURES, SECRETS, BROWSER_LOGINS, DAV, UPLOADS];
+const MIGRATIONS: &[&str] = &[
+    PLACES_AND_BANS,
+    QUOTAS,
+    ERRANDS,
+    RATES,
+    FAILURES,
+    SECRETS,
+    BROWSER_LOGINS,
+    DAV,
+    UPLOADS,
+    EVENTS,
+    AUDIT,
+];
 
 /// Nodes, their places, and bans.
 const PLACES_AND_BANS: &str = r#"

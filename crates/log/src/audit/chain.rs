@@ -158,7 +158,7 @@ fn open_private(path: &Path, appends: bool) -> io::Result<File> {
 }
 
 /// Returns whether the file is the one that has the name now.
-fn is_same(path: &Path, file: &File) -> bool {
+pub(super) fn is_same(path: &Path, file: &File) -> bool {
     let (named, open) = (fs::metadata(path), file.metadata());
     matches!((named, open), (Ok(named), Ok(open)) if (named.dev(), named.ino()) == (open.dev(), open.ino()))
 }

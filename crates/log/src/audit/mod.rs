@@ -9,6 +9,8 @@
 //! chains them ([`chain`]), so that a record that is removed, changed, moved or inserted later is found ([`verify`]).
 
 pub mod chain;
+pub mod follow;
+pub mod name;
 pub mod verify;
 
 use std::io::{self, Write};

@@ -51,6 +51,7 @@ impl Running {
     /// certificate cannot be used, or hooks cannot start, everything stays as it was.
     pub fn reload(&self, config: Config) -> Result<(), ReloadError> {
         if let Some(hooks) = &config.hooks {
+            self.state.cluster.iter().for_each(|cluster| hooks.join(cluster));
             let log = self.log.clone();
             hooks.begin(Arc::new(move |text| log.warn(text))).map_err(ReloadError::Hooks)?;
         }
