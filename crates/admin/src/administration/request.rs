@@ -27,7 +27,11 @@ pub(super) enum Request {
     /// Tells which server it is.
     Status {},
     /// Lists the sessions.
-    Sessions {},
+    Sessions {
+        /// So many of each node, those with the fastest transfers; else all.
+        #[serde(default)]
+        busiest: Option<usize>,
+    },
     /// End sessions: all that every given part matches.
     Kick {
         session: Option<u64>,
@@ -112,7 +116,7 @@ impl Request {
                 *restore || [download, upload, sessions].into_iter().any(Option::is_some)
             }
             Self::Status {}
-            | Self::Sessions {}
+            | Self::Sessions { .. }
             | Self::Bans {}
             | Self::Cluster {}
             | Self::Quotas {}
@@ -147,7 +151,7 @@ impl Request {
     pub(super) fn perform(self, running: &Running, served: &Administration) -> Result<Value, AdminError> {
         match self {
             Self::Status {} => Ok(status(running, served)),
-            Self::Sessions {} => Ok(everywhere::sessions(running)),
+            Self::Sessions { busiest } => Ok(everywhere::sessions(running, busiest)),
             Self::Kick { session: None, user: None, host: None, address: None, node: None } => {
                 Err(AdminError::KickWhom)
             }
@@ -440,7 +444,7 @@ fn waited(transfer: &TransferReport) -> Value {
 }
 
 /// Bytes a second since the transfer began.
-fn mean_rate(transfer: &TransferReport) -> u64 {
+pub(super) fn mean_rate(transfer: &TransferReport) -> u64 {
     match transfer.elapsed.as_secs_f64() {
         time if time > 0.0 => (transfer.bytes as f64 / time) as u64,
         _ => 0,
