@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_log::Sha256;
-use millrace_server::cluster::{BrowserLogin, Cluster, LoginEnd, LoginLifetime, TableError};
+use millrace_server::cluster::{BrowserLogin, Cluster, LoginEnd, LoginLifetime, LoginUse, TableError};
 use millrace_server::{LoginAttempt, Protocol, Running, cluster_of, find_account};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
@@ -30,17 +30,18 @@ const COOKIE_LENGTH: usize = 64;
 /// Has this node know of a cookie what the others do.
 pub(crate) async fn refresh(cookie: &str, api: &Api, running: &Running) {
     let Some(cluster) = cluster_of(running) else { return };
-    if !confirm(cookie, api, cluster).await && cookie.len() == COOKIE_LENGTH {
+    if !confirm(cookie, true, api, cluster).await && cookie.len() == COOKIE_LENGTH {
         adopt(cookie, api, cluster, running).await;
     }
 }
 
-/// Looks whether a login that this node knows has ended elsewhere. Returns whether this node knew it.
-pub(crate) async fn confirm(cookie: &str, api: &Api, cluster: &Arc<Cluster>) -> bool {
+/// Looks whether a login that this node knows has ended elsewhere. `is_use`: for a request of the user, and not for what one
+/// has begun. Returns whether this node knew it.
+pub(crate) async fn confirm(cookie: &str, is_use: bool, api: &Api, cluster: &Arc<Cluster>) -> bool {
     match api.logins.shared_state(cookie, Instant::now()) {
         SharedState::Unknown => return false,
         SharedState::Lately => {}
-        SharedState::Before => match find(cookie, api, cluster).await {
+        SharedState::Before(unused) => match find(cookie, (Some(unused), is_use), api, cluster).await {
             Ok(Some(_)) => api.logins.note_shared(cookie, Instant::now()),
             Ok(None) => api.logins.remove(cookie),
             Err(_) => {}
@@ -59,24 +60,29 @@ pub(crate) async fn tell(cookie: &str, login: &Login, api: &Api, cluster: &Arc<C
     };
     let kept = BrowserLogin { user, detail: detail(&login.user).to_string(), age: login.begun.elapsed() };
     let told = tokio::task::spawn_blocking(move || cluster.keep_login(&hash, &kept, LIFETIME)).await;
-    if let Ok(Ok(())) = told {
-        api.logins.note_shared(cookie, Instant::now());
+    match told {
+        Ok(Ok(true)) => api.logins.note_shared(cookie, Instant::now()),
+        // Another node has ended the logins of the user meanwhile.
+        Ok(Ok(false)) => api.logins.remove(cookie),
+        _ => {}
     }
 }
 
 /// Ends logins at all nodes, now or as soon as the database is back. Waits for the database; on a thread of the pool.
 pub(crate) fn end(cluster: &Arc<Cluster>, end: LoginEnd) {
-    if cluster.end_logins(&end).is_ok() {
+    let begun = Instant::now();
+    if cluster.end_logins(&end, Duration::ZERO, LIFETIME).is_ok() {
         return;
     }
     let cluster = Arc::clone(cluster);
     Handle::current().spawn(async move {
         // After that they have ended by themselves.
-        let until = Instant::now() + LONGEST;
+        let until = begun + LONGEST;
         while Instant::now() < until {
             tokio::time::sleep(PAUSE).await;
             let (cluster, end) = (Arc::clone(&cluster), end.clone());
-            if let Ok(Ok(())) = tokio::task::spawn_blocking(move || cluster.end_logins(&end)).await {
+            let tell = move || cluster.end_logins(&end, begun.elapsed(), LIFETIME);
+            if let Ok(Ok(())) = tokio::task::spawn_blocking(tell).await {
                 return;
             }
         }
@@ -97,7 +103,7 @@ pub(crate) fn end_user(user: &str, running: &Running) {
 
 /// Takes over a login that has begun at another node.
 async fn adopt(cookie: &str, api: &Api, cluster: &Arc<Cluster>, running: &Running) {
-    let Ok(Some(found)) = find(cookie, api, cluster).await else { return };
+    let Ok(Some(found)) = find(cookie, (None, true), api, cluster).await else { return };
     let Ok(detail) = serde_json::from_str::<Value>(&found.detail) else { return };
     let Some(user) = user(&detail, running).await else { return };
     let now = Instant::now();
@@ -106,11 +112,17 @@ async fn adopt(cookie: &str, api: &Api, cluster: &Arc<Cluster>, running: &Runnin
 }
 
 /// Asks the database, a few at a time: anyone may show a cookie.
-async fn find(cookie: &str, api: &Api, cluster: &Arc<Cluster>) -> Result<Option<BrowserLogin>, TableError> {
+async fn find(
+    cookie: &str,
+    (unused, is_use): (Option<Duration>, bool),
+    api: &Api,
+    cluster: &Arc<Cluster>,
+) -> Result<Option<BrowserLogin>, TableError> {
     let ended = || TableError::Away("the server ends".to_owned());
     let _permit = api.lookups.acquire().await.map_err(|_| ended())?;
     let (hash, cluster) = (hash_of(cookie), Arc::clone(cluster));
-    let found = tokio::task::spawn_blocking(move || cluster.find_login(&hash, LIFETIME)).await;
+    let usage = LoginUse { unused, is_use };
+    let found = tokio::task::spawn_blocking(move || cluster.find_login(&hash, LIFETIME, usage)).await;
     found.map_err(|_| ended())?
 }
 

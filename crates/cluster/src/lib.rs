@@ -41,7 +41,7 @@ mod table;
 mod trees;
 
 pub use asking::NodeAnswer;
-pub use browser_logins::{BrowserLogin, LoginEnd, LoginLifetime};
+pub use browser_logins::{BrowserLogin, LoginEnd, LoginLifetime, LoginUse};
 pub use cluster::Cluster;
 pub use member::Member;
 pub use places::{Place, PlaceError, Timing};

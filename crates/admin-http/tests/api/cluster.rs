@@ -141,6 +141,28 @@ fn while_the_database_is_away_each_node_knows_its_logins_and_tells_the_others_la
 }
 
 #[test]
+fn a_login_that_could_not_be_told_does_not_outlive_a_new_password() {
+    let Some(database) = Postgres::new() else { return };
+    let [one, other] = ["a", "b"].map(|name| node(&database, name, access()));
+    // As if the node had been cut off from the database before the other ended the login.
+    for site in [&one, &other] {
+        let eve = json!({ "name": "eve", "password": "f1rst" }).to_string();
+        assert_eq!(site.ask("POST", "/api/v1/users", &site.token("administrator", None), &eve).status, 200);
+    }
+    database.run("ALTER FUNCTION millrace_cluster.keep_login RENAME TO away");
+    let cookie = log_in(&one, "eve", "f1rst").cookie();
+    assert_eq!((me(&one, &cookie), me(&other, &cookie)), (200, 401));
+    let token = other.token("administrator", Some(60));
+    let seen = other.ask("GET", "/api/v1/users/eve", &token, "").field("etag").unwrap().to_owned();
+    let fields = format!("{token}If-Match: {seen}\r\n");
+    let changed = other.ask("PUT", "/api/v1/users/eve/password", &fields, r#"{"password":"sec0nd"}"#);
+    assert_eq!(changed.status, 200, "{changed:?}");
+    database.run("ALTER FUNCTION millrace_cluster.away RENAME TO keep_login");
+    soon("the node forgets it", || me(&one, &cookie) == 401);
+    assert_eq!(me(&other, &cookie), 401);
+}
+
+#[test]
 fn a_login_by_a_provider_may_come_back_to_another_node_than_it_began_at() {
     let Some(database) = Postgres::new() else { return };
     let identities = Identities::start();
