@@ -133,8 +133,9 @@ fn hash_of(cookie: &str) -> String {
 /// Who it is, for other nodes.
 fn detail(user: &User) -> Value {
     match user {
-        User::OfAccounts { attempt, .. } => json!({
+        User::OfAccounts { attempt, account, .. } => json!({
             "user": name_of(attempt),
+            "source": account.told.as_ref().map(|told| &*told.source),
             "from": attempt.from.to_string(),
             "encrypted": attempt.encrypted,
         }),
@@ -142,7 +143,7 @@ fn detail(user: &User) -> Value {
     }
 }
 
-/// Reads who it is. The accounts are asked for the user as it is now.
+/// Reads who it is. The source that has let the user in is asked for the user as it is now.
 async fn user(detail: &Value, running: &Running) -> Option<User> {
     if let Some(identity) = detail.get("identity") {
         return serde_json::from_value(identity.clone()).ok().map(User::OfProvider);
@@ -158,8 +159,9 @@ async fn user(detail: &Value, running: &Running) -> Option<User> {
         local: None,
         session: 0,
     };
+    let source = detail.get("source")?.as_str()?.to_owned();
     let (tell, told) = oneshot::channel();
-    find_account(running, attempt.clone(), move |account| drop(tell.send(account)));
+    find_account(running, (source, attempt.clone()), move |account| drop(tell.send(account)));
     let (account, edition) = told.await.ok()??;
     Some(User::of_accounts(attempt, account, edition))
 }
