@@ -13,7 +13,7 @@ use millrace_server::cluster::{BrowserLogin, Cluster, LoginEnd, LoginLifetime, L
 use millrace_server::{LoginAttempt, Protocol, Running, cluster_of, find_account};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::call::Api;
 use crate::logins::{IDLE, LONGEST, Login, SharedState, User, name_of};
@@ -27,12 +27,19 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// How many characters a cookie has.
 const COOKIE_LENGTH: usize = 64;
 
+/// How long a cookie that this node does not know waits for others of this kind.
+const WAIT: Duration = Duration::from_secs(2);
+
 /// Has this node know of a cookie what the others do.
 pub(crate) async fn refresh(cookie: &str, api: &Api, running: &Running) {
     let Some(cluster) = cluster_of(running) else { return };
-    if !confirm(cookie, true, api, cluster).await && cookie.len() == COOKIE_LENGTH {
+    if !confirm(cookie, true, api, cluster).await && is_sound(cookie) {
         adopt(cookie, api, cluster, running).await;
     }
+}
+
+fn is_sound(cookie: &str) -> bool {
+    cookie.len() == COOKIE_LENGTH && cookie.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// Looks whether a login that this node knows has ended elsewhere. `is_use`: for a request of the user, and not for what one
@@ -41,11 +48,14 @@ pub(crate) async fn confirm(cookie: &str, is_use: bool, api: &Api, cluster: &Arc
     match api.logins.shared_state(cookie, Instant::now()) {
         SharedState::Unknown => return false,
         SharedState::Lately => {}
-        SharedState::Before(unused) => match find(cookie, (Some(unused), is_use), api, cluster).await {
-            Ok(Some(_)) => api.logins.note_shared(cookie, Instant::now()),
-            Ok(None) => api.logins.remove(cookie),
-            Err(_) => {}
-        },
+        SharedState::Before(unused) => {
+            let Ok(permit) = Arc::clone(&api.lookups).acquire_owned().await else { return true };
+            match find(cookie, LoginUse { unused: Some(unused), is_use }, permit, cluster).await {
+                Ok(Some(_)) => api.logins.note_shared(cookie, Instant::now()),
+                Ok(None) => api.logins.remove(cookie),
+                Err(_) => {}
+            }
+        }
         SharedState::Untold(login) => tell(cookie, &login, api, cluster).await,
     }
     true
@@ -101,9 +111,17 @@ pub(crate) fn end_user(user: &str, running: &Running) {
     cluster_of(running).iter().for_each(|cluster| end(cluster, LoginEnd::User(user.to_owned())));
 }
 
-/// Takes over a login that has begun at another node.
+/// Takes over a login that has begun at another node. Anyone may show a cookie: such lookups are apart from those of known ones.
 async fn adopt(cookie: &str, api: &Api, cluster: &Arc<Cluster>, running: &Running) {
-    let Ok(Some(found)) = find(cookie, (None, true), api, cluster).await else { return };
+    let permit = tokio::time::timeout(WAIT, Arc::clone(&api.unknown_lookups).acquire_owned()).await;
+    let Ok(Ok(permit)) = permit else { return };
+    if !matches!(api.logins.shared_state(cookie, Instant::now()), SharedState::Unknown) {
+        // Another request of the browser was first.
+        return;
+    }
+    let Ok(Some(found)) = find(cookie, LoginUse { unused: None, is_use: true }, permit, cluster).await else {
+        return;
+    };
     let Ok(detail) = serde_json::from_str::<Value>(&found.detail) else { return };
     let Some(user) = user(&detail, running).await else { return };
     let now = Instant::now();
@@ -111,18 +129,20 @@ async fn adopt(cookie: &str, api: &Api, cluster: &Arc<Cluster>, running: &Runnin
     api.logins.insert(cookie.to_owned(), Login { user, begun, used: now, shared: Some(now) }, now);
 }
 
-/// Asks the database, a few at a time: anyone may show a cookie.
+/// Asks the database. The thread has the permit: it goes on when the client is gone.
 async fn find(
     cookie: &str,
-    (unused, is_use): (Option<Duration>, bool),
-    api: &Api,
+    usage: LoginUse,
+    permit: OwnedSemaphorePermit,
     cluster: &Arc<Cluster>,
 ) -> Result<Option<BrowserLogin>, TableError> {
     let ended = || TableError::Away("the server ends".to_owned());
-    let _permit = api.lookups.acquire().await.map_err(|_| ended())?;
     let (hash, cluster) = (hash_of(cookie), Arc::clone(cluster));
-    let usage = LoginUse { unused, is_use };
-    let found = tokio::task::spawn_blocking(move || cluster.find_login(&hash, LIFETIME, usage)).await;
+    let find = move || {
+        let _permit = permit;
+        cluster.find_login(&hash, LIFETIME, usage)
+    };
+    let found = tokio::task::spawn_blocking(find).await;
     found.map_err(|_| ended())?
 }
 
