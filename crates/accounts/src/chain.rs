@@ -252,6 +252,17 @@ impl Chain {
         }
     }
 
+    /// The present account of a user whom the source of this name has accepted at another server with the same accounts. `None`
+    /// where there is no such source, or it cannot tell without the password: another may have a different user of that name.
+    /// A file may be in another folder there.
+    pub fn current_of(&self, source: &str, attempt: &Attempt<'_>) -> Option<Decision> {
+        let last = |name: &str| name.rsplit('/').next().map(str::to_owned);
+        let mut named = self.sources_for(attempt).filter(|it| last(it.name()) == last(source));
+        let (only, None) = (named.next()?, named.next()) else { return None };
+        let can_tell = only.needs().are_met_without_password(attempt);
+        can_tell.then(|| self.of_source(only, attempt).ok()?).flatten()
+    }
+
     /// Returns a source's decision about a user, without the password; `None` if it does not know the name.
     fn of_source(&self, source: &dyn Source, attempt: &Attempt<'_>) -> Result<Option<Decision>, SourceError> {
         Ok(match source.find(attempt)? {

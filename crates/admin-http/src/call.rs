@@ -25,8 +25,9 @@ const WAITING: usize = 4;
 /// Logins at a time, which are held back after a wrong password.
 const GUESSES: usize = 4;
 
-/// Cookies at a time that the database of the cluster is asked about.
+/// Cookies at a time that the database of the cluster is asked about: of those that this node knows, and of others.
 const LOOKUPS: usize = 2;
+const UNKNOWN_LOOKUPS: usize = 1;
 
 /// Logins at a time that wait for a provider of OpenID Connect.
 const AT_PROVIDER: usize = 2;
@@ -58,7 +59,8 @@ pub(crate) struct Api {
     pub(crate) configuration: Option<Configuration>,
     waiting: Semaphore,
     pub(crate) guesses: Semaphore,
-    pub(crate) lookups: Semaphore,
+    pub(crate) lookups: Arc<Semaphore>,
+    pub(crate) unknown_lookups: Arc<Semaphore>,
     pub(crate) at_provider: Arc<Semaphore>,
     pub(crate) streams: Arc<Semaphore>,
 }
@@ -74,7 +76,8 @@ impl Api {
             configuration: setup.configuration.map(Configuration::new),
             waiting: Semaphore::new(WAITING),
             guesses: Semaphore::new(GUESSES),
-            lookups: Semaphore::new(LOOKUPS),
+            lookups: Arc::new(Semaphore::new(LOOKUPS)),
+            unknown_lookups: Arc::new(Semaphore::new(UNKNOWN_LOOKUPS)),
             at_provider: Arc::new(Semaphore::new(AT_PROVIDER)),
             streams: Arc::new(Semaphore::new(STREAMS)),
         })

@@ -39,14 +39,14 @@ pub(crate) struct Login {
 /// What this node knows of what the others know of a login.
 #[derive(Debug)]
 pub(crate) enum SharedState {
-    /// This node does not know the login.
+    /// This node does not know the login, or has seen no request of it for too long: then another may have.
     Unknown,
     /// They have not been told.
     Untold(Box<Login>),
     /// They knew it within the last second.
     Lately,
-    /// They knew it before that.
-    Before,
+    /// They knew it before that. This node has seen a request so long ago.
+    Before(Duration),
 }
 
 /// Who it is, by those who have said so.
@@ -123,20 +123,18 @@ impl Logins {
     pub(crate) fn shared_state(&self, cookie: &str, now: Instant) -> SharedState {
         match self.open().get(cookie) {
             None => SharedState::Unknown,
+            Some(login) if login.has_ended(now) => SharedState::Unknown,
             Some(login) => match login.shared {
                 None => SharedState::Untold(Box::new(login.clone())),
                 Some(then) if now.saturating_duration_since(then) < FRESH => SharedState::Lately,
-                Some(_) => SharedState::Before,
+                Some(_) => SharedState::Before(now.saturating_duration_since(login.used)),
             },
         }
     }
 
-    /// All nodes know the login of this cookie; it is in use, here or there.
+    /// All nodes know the login of this cookie.
     pub(crate) fn note_shared(&self, cookie: &str, now: Instant) {
-        self.open()
-            .get_mut(cookie)
-            .into_iter()
-            .for_each(|login| (login.used, login.shared) = (now, Some(now)));
+        self.open().get_mut(cookie).into_iter().for_each(|login| login.shared = Some(now));
     }
 
     /// Returns the user of a cookie, who is active now.
@@ -223,6 +221,20 @@ mod tests {
             assert!(logins.find(&cookie, begun + step * number as u32).is_some(), "{number}");
         }
         assert!(logins.find(&cookie, begun + LONGEST).is_none(), "it has lasted long enough");
+    }
+
+    #[test]
+    fn what_other_nodes_say_is_no_use_of_a_login_and_one_that_has_idled_is_not_told() {
+        let (logins, begun) = (Logins::default(), Instant::now());
+        let cookie = logins.add(login("ann", begun), begun).unwrap();
+        assert!(matches!(logins.shared_state(&cookie, begun), SharedState::Untold(_)));
+        assert!(matches!(logins.shared_state(&cookie, begun + IDLE), SharedState::Unknown));
+        let later = begun + IDLE / 2;
+        logins.note_shared(&cookie, later);
+        assert!(matches!(logins.shared_state(&cookie, later), SharedState::Lately));
+        let SharedState::Before(unused) = logins.shared_state(&cookie, later + FRESH) else { panic!() };
+        assert_eq!(unused, IDLE / 2 + FRESH);
+        assert!(logins.look(&cookie, begun + IDLE, |_| ()).is_none(), "it has idled");
     }
 
     #[test]

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_log::Sha256;
-use millrace_server::cluster::{BrowserLogin, Cluster, LoginEnd, LoginLifetime, TableError};
+use millrace_server::cluster::{BrowserLogin, Cluster, LoginEnd, LoginLifetime, LoginUse, TableError};
 use millrace_server::{LoginAttempt, Protocol, Running, cluster_of, find_account};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::call::Api;
 use crate::logins::{IDLE, LONGEST, Login, SharedState, User, name_of};
@@ -27,24 +27,35 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// How many characters a cookie has.
 const COOKIE_LENGTH: usize = 64;
 
+/// How long a cookie that this node does not know waits for others of this kind.
+const WAIT: Duration = Duration::from_secs(2);
+
 /// Has this node know of a cookie what the others do.
 pub(crate) async fn refresh(cookie: &str, api: &Api, running: &Running) {
     let Some(cluster) = cluster_of(running) else { return };
-    if !confirm(cookie, api, cluster).await && cookie.len() == COOKIE_LENGTH {
+    if !confirm(cookie, true, api, cluster).await && is_sound(cookie) {
         adopt(cookie, api, cluster, running).await;
     }
 }
 
-/// Looks whether a login that this node knows has ended elsewhere. Returns whether this node knew it.
-pub(crate) async fn confirm(cookie: &str, api: &Api, cluster: &Arc<Cluster>) -> bool {
+fn is_sound(cookie: &str) -> bool {
+    cookie.len() == COOKIE_LENGTH && cookie.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Looks whether a login that this node knows has ended elsewhere. `is_use`: for a request of the user, and not for what one
+/// has begun. Returns whether this node knew it.
+pub(crate) async fn confirm(cookie: &str, is_use: bool, api: &Api, cluster: &Arc<Cluster>) -> bool {
     match api.logins.shared_state(cookie, Instant::now()) {
         SharedState::Unknown => return false,
         SharedState::Lately => {}
-        SharedState::Before => match find(cookie, api, cluster).await {
-            Ok(Some(_)) => api.logins.note_shared(cookie, Instant::now()),
-            Ok(None) => api.logins.remove(cookie),
-            Err(_) => {}
-        },
+        SharedState::Before(unused) => {
+            let Ok(permit) = Arc::clone(&api.lookups).acquire_owned().await else { return true };
+            match find(cookie, LoginUse { unused: Some(unused), is_use }, permit, cluster).await {
+                Ok(Some(_)) => api.logins.note_shared(cookie, Instant::now()),
+                Ok(None) => api.logins.remove(cookie),
+                Err(_) => {}
+            }
+        }
         SharedState::Untold(login) => tell(cookie, &login, api, cluster).await,
     }
     true
@@ -59,24 +70,29 @@ pub(crate) async fn tell(cookie: &str, login: &Login, api: &Api, cluster: &Arc<C
     };
     let kept = BrowserLogin { user, detail: detail(&login.user).to_string(), age: login.begun.elapsed() };
     let told = tokio::task::spawn_blocking(move || cluster.keep_login(&hash, &kept, LIFETIME)).await;
-    if let Ok(Ok(())) = told {
-        api.logins.note_shared(cookie, Instant::now());
+    match told {
+        Ok(Ok(true)) => api.logins.note_shared(cookie, Instant::now()),
+        // Another node has ended the logins of the user meanwhile.
+        Ok(Ok(false)) => api.logins.remove(cookie),
+        _ => {}
     }
 }
 
 /// Ends logins at all nodes, now or as soon as the database is back. Waits for the database; on a thread of the pool.
 pub(crate) fn end(cluster: &Arc<Cluster>, end: LoginEnd) {
-    if cluster.end_logins(&end).is_ok() {
+    let begun = Instant::now();
+    if cluster.end_logins(&end, Duration::ZERO, LIFETIME).is_ok() {
         return;
     }
     let cluster = Arc::clone(cluster);
     Handle::current().spawn(async move {
         // After that they have ended by themselves.
-        let until = Instant::now() + LONGEST;
+        let until = begun + LONGEST;
         while Instant::now() < until {
             tokio::time::sleep(PAUSE).await;
             let (cluster, end) = (Arc::clone(&cluster), end.clone());
-            if let Ok(Ok(())) = tokio::task::spawn_blocking(move || cluster.end_logins(&end)).await {
+            let tell = move || cluster.end_logins(&end, begun.elapsed(), LIFETIME);
+            if let Ok(Ok(())) = tokio::task::spawn_blocking(tell).await {
                 return;
             }
         }
@@ -95,9 +111,17 @@ pub(crate) fn end_user(user: &str, running: &Running) {
     cluster_of(running).iter().for_each(|cluster| end(cluster, LoginEnd::User(user.to_owned())));
 }
 
-/// Takes over a login that has begun at another node.
+/// Takes over a login that has begun at another node. Anyone may show a cookie: such lookups are apart from those of known ones.
 async fn adopt(cookie: &str, api: &Api, cluster: &Arc<Cluster>, running: &Running) {
-    let Ok(Some(found)) = find(cookie, api, cluster).await else { return };
+    let permit = tokio::time::timeout(WAIT, Arc::clone(&api.unknown_lookups).acquire_owned()).await;
+    let Ok(Ok(permit)) = permit else { return };
+    if !matches!(api.logins.shared_state(cookie, Instant::now()), SharedState::Unknown) {
+        // Another request of the browser was first.
+        return;
+    }
+    let Ok(Some(found)) = find(cookie, LoginUse { unused: None, is_use: true }, permit, cluster).await else {
+        return;
+    };
     let Ok(detail) = serde_json::from_str::<Value>(&found.detail) else { return };
     let Some(user) = user(&detail, running).await else { return };
     let now = Instant::now();
@@ -105,12 +129,20 @@ async fn adopt(cookie: &str, api: &Api, cluster: &Arc<Cluster>, running: &Runnin
     api.logins.insert(cookie.to_owned(), Login { user, begun, used: now, shared: Some(now) }, now);
 }
 
-/// Asks the database, a few at a time: anyone may show a cookie.
-async fn find(cookie: &str, api: &Api, cluster: &Arc<Cluster>) -> Result<Option<BrowserLogin>, TableError> {
+/// Asks the database. The thread has the permit: it goes on when the client is gone.
+async fn find(
+    cookie: &str,
+    usage: LoginUse,
+    permit: OwnedSemaphorePermit,
+    cluster: &Arc<Cluster>,
+) -> Result<Option<BrowserLogin>, TableError> {
     let ended = || TableError::Away("the server ends".to_owned());
-    let _permit = api.lookups.acquire().await.map_err(|_| ended())?;
     let (hash, cluster) = (hash_of(cookie), Arc::clone(cluster));
-    let found = tokio::task::spawn_blocking(move || cluster.find_login(&hash, LIFETIME)).await;
+    let find = move || {
+        let _permit = permit;
+        cluster.find_login(&hash, LIFETIME, usage)
+    };
+    let found = tokio::task::spawn_blocking(find).await;
     found.map_err(|_| ended())?
 }
 
@@ -121,8 +153,9 @@ fn hash_of(cookie: &str) -> String {
 /// Who it is, for other nodes.
 fn detail(user: &User) -> Value {
     match user {
-        User::OfAccounts { attempt, .. } => json!({
+        User::OfAccounts { attempt, account, .. } => json!({
             "user": name_of(attempt),
+            "source": account.told.as_ref().map(|told| &*told.source),
             "from": attempt.from.to_string(),
             "encrypted": attempt.encrypted,
         }),
@@ -130,7 +163,7 @@ fn detail(user: &User) -> Value {
     }
 }
 
-/// Reads who it is. The accounts are asked for the user as it is now.
+/// Reads who it is. The source that has let the user in is asked for the user as it is now.
 async fn user(detail: &Value, running: &Running) -> Option<User> {
     if let Some(identity) = detail.get("identity") {
         return serde_json::from_value(identity.clone()).ok().map(User::OfProvider);
@@ -146,8 +179,9 @@ async fn user(detail: &Value, running: &Running) -> Option<User> {
         local: None,
         session: 0,
     };
+    let source = detail.get("source")?.as_str()?.to_owned();
     let (tell, told) = oneshot::channel();
-    find_account(running, attempt.clone(), move |account| drop(tell.send(account)));
+    find_account(running, (source, attempt.clone()), move |account| drop(tell.send(account)));
     let (account, edition) = told.await.ok()??;
     Some(User::of_accounts(attempt, account, edition))
 }

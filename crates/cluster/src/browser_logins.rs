@@ -24,6 +24,15 @@ pub struct BrowserLogin {
     pub age: Duration,
 }
 
+/// What a node that looks for a login knows of its use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoginUse {
+    /// How long ago the node has seen a request of it; `None` where it has seen none.
+    pub unused: Option<Duration>,
+    /// Whether there is a request now.
+    pub is_use: bool,
+}
+
 /// Which logins end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoginEnd {

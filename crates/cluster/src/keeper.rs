@@ -92,7 +92,7 @@ impl Keeper {
         let done = done.and_then(|()| if is_time { self.share_rates() } else { Ok(()) });
         let done = done.and_then(|()| self.errands.turn(&self.shared, &self.member, is_time));
         if is_time {
-            SecretSync::forget_old(&self.shared, now);
+            SecretSync::forget_old(&self.shared, &*self.member, now);
             self.exchange = now + self.shared.timing.exchange;
         }
         if let Err(error) = done {

@@ -54,7 +54,7 @@ mod uploads;
 
 pub use asking::NodeAnswer;
 pub use audit::{ArrivedRecord, AuditChain, AuditCopy, AuditTable};
-pub use browser_logins::{BrowserLogin, LoginEnd, LoginLifetime};
+pub use browser_logins::{BrowserLogin, LoginEnd, LoginLifetime, LoginUse};
 pub use cluster::Cluster;
 pub use dav_table::{
     Changing, DavTable, FoundDav, Granting, LockBounds, NewLocks, PlaceDigest, SharedLock, SharedProperties,

@@ -1,36 +1,44 @@
 //! What a node asks of the logins of browsers. While the database is away it gets an error at once.
 
-use crate::browser_logins::{BrowserLogin, LoginEnd, LoginLifetime};
+use std::time::Duration;
+
+use crate::browser_logins::{BrowserLogin, LoginEnd, LoginLifetime, LoginUse};
 use crate::cluster::Cluster;
 use crate::lock::lock;
 use crate::table::TableError;
 
 impl Cluster {
-    /// Has all nodes know a login.
+    /// Has all nodes know a login. False: it has ended since it has begun.
     pub fn keep_login(
         &self,
         hash: &str,
         login: &BrowserLogin,
         lifetime: LoginLifetime,
-    ) -> Result<(), TableError> {
+    ) -> Result<bool, TableError> {
         self.check_answers()?;
         self.shared().table.keep_login(hash, login, lifetime)
     }
 
-    /// Returns the login of a hash, if it has not ended, and notes that it is in use.
+    /// Returns the login of a hash, if it has not ended, and notes its use.
     pub fn find_login(
         &self,
         hash: &str,
         lifetime: LoginLifetime,
+        usage: LoginUse,
     ) -> Result<Option<BrowserLogin>, TableError> {
         self.check_answers()?;
-        self.shared().table.find_login(hash, lifetime)
+        self.shared().table.find_login(hash, lifetime, usage)
     }
 
-    /// Ends logins at all nodes.
-    pub fn end_logins(&self, end: &LoginEnd) -> Result<(), TableError> {
+    /// Ends logins at all nodes that had begun so long ago, also those that are told later.
+    pub fn end_logins(
+        &self,
+        end: &LoginEnd,
+        ago: Duration,
+        lifetime: LoginLifetime,
+    ) -> Result<(), TableError> {
         self.check_answers()?;
-        self.shared().table.end_logins(end)
+        self.shared().table.end_logins(end, ago, lifetime)
     }
 
     /// Returns an error at once where the database was away when it was asked last.

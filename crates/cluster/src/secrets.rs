@@ -26,11 +26,14 @@ pub(crate) struct SecretSync {
 }
 
 impl SecretSync {
-    /// Forgets what is too old, also while the database is away.
-    pub(crate) fn forget_old(shared: &Shared, now: Instant) {
+    /// Forgets what is too old, also while the database is away, and has the server forget what it has derived.
+    pub(crate) fn forget_old(shared: &Shared, member: &dyn Member, now: Instant) {
         let mut secrets = lock(&shared.secrets);
         if !secrets.iter().all(|secret| secret.is_young(now)) {
             *secrets = secrets.iter().filter(|secret| secret.is_young(now)).copied().collect();
+            let left = Arc::clone(&secrets);
+            drop(secrets);
+            member.use_secrets(&left);
         }
     }
 
@@ -50,6 +53,10 @@ impl SecretSync {
         let fresh = SystemRandom::new().fill(&mut fresh).is_ok().then_some(&fresh);
         let made = |(bytes, age)| SharedSecret { bytes, made: now.checked_sub(age).unwrap_or(now) };
         let secrets: Arc<[_]> = shared.table.secrets(epoch, fresh)?.into_iter().map(made).collect();
+        if secrets.is_empty() {
+            // The registration has lapsed, or there are no random numbers yet: what the node has is good.
+            return Ok(());
+        }
         self.next = Some(now + PAUSE);
         member.use_secrets(&secrets);
         *lock(&shared.secrets) = secrets;

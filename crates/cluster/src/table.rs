@@ -6,7 +6,7 @@ use std::time::Duration;
 use millrace_limits::{FailureTally, FamiliarNetwork, Network, RateDemand};
 use millrace_storage::{Telling, TreeState, Wish};
 
-use crate::browser_logins::{BrowserLogin, LoginEnd, LoginLifetime};
+use crate::browser_logins::{BrowserLogin, LoginEnd, LoginLifetime, LoginUse};
 use crate::dav_table::DavTable;
 use crate::scope::{Claim, SharedScope};
 use crate::upload_table::UploadTable;
@@ -205,15 +205,24 @@ pub trait Table: DavTable + UploadTable + Debug + Send + Sync {
         fresh: Option<&[u8; 32]>,
     ) -> Result<Vec<([u8; 32], Duration)>, TableError>;
 
-    /// Keeps the login of a browser, by a hash of what the browser shows.
-    fn keep_login(&self, hash: &str, login: &BrowserLogin, lifetime: LoginLifetime)
-    -> Result<(), TableError>;
+    /// Keeps the login of a browser, by a hash of what the browser shows. False: it has ended since it has begun.
+    fn keep_login(
+        &self,
+        hash: &str,
+        login: &BrowserLogin,
+        lifetime: LoginLifetime,
+    ) -> Result<bool, TableError>;
 
-    /// Returns the login of a hash that has not ended, which is in use now.
-    fn find_login(&self, hash: &str, lifetime: LoginLifetime) -> Result<Option<BrowserLogin>, TableError>;
+    /// Returns the login of a hash that has not ended, and notes its use.
+    fn find_login(
+        &self,
+        hash: &str,
+        lifetime: LoginLifetime,
+        usage: LoginUse,
+    ) -> Result<Option<BrowserLogin>, TableError>;
 
-    /// Ends logins of browsers.
-    fn end_logins(&self, end: &LoginEnd) -> Result<(), TableError>;
+    /// Ends logins of browsers that had begun so long ago, also those that are told later.
+    fn end_logins(&self, end: &LoginEnd, ago: Duration, lifetime: LoginLifetime) -> Result<(), TableError>;
 
     /// Tells this node's share of a tree, and asks for more room. Telling it twice is telling it once.
     fn tell_share(

@@ -426,9 +426,9 @@ impl Bans {
         (Network::of_client(address), self.hash_of(user))
     }
 
-    /// Returns the hash that a user is known by here. Names that begin alike for so long count as one.
+    /// Returns the hash that a user is known by here: of the whole name, as others may begin alike.
     fn hash_of(&self, user: &[u8]) -> u64 {
-        self.hasher.hash_one(shortened(user))
+        self.hasher.hash_one(user)
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {

@@ -86,9 +86,9 @@ struct Stream {
 
 impl Stream {
     async fn is_still_let_in(&self) -> bool {
-        // It may have ended at another node.
+        // It may have ended at another node. To read on is no use of it: who idles is logged out.
         if let (Some(cookie), Some(cluster)) = (self.who.by.cookie(), &self.cluster) {
-            shared_logins::confirm(cookie, &self.api, cluster).await;
+            shared_logins::confirm(cookie, false, &self.api, cluster).await;
         }
         self.who.is_still_let_in(&self.api)
     }

@@ -140,7 +140,8 @@ async fn log_in(
 /// Returns the keys by which all nodes know a login under way, if this is one.
 fn seals(running: &Running) -> Seals {
     let secrets = cluster_of(running).map_or(Vec::new(), |cluster| cluster.secrets());
-    Seals::derive(secrets.into_iter().map(|secret| secret.bytes))
+    let aged: Vec<_> = secrets.iter().map(|secret| (secret.bytes, secret.made.elapsed())).collect();
+    Seals::derive(&aged)
 }
 
 /// Has a thread wait for the provider, a few at a time. The thread has the permit: it goes on when the client is gone.

@@ -1,12 +1,14 @@
 //! Logins that all nodes of a cluster know, with a real PostgreSQL.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use millrace_admin_http::AdminAccess;
-use millrace_server::auth::{Sql, cluster_table};
+use millrace_server::auth::{Authenticator, Chain, Database, Homes, Sql, cluster_table};
 use millrace_server::cluster::{Cluster, NodeEntry, Timing};
+use millrace_server::storage::LocalOptions;
 use serde_json::json;
 
 use crate::kit::{Answer, Site};
@@ -22,6 +24,15 @@ fn access() -> AdminAccess {
 }
 
 fn node(database: &Postgres, name: &str, access: AdminAccess) -> Site {
+    node_of(database, name, access, accounts)
+}
+
+fn node_of(
+    database: &Postgres,
+    name: &str,
+    access: AdminAccess,
+    accounts: fn(&Path) -> Arc<dyn Authenticator>,
+) -> Site {
     let settings = Sql {
         connection: database.connection(),
         password: None,
@@ -138,6 +149,50 @@ fn while_the_database_is_away_each_node_knows_its_logins_and_tells_the_others_la
         assert!(Instant::now() < end, "{:?}", all());
         thread::sleep(Duration::from_millis(50));
     }
+}
+
+/// A source that has another root than [`accounts`].
+fn other_accounts(folder: &Path) -> Arc<dyn Authenticator> {
+    let files = folder.join("files");
+    std::fs::create_dir(&files).unwrap();
+    let homes = Arc::new(Homes::new(files, LocalOptions::default()));
+    Arc::new(Chain::new(homes).source(Database::open_or_make(&folder.join("users.db")).unwrap()))
+}
+
+#[test]
+fn a_user_of_that_name_in_another_source_is_not_logged_in() {
+    let Some(database) = Postgres::new() else { return };
+    let one = node(&database, "a", access());
+    let other = node_of(&database, "b", access(), other_accounts);
+    let root = json!({ "name": "root", "password": "s3cret" }).to_string();
+    let made = other.ask("POST", "/api/v1/users", &other.token("administrator", None), &root);
+    assert_eq!(made.status, 200, "{made:?}");
+    let cookie = log_in(&one, "root", "s3cret").cookie();
+    assert_eq!((me(&one, &cookie), me(&other, &cookie)), (200, 401));
+    let cookie = log_in(&other, "root", "s3cret").cookie();
+    assert_eq!((me(&one, &cookie), me(&other, &cookie)), (401, 200));
+}
+
+#[test]
+fn a_login_that_could_not_be_told_does_not_outlive_a_new_password() {
+    let Some(database) = Postgres::new() else { return };
+    let [one, other] = ["a", "b"].map(|name| node(&database, name, access()));
+    // As if the node had been cut off from the database before the other ended the login.
+    for site in [&one, &other] {
+        let eve = json!({ "name": "eve", "password": "f1rst" }).to_string();
+        assert_eq!(site.ask("POST", "/api/v1/users", &site.token("administrator", None), &eve).status, 200);
+    }
+    database.run("ALTER FUNCTION millrace_cluster.keep_login RENAME TO away");
+    let cookie = log_in(&one, "eve", "f1rst").cookie();
+    assert_eq!((me(&one, &cookie), me(&other, &cookie)), (200, 401));
+    let token = other.token("administrator", Some(60));
+    let seen = other.ask("GET", "/api/v1/users/eve", &token, "").field("etag").unwrap().to_owned();
+    let fields = format!("{token}If-Match: {seen}\r\n");
+    let changed = other.ask("PUT", "/api/v1/users/eve/password", &fields, r#"{"password":"sec0nd"}"#);
+    assert_eq!(changed.status, 200, "{changed:?}");
+    database.run("ALTER FUNCTION millrace_cluster.away RENAME TO keep_login");
+    soon("the node forgets it", || me(&one, &cookie) == 401);
+    assert_eq!(me(&other, &cookie), 401);
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! The logins of administrators' browsers.
 
+use std::time::{Duration, Instant};
+
 use tokio_postgres::types::Type;
 
 use super::connections::{Connections, Lane};
 use super::{Parameter, seconds};
-use crate::browser_logins::{BrowserLogin, LoginEnd, LoginLifetime};
+use crate::browser_logins::{BrowserLogin, LoginEnd, LoginLifetime, LoginUse};
 use crate::table::TableError;
 
 /// The table. No row has what a browser shows, but a hash of it.
@@ -21,55 +23,99 @@ pub(super) const BROWSER_LOGINS: &str = r#"
     CREATE INDEX browser_login_user ON browser_login ("user");
     REVOKE ALL ON browser_login FROM PUBLIC;
 
-    -- 1024 of them are kept: those that were used last.
-    CREATE FUNCTION keep_login(hash text, "user" text, detail text, age double precision, idle double precision,
-                               longest double precision) RETURNS void LANGUAGE plpgsql AS $$
+    -- What has ended, so that a login that a node tells later does not come back.
+    CREATE TABLE browser_login_end (
+        kind  text NOT NULL,
+        value text NOT NULL,
+        ended timestamptz NOT NULL,
+        PRIMARY KEY (kind, value)
+    );
+    CREATE INDEX browser_login_end_time ON browser_login_end (ended);
+    REVOKE ALL ON browser_login_end FROM PUBLIC;
+
+    -- 1024 of them are kept: those that were used last. One that has idled may be in use at a node that could not tell.
+    -- False: it has ended since it has begun.
+    CREATE FUNCTION keep_login(hash text, "user" text, detail text, age double precision, longest double precision)
+        RETURNS boolean LANGUAGE plpgsql AS $$
     DECLARE
-        t constant timestamptz := clock_timestamp();
+        t timestamptz;
     BEGIN
+        PERFORM pg_advisory_xact_lock(1835625472, 5);
+        t := clock_timestamp();
+        IF EXISTS (
+            SELECT FROM millrace_cluster.browser_login_end AS e WHERE e.ended >= t - make_interval(secs => age)
+                AND (e.kind = 'hash' AND e.value = keep_login.hash OR e.kind = 'user' AND e.value = keep_login."user")
+        ) THEN
+            RETURN false;
+        END IF;
         DELETE FROM millrace_cluster.browser_login AS l
-            WHERE l.used < t - make_interval(secs => idle) OR l.begun < t - make_interval(secs => longest)
+            WHERE l.begun < t - make_interval(secs => longest)
             OR l.hash IN (SELECT o.hash FROM millrace_cluster.browser_login AS o ORDER BY o.used DESC OFFSET 1023);
         INSERT INTO millrace_cluster.browser_login
             VALUES (keep_login.hash, keep_login."user", keep_login.detail, t - make_interval(secs => age), t)
             ON CONFLICT DO NOTHING;
+        RETURN true;
     END $$;
 
-    CREATE FUNCTION find_login(hash text, idle double precision, longest double precision)
+    -- unused: how long ago the node that asks has seen a request, where it has. is_use: whether this is another.
+    CREATE FUNCTION find_login(hash text, idle double precision, longest double precision, unused double precision,
+                               is_use boolean)
         RETURNS TABLE ("user" text, detail text, age double precision) LANGUAGE plpgsql AS $$
     DECLARE
         t constant timestamptz := clock_timestamp();
+        seen constant timestamptz := t - make_interval(secs => unused);
     BEGIN
         RETURN QUERY SELECT l."user", l.detail, extract(epoch FROM t - l.begun)::float8
             FROM millrace_cluster.browser_login AS l WHERE l.hash = find_login.hash
-            AND l.used > t - make_interval(secs => idle) AND l.begun > t - make_interval(secs => longest);
+            AND greatest(l.used, seen) > t - make_interval(secs => idle)
+            AND l.begun > t - make_interval(secs => longest);
         -- Not with each request: it is a write.
         IF FOUND THEN
-            UPDATE millrace_cluster.browser_login AS l SET used = t
-                WHERE l.hash = find_login.hash AND l.used < t - least(interval '30 s', make_interval(secs => idle / 4));
+            UPDATE millrace_cluster.browser_login AS l SET used = CASE WHEN is_use THEN t ELSE seen END
+                WHERE l.hash = find_login.hash AND l.used < CASE WHEN is_use THEN t ELSE seen END
+                    - least(interval '30 s', make_interval(secs => idle / 4));
         END IF;
+    END $$;
+
+    -- ago: how long ago they have ended. 4096 ends are remembered.
+    CREATE FUNCTION end_logins(kind text, value text, ago double precision, longest double precision)
+        RETURNS void LANGUAGE plpgsql AS $$
+    DECLARE
+        t timestamptz;
+    BEGIN
+        PERFORM pg_advisory_xact_lock(1835625472, 5);
+        t := clock_timestamp() - make_interval(secs => ago);
+        DELETE FROM millrace_cluster.browser_login AS l WHERE l.begun <= t
+            AND (end_logins.kind = 'hash' AND l.hash = end_logins.value
+                 OR end_logins.kind = 'user' AND l."user" = end_logins.value);
+        DELETE FROM millrace_cluster.browser_login_end AS e
+            WHERE e.ended < clock_timestamp() - make_interval(secs => longest)
+            OR (e.kind, e.value) IN (SELECT o.kind, o.value FROM millrace_cluster.browser_login_end AS o
+                                     ORDER BY o.ended DESC OFFSET 4095);
+        INSERT INTO millrace_cluster.browser_login_end AS e VALUES (end_logins.kind, end_logins.value, t)
+            ON CONFLICT ON CONSTRAINT browser_login_end_pkey DO UPDATE SET ended = greatest(e.ended, excluded.ended);
     END $$;
 "#;
 
-/// Keeps a login.
+/// Keeps a login. False: it has ended since it has begun.
 pub(super) fn keep(
     connections: &Connections,
     hash: &str,
     login: &BrowserLogin,
     lifetime: LoginLifetime,
-) -> Result<(), TableError> {
-    const KEEP: &str = "SELECT millrace_cluster.keep_login($1, $2, $3, $4, $5, $6)";
+) -> Result<bool, TableError> {
+    const KEEP: &str = "SELECT millrace_cluster.keep_login($1, $2, $3, $4, $5)";
+    let asked = Instant::now();
     connections.ask(Lane::Login, async |client| {
-        let parameters: [Parameter<'_>; 6] = [
+        let parameters: [Parameter<'_>; 5] = [
             (&hash, Type::TEXT),
             (&login.user, Type::TEXT),
             (&login.detail, Type::TEXT),
-            (&login.age.as_secs_f64(), Type::FLOAT8),
-            (&lifetime.idle.as_secs_f64(), Type::FLOAT8),
+            // It may have waited for a connection.
+            (&(login.age + asked.elapsed()).as_secs_f64(), Type::FLOAT8),
             (&lifetime.longest.as_secs_f64(), Type::FLOAT8),
         ];
-        client.query_typed(KEEP, &parameters).await?;
-        Ok(())
+        Ok(client.query_typed_one(KEEP, &parameters).await?.try_get(0)?)
     })
 }
 
@@ -78,13 +124,16 @@ pub(super) fn find(
     connections: &Connections,
     hash: &str,
     lifetime: LoginLifetime,
+    usage: LoginUse,
 ) -> Result<Option<BrowserLogin>, TableError> {
-    const FIND: &str = r#"SELECT "user", detail, age FROM millrace_cluster.find_login($1, $2, $3)"#;
+    const FIND: &str = r#"SELECT "user", detail, age FROM millrace_cluster.find_login($1, $2, $3, $4, $5)"#;
     connections.ask(Lane::Login, async |client| {
-        let parameters: [Parameter<'_>; 3] = [
+        let parameters: [Parameter<'_>; 5] = [
             (&hash, Type::TEXT),
             (&lifetime.idle.as_secs_f64(), Type::FLOAT8),
             (&lifetime.longest.as_secs_f64(), Type::FLOAT8),
+            (&usage.unused.map(|unused| unused.as_secs_f64()), Type::FLOAT8),
+            (&usage.is_use, Type::BOOL),
         ];
         let rows = client.query_typed(FIND, &parameters).await?;
         let Some(row) = rows.first() else { return Ok(None) };
@@ -93,16 +142,27 @@ pub(super) fn find(
     })
 }
 
-/// Ends logins.
-pub(super) fn end(connections: &Connections, end: &LoginEnd) -> Result<(), TableError> {
-    const OF_HASH: &str = "DELETE FROM millrace_cluster.browser_login WHERE hash = $1";
-    const OF_USER: &str = r#"DELETE FROM millrace_cluster.browser_login WHERE "user" = $1"#;
-    let (delete, value) = match end {
-        LoginEnd::Hash(hash) => (OF_HASH, hash),
-        LoginEnd::User(user) => (OF_USER, user),
+/// Ends logins, since so long ago.
+pub(super) fn end(
+    connections: &Connections,
+    end: &LoginEnd,
+    ago: Duration,
+    lifetime: LoginLifetime,
+) -> Result<(), TableError> {
+    const END: &str = "SELECT millrace_cluster.end_logins($1, $2, $3, $4)";
+    let (kind, value) = match end {
+        LoginEnd::Hash(hash) => ("hash", hash),
+        LoginEnd::User(user) => ("user", user),
     };
+    let asked = Instant::now();
     connections.ask(Lane::Login, async |client| {
-        client.query_typed(delete, &[(value, Type::TEXT)]).await?;
+        let parameters: [Parameter<'_>; 4] = [
+            (&kind, Type::TEXT),
+            (value, Type::TEXT),
+            (&(ago + asked.elapsed()).as_secs_f64(), Type::FLOAT8),
+            (&lifetime.longest.as_secs_f64(), Type::FLOAT8),
+        ];
+        client.query_typed(END, &parameters).await?;
         Ok(())
     })
 }

@@ -68,7 +68,8 @@ pub(super) const FAILURES: &str = r#"
                 ON CONFLICT (network, "user") DO UPDATE SET until = excluded.until, edition = excluded.edition
                     WHERE excluded.until > f.until + interval '1 hour';
             DELETE FROM millrace_cluster.familiar AS f
-                WHERE f.edition <= (SELECT max(m.edition) - 32768 FROM millrace_cluster.familiar AS m)
+                WHERE f.edition <= (SELECT m.edition FROM millrace_cluster.familiar AS m
+                                    ORDER BY m.edition DESC OFFSET 32768 LIMIT 1)
                 OR f.until < clock_timestamp();
         END IF;
         RETURN true;
@@ -137,7 +138,7 @@ pub(super) fn pull(
     const PULL: &str = r#"
         SELECT * FROM (
             (SELECT edition, kind, network, "user",
-                    failures * 0.5 ^ (extract(epoch FROM clock_timestamp() - made)::float8 / 600), forgiven
+                    failures * 0.5 ^ (greatest(extract(epoch FROM clock_timestamp() - made)::float8, 0) / 600), forgiven
                 FROM millrace_cluster.failure
                 WHERE edition > $1 AND origin <> $3 AND made > clock_timestamp() - interval '10 minutes'
                 ORDER BY edition LIMIT 4096)

@@ -32,7 +32,7 @@ pub use self::audit::PostgresAudit;
 use self::connections::{Connections, Lane};
 use self::error::ClusterError;
 pub use self::events::PostgresEvents;
-use crate::browser_logins::{BrowserLogin, LoginEnd, LoginLifetime};
+use crate::browser_logins::{BrowserLogin, LoginEnd, LoginLifetime, LoginUse};
 use crate::scope::{Claim, SharedScope};
 use crate::table::{
     BanChange, Epoch, FailureEditions, Locking, NodeEntry, NodeReport, NodeState, Pulled, PulledFailures,
@@ -200,16 +200,21 @@ impl Table for PostgresTable {
         hash: &str,
         login: &BrowserLogin,
         lifetime: LoginLifetime,
-    ) -> Result<(), TableError> {
+    ) -> Result<bool, TableError> {
         browser_logins::keep(&self.connections, hash, login, lifetime)
     }
 
-    fn find_login(&self, hash: &str, lifetime: LoginLifetime) -> Result<Option<BrowserLogin>, TableError> {
-        browser_logins::find(&self.connections, hash, lifetime)
+    fn find_login(
+        &self,
+        hash: &str,
+        lifetime: LoginLifetime,
+        usage: LoginUse,
+    ) -> Result<Option<BrowserLogin>, TableError> {
+        browser_logins::find(&self.connections, hash, lifetime, usage)
     }
 
-    fn end_logins(&self, end: &LoginEnd) -> Result<(), TableError> {
-        browser_logins::end(&self.connections, end)
+    fn end_logins(&self, end: &LoginEnd, ago: Duration, lifetime: LoginLifetime) -> Result<(), TableError> {
+        browser_logins::end(&self.connections, end, ago, lifetime)
     }
 
     fn tell_share(

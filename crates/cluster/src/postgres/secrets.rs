@@ -1,7 +1,8 @@
 //! The secrets that nodes derive keys from.
 //!
-//! They are unlogged: no log of the database, no copy made from one, and no standby has them. After a crash of the database the
-//! first node to ask makes another.
+//! They are unlogged: no write-ahead log, no copy made from one, and no standby has them. After a crash of the database the
+//! first node to ask makes another. The server's own log may have them, where it logs parameters, and the table's file has a
+//! deleted one until the next vacuum.
 
 use std::time::Duration;
 
@@ -52,6 +53,7 @@ pub(super) fn secrets(
     const SECRETS: &str = "SELECT bytes, age FROM millrace_cluster.secrets($1, $2)";
     let fresh = fresh.map(|fresh| &fresh[..]);
     connections.ask(Lane::Keeper, async |client| {
+        // None: the epoch has ended or lapsed.
         let rows = client.query_typed(SECRETS, &[(&epoch.0, Type::INT8), (&fresh, Type::BYTEA)]).await?;
         rows.iter().map(secret).collect()
     })

@@ -12,8 +12,8 @@ use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::{ADDRESS_FACTOR, BanReport, Bans, shortened};
-use crate::fading::Count;
+use super::{ADDRESS_FACTOR, BanReport, Bans};
+use crate::fading::{Count, NAME};
 use crate::guessing::{ACCOUNT_FACTOR, FamiliarNetwork, NETWORK_FACTOR, wider};
 use crate::network::Network;
 
@@ -82,13 +82,18 @@ impl Waiting {
 }
 
 impl Outbox {
-    /// A login has failed. It is a guess where the network is not familiar.
+    /// A login has failed. It is a guess where the network is not familiar. Of names that are longer than those that are kept,
+    /// the others are told the networks alone.
     pub(super) fn failed(&mut self, address: IpAddr, user: &[u8], is_guess: bool, now: Instant) {
-        let (client, user) = (Network::of_client(address), shortened(user));
-        self.entry(TallyOf::User(client, user.into()), now).count.add(1.0, now);
+        let (client, is_told) = (Network::of_client(address), user.len() <= NAME);
+        if is_told {
+            self.entry(TallyOf::User(client, user.into()), now).count.add(1.0, now);
+        }
         self.entry(TallyOf::Address(client), now).count.add(1.0, now);
-        if is_guess {
+        if is_guess && is_told {
             self.entry(TallyOf::Account(user.into()), now).count.add(1.0, now);
+        }
+        if is_guess {
             self.entry(TallyOf::Network(wider(address)), now).count.add(1.0, now);
         }
     }
@@ -103,8 +108,11 @@ impl Outbox {
         familiar: Option<u64>,
         now: Instant,
     ) {
+        if user.len() > NAME {
+            return;
+        }
         if had_failed {
-            let of = TallyOf::User(Network::of_client(address), shortened(user).into());
+            let of = TallyOf::User(Network::of_client(address), user.into());
             *self.entry(of, now) = Waiting { count: Count::new(now), is_forgiven: true };
         }
         self.familiar.extend(familiar.map(|hash| (wider(address), hash)));
@@ -214,7 +222,7 @@ impl Bans {
 
 #[cfg(test)]
 mod tests {
-    use crate::fading::{FADE, NAME};
+    use crate::fading::FADE;
     use crate::{BanRules, LoginBlock};
 
     use super::*;
@@ -324,9 +332,20 @@ mod tests {
     }
 
     #[test]
+    fn users_whose_long_names_begin_alike_have_their_own_counts() {
+        let ([one, other], now) = ([server(), server()], Instant::now());
+        let (kept, from) = ([b'x'; NAME], address("192.0.2.1"));
+        let names = [b'y', b'z'].map(|last| [&kept[..], &[last]].concat());
+        while !one.failed(from, &names[0], now).user_banned {}
+        assert!(one.is_banned(from, &names[0], now) && !one.is_banned(from, &names[1], now));
+        tell(&one, &other, now);
+        assert!(!other.is_banned(from, &kept, now), "it is another user");
+    }
+
+    #[test]
     fn a_user_whom_one_server_knows_is_locked_out_at_none() {
         let ([one, other], now) = ([server(), server()], Instant::now());
-        let name = [b'x'; 2 * NAME];
+        let name = [b'x'; NAME];
         one.succeeded(address("198.51.100.7"), &name, now);
         tell(&one, &other, now);
         (0..100u8).for_each(|number| _ = other.failed(IpAddr::from([10, number, 0, 1]), &name, now));

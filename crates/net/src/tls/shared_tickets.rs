@@ -167,7 +167,9 @@ impl ProducesTickets for SharedTickets {
     }
 
     fn lifetime(&self) -> u32 {
-        LIFETIME.min(self.own.lifetime())
+        let are_shared = !self.shared.read().unwrap_or_else(PoisonError::into_inner).is_empty();
+        let own = self.own.lifetime();
+        if are_shared { LIFETIME.min(own) } else { own }
     }
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
@@ -197,6 +199,7 @@ mod tests {
     fn a_ticket_of_one_server_is_good_at_another_with_the_same_secret_alone() {
         let (one, other, stranger, now) = (tickets(), tickets(), tickets(), Instant::now());
         let before = one.encrypt_at(b"before", now).unwrap();
+        assert_eq!(one.lifetime(), one.own.lifetime(), "what a server alone says");
         assert_eq!(other.decrypt_at(&before, now), None);
         one.share(&[secret(1, now)]);
         other.share(&[secret(1, now)]);

@@ -24,16 +24,17 @@ pub enum AdminLogin {
     Limited(&'static str, Option<Duration>),
 }
 
-/// Finds the account of a user who has logged in at another server with the same accounts. `tell` gets it with the edition of the
-/// accounts; `None` where there is none that may be used, or the accounts cannot tell without a password.
+/// Finds the account of a user whom the source of this name has let in at another server with the same accounts. `tell` gets it
+/// with the edition of the accounts; `None` where there is none that may be used, or the source cannot tell without a password.
 pub fn find_account(
     running: &Running,
-    attempt: LoginAttempt,
+    (source, attempt): (String, LoginAttempt),
     tell: impl FnOnce(Option<(Account, u64)>) + Send + 'static,
 ) {
     let (edition, accounts) = running.state.accounts_for_login();
     running.state.logins.run(move || {
-        tell(match accounts.current(&attempt.now()) {
+        let decision = accounts.chain().and_then(|chain| chain.current_of(&source, &attempt.now()));
+        tell(match decision {
             Some(Decision::Granted(account)) => Some((account, edition)),
             _ => None,
         });
