@@ -179,9 +179,12 @@ impl Keeper {
         Ok(())
     }
 
-    /// Gives locks of names back, and learns of new trees with a quota and of locks of WebDAV.
+    /// Gives locks of names back, tells what came of uploads, and learns of new trees with a quota and of locks of WebDAV.
     fn exchange_trees(&self, is_time: bool) -> Result<(), TableError> {
         self.shared.give_locks_back()?;
+        if lock(&self.shared.book).lease.epoch().is_some() {
+            self.shared.tell_verdicts()?;
+        }
         if is_time && self.synced.is_some() {
             self.shared.learn_trees()?;
             self.shared.learn_locks()?;

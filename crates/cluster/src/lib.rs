@@ -71,5 +71,5 @@ pub use table::{
     BanChange, Epoch, FailureEditions, Locking, NodeEntry, NodeReport, NodeState, Pulled, PulledFailures,
     Renewal, SharedBan, Table, TableError, Taking, Told,
 };
-pub use upload_table::{KnownUpload, NewUpload, UploadKey, UploadSecret, UploadTable};
+pub use upload_table::{KnownUpload, NewUpload, UploadKey, UploadSecret, UploadTable, UploadVerdict};
 pub use uploads::{UploadDenied, UploadLock};

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::question::{Epoch, TableError};
+use crate::question::TableError;
 
 /// The key of an upload.
 pub type UploadKey = [u8; 16];
@@ -40,6 +40,22 @@ pub struct KnownUpload {
     pub parts: Option<Vec<u8>>,
 }
 
+/// What came of an upload, for its record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UploadVerdict {
+    /// Nothing forbids the file any more.
+    Passed,
+    /// It is no more, or was refused.
+    Gone,
+    /// It could not become the file that the record has it for which was made under this lock. It waits for so long.
+    Unfinished {
+        /// Its number.
+        lock: u64,
+        /// How long it waits for more.
+        age: Duration,
+    },
+}
+
 /// The tables of uploads. All functions wait.
 pub trait UploadTable: Debug + Send + Sync {
     /// Returns the secret of all nodes: this one, where there is none yet.
@@ -54,18 +70,22 @@ pub trait UploadTable: Debug + Send + Sync {
     /// The length of an upload was said. `false`: another one was said before.
     fn say_length(&self, key: &UploadKey, length: u64, age: Duration) -> Result<bool, TableError>;
 
-    /// An upload becomes a file, which is remembered for so long; or it has not become one.
-    fn finish_upload(&self, key: &UploadKey, known: &KnownUpload, age: Duration) -> Result<(), TableError>;
+    /// An upload becomes a file, which is remembered for so long. `false`: the node that says so has not its lock any more;
+    /// or it has none, and the file is known already.
+    fn finish_upload(
+        &self,
+        key: &UploadKey,
+        lock: Option<u64>,
+        known: &KnownUpload,
+        age: Duration,
+    ) -> Result<bool, TableError>;
 
-    /// Nothing forbids the file any more.
-    fn settle_upload(&self, key: &UploadKey) -> Result<(), TableError>;
+    /// Something came of an upload. To be told twice changes nothing.
+    fn settle_upload(&self, key: &UploadKey, verdict: UploadVerdict) -> Result<(), TableError>;
 
-    /// An upload is no more.
-    fn end_upload(&self, key: &UploadKey) -> Result<(), TableError>;
-
-    /// Returns whether a node still has the lock of this number.
-    fn holds_lock(&self, epoch: Epoch, number: u64) -> Result<bool, TableError>;
+    /// Returns whether the lock of an upload still has this number.
+    fn holds_lock(&self, key: &UploadKey, number: u64) -> Result<bool, TableError>;
 
     /// Ends a lock.
-    fn release_upload(&self, epoch: Epoch, number: u64) -> Result<(), TableError>;
+    fn release_upload(&self, key: &UploadKey, number: u64) -> Result<(), TableError>;
 }

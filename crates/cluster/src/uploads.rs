@@ -4,16 +4,17 @@
 //! The lock of an upload goes with the registration of its node. A node whose registration holds has its locks; after that it
 //! asks, before it says that bytes are there or that the upload is a file.
 
+use std::collections::hash_map::Entry;
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::cluster::Cluster;
 use crate::lock::lock;
 use crate::places::Shared;
 use crate::table::{Epoch, Locking, TableError};
-use crate::upload_table::{UploadKey, UploadSecret, UploadTable};
+use crate::upload_table::{KnownUpload, UploadKey, UploadSecret, UploadTable, UploadVerdict};
 
 /// The tree of the locks of uploads: no path, and no name of a database or bucket.
 const TREE: &str = "tus";
@@ -31,7 +32,7 @@ pub enum UploadDenied {
 pub struct UploadLock {
     shared: Arc<Shared>,
     key: UploadKey,
-    /// `None` until the database has given it, and once it is given back.
+    /// Under which registration it was taken; and its number. `None` until the database has given it, and once it is given back.
     held: Option<(Epoch, u64)>,
 }
 
@@ -42,14 +43,14 @@ impl UploadLock {
         if lock(&self.shared.book).lease.grants(Instant::now()) == Some(epoch) {
             return Ok(true);
         }
-        self.shared.table.holds_lock(epoch, number).map_err(|_| UploadDenied::Away)
+        self.shared.table.holds_lock(&self.key, number).map_err(|_| UploadDenied::Away)
     }
 
     /// Gives it back now. Waits for the database, where that is there.
     pub fn release(mut self) {
-        let Some((epoch, number)) = self.held else { return };
+        let Some((_, number)) = self.held else { return };
         let grants = lock(&self.shared.book).lease.grants(Instant::now());
-        if grants == Some(epoch) && self.shared.table.release_upload(epoch, number).is_ok() {
+        if grants.is_some() && self.shared.table.release_upload(&self.key, number).is_ok() {
             self.held = None;
         }
     }
@@ -88,7 +89,45 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// Tells what came of uploads, as far as that could not be told at the time.
+    pub(crate) fn tell_verdicts(&self) -> Result<(), TableError> {
+        let mut untold = std::mem::take(&mut *lock(&self.uploads.untold)).into_iter();
+        while let Some((key, verdict)) = untold.next() {
+            if let Err(error) = self.table.settle_upload(&key, verdict) {
+                lock(&self.uploads.untold).extend([(key, verdict)].into_iter().chain(untold));
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Cluster {
+    /// An upload becomes a file, which is remembered for so long; returns the number of the lock under which this is known,
+    /// where the node has one: it has none behind a hook that took the file away.
+    pub fn finish_upload(
+        &self,
+        key: &UploadKey,
+        known: &KnownUpload,
+        age: Duration,
+    ) -> Result<Option<u64>, UploadDenied> {
+        let number = lock(&self.shared().uploads.open).get(key).copied();
+        let table = self.uploads().ok_or(UploadDenied::Away)?;
+        match table.finish_upload(key, number, known, age) {
+            Ok(is_known) if is_known || number.is_none() => Ok(number),
+            Ok(_) => Err(UploadDenied::Busy),
+            Err(_) => Err(UploadDenied::Away),
+        }
+    }
+
+    /// Something came of an upload. May wait; where the database is away it is told later.
+    pub fn settle_upload(&self, key: &UploadKey, verdict: UploadVerdict) {
+        if self.uploads().is_none_or(|table| table.settle_upload(key, verdict).is_err()) {
+            lock(&self.shared().uploads.untold).push((*key, verdict));
+        }
+    }
+
     /// Returns the tables of uploads, where the database can be asked now.
     pub fn uploads(&self) -> Option<&dyn UploadTable> {
         let shared = self.shared();
@@ -104,12 +143,13 @@ impl Cluster {
     /// Locks an upload on all nodes. Waits for the database.
     pub fn lock_upload(&self, key: UploadKey) -> Result<UploadLock, UploadDenied> {
         let shared = self.shared_handle();
-        if !lock(&shared.uploads.open).insert(key) {
-            return Err(UploadDenied::Busy);
-        }
+        let number = shared.trees.next.fetch_add(1, Ordering::Relaxed);
+        match lock(&shared.uploads.open).entry(key) {
+            Entry::Occupied(_) => return Err(UploadDenied::Busy),
+            Entry::Vacant(entry) => entry.insert(number),
+        };
         let mut taken = UploadLock { shared: Arc::clone(shared), key, held: None };
         let epoch = lock(&shared.book).lease.grants(Instant::now()).ok_or(UploadDenied::Away)?;
-        let number = shared.trees.next.fetch_add(1, Ordering::Relaxed);
         // Without an answer it may be there, and is given back.
         taken.held = Some((epoch, number));
         match shared.table.lock_name(epoch, TREE, &key, number) {

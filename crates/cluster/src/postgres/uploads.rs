@@ -7,8 +7,8 @@ use tokio_postgres::types::Type;
 use super::connections::Lane;
 use super::error::ClusterError;
 use super::{Parameter, PostgresTable, number};
-use crate::table::{Epoch, TableError};
-use crate::upload_table::{KnownUpload, NewUpload, UploadKey, UploadSecret, UploadTable};
+use crate::table::TableError;
+use crate::upload_table::{KnownUpload, NewUpload, UploadKey, UploadSecret, UploadTable, UploadVerdict};
 
 /// Uploads that wait for more, with what their addresses do not say, and for a while those that have become files. Locks of
 /// uploads are among those of names.
@@ -28,6 +28,7 @@ pub(super) const UPLOADS: &str = r#"
         finished boolean NOT NULL DEFAULT false,
         settled  boolean NOT NULL DEFAULT false,
         parts    bytea,
+        lock     bigint,
         until    timestamptz NOT NULL
     );
     CREATE INDEX upload_user ON upload ("user") WHERE NOT finished;
@@ -69,6 +70,24 @@ pub(super) const UPLOADS: &str = r#"
             VALUES (of, said, clock_timestamp() + make_interval(secs => seconds))
             ON CONFLICT (key) DO UPDATE SET length = excluded.length, until = excluded.until
                 WHERE u.length IS NULL OR u.length = excluded.length;
+        RETURN FOUND;
+    END $$;
+
+    -- False: this lock is not there any more; or none is said, and the file is known already.
+    CREATE FUNCTION finish_upload(of bytea, said bigint, is_settled boolean, joined bytea, seconds double precision,
+                                  own bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+    BEGIN
+        -- No other node takes the lock while the record is made.
+        PERFORM FROM millrace_cluster.name_lock AS l
+            WHERE l.tree = 'tus' AND l.name = of AND l.number = own FOR KEY SHARE;
+        IF own IS NOT NULL AND NOT FOUND THEN
+            RETURN false;
+        END IF;
+        INSERT INTO millrace_cluster.upload AS u (key, length, finished, settled, parts, lock, until)
+            VALUES (of, said, true, is_settled, joined, own, clock_timestamp() + make_interval(secs => seconds))
+            ON CONFLICT (key) DO UPDATE SET length = excluded.length, finished = true, settled = excluded.settled,
+                parts = excluded.parts, lock = excluded.lock, until = excluded.until
+                WHERE own IS NOT NULL OR NOT u.finished;
         RETURN FOUND;
     END $$;
 "#;
@@ -127,13 +146,15 @@ impl UploadTable for PostgresTable {
         })
     }
 
-    fn finish_upload(&self, key: &UploadKey, known: &KnownUpload, age: Duration) -> Result<(), TableError> {
-        const FINISH: &str = "
-            INSERT INTO millrace_cluster.upload (key, length, finished, settled, parts, until)
-                VALUES ($1, $2, $6, $3, $4, clock_timestamp() + make_interval(secs => $5))
-                ON CONFLICT (key) DO UPDATE SET length = excluded.length, finished = excluded.finished,
-                    settled = excluded.settled, parts = excluded.parts, until = excluded.until";
-        let (key, length) = (&key[..], known.length.map(number));
+    fn finish_upload(
+        &self,
+        key: &UploadKey,
+        lock: Option<u64>,
+        known: &KnownUpload,
+        age: Duration,
+    ) -> Result<bool, TableError> {
+        const FINISH: &str = "SELECT millrace_cluster.finish_upload($1, $2, $3, $4, $5, $6)";
+        let (key, length, lock) = (&key[..], known.length.map(number), lock.map(number));
         self.connections.ask(Lane::Transfer, async |client| {
             let parameters: [Parameter<'_>; 6] = [
                 (&key, Type::BYTEA),
@@ -141,46 +162,50 @@ impl UploadTable for PostgresTable {
                 (&known.is_settled, Type::BOOL),
                 (&known.parts, Type::BYTEA),
                 (&age.as_secs_f64(), Type::FLOAT8),
-                (&known.is_finished, Type::BOOL),
+                (&lock, Type::INT8),
             ];
-            client.query_typed(FINISH, &parameters).await?;
+            Ok(client.query_typed_one(FINISH, &parameters).await?.try_get(0)?)
+        })
+    }
+
+    fn settle_upload(&self, key: &UploadKey, verdict: UploadVerdict) -> Result<(), TableError> {
+        const PASSED: &str = "UPDATE millrace_cluster.upload SET settled = true WHERE key = $1";
+        const GONE: &str = "DELETE FROM millrace_cluster.upload WHERE key = $1";
+        const UNFINISHED: &str = "
+            UPDATE millrace_cluster.upload SET finished = false, settled = false, parts = NULL, lock = NULL,
+                until = clock_timestamp() + make_interval(secs => $3) WHERE key = $1 AND finished AND lock = $2";
+        let key = &key[..];
+        self.connections.ask(Lane::Transfer, async |client| {
+            let of: Parameter<'_> = (&key, Type::BYTEA);
+            match verdict {
+                UploadVerdict::Passed => client.query_typed(PASSED, &[of]).await?,
+                UploadVerdict::Gone => client.query_typed(GONE, &[of]).await?,
+                UploadVerdict::Unfinished { lock, age } => {
+                    let (lock, age) = (number(lock), age.as_secs_f64());
+                    let parameters = [of, (&lock, Type::INT8), (&age, Type::FLOAT8)];
+                    client.query_typed(UNFINISHED, &parameters).await?
+                }
+            };
             Ok(())
         })
     }
 
-    fn settle_upload(&self, key: &UploadKey) -> Result<(), TableError> {
-        self.change_upload("UPDATE millrace_cluster.upload SET settled = true WHERE key = $1", key)
-    }
-
-    fn end_upload(&self, key: &UploadKey) -> Result<(), TableError> {
-        self.change_upload("DELETE FROM millrace_cluster.upload WHERE key = $1", key)
-    }
-
-    fn holds_lock(&self, epoch: Epoch, lock: u64) -> Result<bool, TableError> {
-        const HOLDS: &str =
-            "SELECT EXISTS (SELECT FROM millrace_cluster.name_lock WHERE epoch = $1 AND number = $2)";
-        let lock = number(lock);
+    fn holds_lock(&self, key: &UploadKey, lock: u64) -> Result<bool, TableError> {
+        const HOLDS: &str = "SELECT EXISTS (SELECT FROM millrace_cluster.name_lock
+            WHERE tree = 'tus' AND name = $1 AND number = $2)";
+        let (key, lock) = (&key[..], number(lock));
         self.connections.ask(Lane::Transfer, async |client| {
-            let parameters: [Parameter<'_>; 2] = [(&epoch.0, Type::INT8), (&lock, Type::INT8)];
+            let parameters: [Parameter<'_>; 2] = [(&key, Type::BYTEA), (&lock, Type::INT8)];
             Ok(client.query_typed_one(HOLDS, &parameters).await?.try_get(0)?)
         })
     }
 
-    fn release_upload(&self, epoch: Epoch, lock: u64) -> Result<(), TableError> {
-        const RELEASE: &str = "DELETE FROM millrace_cluster.name_lock WHERE epoch = $1 AND number = $2";
-        let lock = number(lock);
+    fn release_upload(&self, key: &UploadKey, lock: u64) -> Result<(), TableError> {
+        const RELEASE: &str =
+            "DELETE FROM millrace_cluster.name_lock WHERE tree = 'tus' AND name = $1 AND number = $2";
+        let (key, lock) = (&key[..], number(lock));
         self.connections.ask(Lane::Transfer, async |client| {
-            client.query_typed(RELEASE, &[(&epoch.0, Type::INT8), (&lock, Type::INT8)]).await?;
-            Ok(())
-        })
-    }
-}
-
-impl PostgresTable {
-    fn change_upload(&self, statement: &str, key: &UploadKey) -> Result<(), TableError> {
-        let key = &key[..];
-        self.connections.ask(Lane::Transfer, async |client| {
-            client.query_typed(statement, &[(&key, Type::BYTEA)]).await?;
+            client.query_typed(RELEASE, &[(&key, Type::BYTEA), (&lock, Type::INT8)]).await?;
             Ok(())
         })
     }

@@ -29,10 +29,14 @@ pub(crate) fn ask<T>(
 
 /// Locks an upload on all nodes.
 pub(crate) fn lock(cluster: &Arc<Cluster>, key: &PartialKey) -> Result<UploadLock, Refusal> {
-    cluster.lock_upload(*key.as_bytes()).map_err(|denied| match denied {
+    cluster.lock_upload(*key.as_bytes()).map_err(denied)
+}
+
+pub(crate) fn denied(denied: UploadDenied) -> Refusal {
+    match denied {
         UploadDenied::Busy => LOCKED,
         UploadDenied::Away => AWAY,
-    })
+    }
 }
 
 /// What is known of an upload that has become a file.

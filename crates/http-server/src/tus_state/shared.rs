@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use millrace_accounts::password;
-use millrace_cluster::{Cluster, KnownUpload, NewUpload, UploadLock};
+use millrace_cluster::{Cluster, KnownUpload, NewUpload, UploadLock, UploadVerdict};
 use millrace_http::Refusal;
 use millrace_http::tus::{FinishedUpload, FinishedUploads, MAX_SHARE, REMEMBERED, UploadShares};
 use millrace_log::Log;
@@ -153,9 +153,7 @@ impl Tus {
     /// An upload is no more. May wait.
     pub(crate) fn forget(&self, key: &PartialKey) {
         if let Some(cluster) = &self.cluster {
-            // Without an answer it counts until its time is over.
-            let _ = nodes::ask(cluster, |table| table.end_upload(key.as_bytes()));
-            return;
+            return cluster.settle_upload(key.as_bytes(), UploadVerdict::Gone);
         }
         self.shares().end(key);
         if let Some(lengths) = self.lengths.get() {
@@ -163,28 +161,26 @@ impl Tus {
         }
     }
 
-    /// An upload is about to become its file, which nodes have to know before the staged file is gone. May wait.
+    /// An upload is about to become its file, which nodes have to know before the staged file is gone; returns the lock under
+    /// which they do. May wait.
     pub(crate) fn finishes(
         &self,
         key: &PartialKey,
         length: Option<u64>,
         parts: Option<&[u8]>,
         is_settled: bool,
-    ) -> Result<(), Refusal> {
-        let (is_finished, parts) = (true, parts.map(Into::into));
-        self.tell_nodes(key, &KnownUpload { length, is_finished, is_settled, parts })
+    ) -> Result<Option<u64>, Refusal> {
+        let Some(cluster) = &self.cluster else { return Ok(None) };
+        let known = KnownUpload { length, is_finished: true, is_settled, parts: parts.map(Into::into) };
+        cluster.finish_upload(key.as_bytes(), &known, REMEMBERED).map_err(nodes::denied)
     }
 
-    /// It could not become its file. May wait.
-    pub(crate) fn has_not_finished(&self, key: &PartialKey, length: Option<u64>) {
-        // Without an answer it is taken for a file for an hour, where the staged one is gone.
-        let _ = self.tell_nodes(key, &KnownUpload { length, ..KnownUpload::default() });
-    }
-
-    fn tell_nodes(&self, key: &PartialKey, known: &KnownUpload) -> Result<(), Refusal> {
-        let Some(cluster) = &self.cluster else { return Ok(()) };
-        let age = if known.is_finished { REMEMBERED } else { self.settings.age };
-        nodes::ask(cluster, |table| table.finish_upload(key.as_bytes(), known, age))
+    /// It could not become the file that nodes take it for by this lock. May wait.
+    pub(crate) fn has_not_finished(&self, key: &PartialKey, lock: Option<u64>) {
+        if let (Some(cluster), Some(lock)) = (&self.cluster, lock) {
+            let age = self.settings.age;
+            cluster.settle_upload(key.as_bytes(), UploadVerdict::Unfinished { lock, age });
+        }
     }
 
     /// An upload has become its file, of which hooks may have something to say.
@@ -207,10 +203,10 @@ impl Tus {
     pub(crate) fn settle(&self, key: &PartialKey, has_passed: bool) {
         match &self.cluster {
             None => self.done().settle(key, has_passed),
-            Some(cluster) => drop(nodes::ask(cluster, |table| match has_passed {
-                true => table.settle_upload(key.as_bytes()),
-                false => table.end_upload(key.as_bytes()),
-            })),
+            Some(cluster) => {
+                let verdict = if has_passed { UploadVerdict::Passed } else { UploadVerdict::Gone };
+                cluster.settle_upload(key.as_bytes(), verdict);
+            }
         }
     }
 

@@ -14,6 +14,7 @@
 
 use std::sync::Arc;
 
+use millrace_cluster::UploadLock;
 use millrace_http::tus::{self, UploadKind, UploadProgress};
 use millrace_http::{Field, Framing, Head, Refusal, Status};
 use millrace_vfs::{FileError, PartialKey, Upload, VirtualPath};
@@ -50,9 +51,15 @@ impl TusRequest {
             is_exclusive: head.get(Field::IfNoneMatch).is_some(),
             metadata: metadata.to_vec(),
         };
-        let done = self.server.tus.finished_upload(&address.key)?;
+        let mut done = self.server.tus.finished_upload(&address.key)?;
         if done.as_ref().is_some_and(|done| !done.is_settled) {
             return Err(tus::UNSETTLED.into());
+        }
+        if done.is_some() {
+            // Nodes hear of it before it has its name: who has the lock knows.
+            let lock = self.server.tus.lock(&address.key)?;
+            done = self.server.tus.finished_upload(&address.key)?;
+            lock.into_iter().for_each(UploadLock::release);
         }
         if let Some(length) = done.and_then(|done| self.joined_before(&address, done.length)) {
             let fields = self.is_joined(&Address { length: Some(length), ..address })?;

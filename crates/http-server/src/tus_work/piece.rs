@@ -7,7 +7,7 @@ use millrace_hooks::Event;
 use millrace_http::tus::{self, UploadProgress};
 use millrace_http::{Head, Refusal, Status};
 use millrace_vfs::hex::Hex;
-use millrace_vfs::{FileError, PartialKey, Storage, Upload, VirtualPath};
+use millrace_vfs::{PartialKey, Storage, Upload, VirtualPath};
 
 use crate::dav_state::claim::{Claim, touch_of};
 use crate::refused::Refused;
@@ -107,16 +107,14 @@ impl Piece {
             claim.permit(&head, &[(&path, touch_of(&*storage, &path))])?;
             let is_settled = server.hooks().is_none_or(|hooks| !hooks.concerns(Event::Upload, "PUT"));
             // Nodes that had not heard of it would take it for gone. What came stays, and the client asks again.
-            if let Err(refusal) = server.tus.finishes(&key, length, said.as_deref(), is_settled) {
-                upload.keep()?;
-                return Err(refusal.into());
-            }
-            upload.commit().inspect_err(|error| {
-                // A node that has lost the lock has no more to say of it.
-                if !matches!(error, FileError::Busy) {
-                    server.tus.has_not_finished(&key, length);
+            let lock = match server.tus.finishes(&key, length, said.as_deref(), is_settled) {
+                Ok(lock) => lock,
+                Err(refusal) => {
+                    upload.keep()?;
+                    return Err(refusal.into());
                 }
-            })?;
+            };
+            upload.commit().inspect_err(|_| server.tus.has_not_finished(&key, lock))?;
             finish();
             Ok(None)
         }
