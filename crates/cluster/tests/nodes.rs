@@ -1,5 +1,7 @@
 //! A cluster in a real PostgreSQL: places, fencing, bans, and what becomes of nodes while the database is away.
 
+#[path = "audits/mod.rs"]
+mod audits;
 #[path = "../../server/tests/sources/daemon.rs"]
 #[allow(dead_code, reason = "other tests use all of it")]
 mod daemon;

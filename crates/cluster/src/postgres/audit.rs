@@ -91,10 +91,23 @@ impl AuditTable for PostgresAudit {
     }
 
     fn chains(&self) -> Result<Vec<AuditChain>, TableError> {
+        // From chain to chain along the primary key, however many records each has.
         const CHAINS: &str = "
-            SELECT c.chain, a.node, c.first, c.last FROM (
-                SELECT chain, min(seq) AS first, max(seq) AS last FROM millrace_cluster.audit GROUP BY chain
-            ) AS c JOIN millrace_cluster.audit AS a ON a.chain = c.chain AND a.seq = c.last ORDER BY a.node, c.chain";
+            WITH RECURSIVE c AS (
+                (SELECT chain FROM millrace_cluster.audit ORDER BY chain LIMIT 1)
+                UNION ALL
+                SELECT next.chain FROM c CROSS JOIN LATERAL (
+                    SELECT a.chain FROM millrace_cluster.audit AS a WHERE a.chain > c.chain ORDER BY a.chain LIMIT 1
+                ) AS next
+            )
+            SELECT c.chain, last.node, first.seq, last.seq FROM c
+            CROSS JOIN LATERAL (
+                SELECT a.seq FROM millrace_cluster.audit AS a WHERE a.chain = c.chain ORDER BY a.seq LIMIT 1
+            ) AS first
+            CROSS JOIN LATERAL (
+                SELECT a.seq, a.node FROM millrace_cluster.audit AS a WHERE a.chain = c.chain
+                ORDER BY a.seq DESC LIMIT 1
+            ) AS last ORDER BY last.node, c.chain";
         self.rows(CHAINS, &[], |row| {
             Ok(AuditChain {
                 chain: row.try_get(0)?,

@@ -31,7 +31,12 @@ pub(super) enum Lane {
     Login,
     Transfer,
     Keeper,
+    /// An administrator's, about many rows. It waits among the logins, and may take longer than they may.
+    Survey,
 }
+
+/// How many times as long as another question one about many rows may take.
+const SURVEY_TIMES: u32 = 5;
 
 /// The connections to one database.
 pub(super) struct Connections {
@@ -64,10 +69,14 @@ impl Connections {
         lane: Lane,
         question: impl AsyncFnOnce(&Client) -> Result<T, ClusterError>,
     ) -> Result<T, TableError> {
-        let end = (Instant::now() + self.time).into();
+        let time = match lane {
+            Lane::Survey => self.time * SURVEY_TIMES,
+            _ => self.time,
+        };
+        let end = (Instant::now() + time).into();
         let runtime = self.runtime.as_ref().expect("it is there until this is dropped");
         let turns = match lane {
-            Lane::Login => &self.logins,
+            Lane::Login | Lane::Survey => &self.logins,
             Lane::Transfer => &self.transfers,
             Lane::Keeper => &self.keeper,
         };
@@ -84,7 +93,7 @@ impl Connections {
                 Ok(answer)
             }
             Ok(Err(error)) => Err(ClusterError::into(error)),
-            Err(_) => Err(TableError::TimedOut(self.time)),
+            Err(_) => Err(TableError::TimedOut(time)),
         }
     }
 
