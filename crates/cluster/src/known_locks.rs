@@ -8,6 +8,9 @@ use crate::dav_table::{NewLocks, PlaceDigest, Wanted};
 /// Until when what was pulled is taken for what is so.
 const FRESH: Duration = Duration::from_millis(2500);
 
+/// How many places are known at most.
+const MOST: usize = 100_000;
+
 /// Where locks are, as far as this node has heard: for the time when the database is away.
 #[derive(Debug, Default)]
 pub(crate) struct KnownLocks {
@@ -16,6 +19,8 @@ pub(crate) struct KnownLocks {
     on: HashMap<PlaceDigest, Instant>,
     /// The places above them.
     beneath: HashMap<PlaceDigest, Instant>,
+    /// Until then places are locked that are not known: there were too many.
+    overfull_until: Option<Instant>,
     /// Whether there are any locks or properties.
     are_any: bool,
     pulled: Option<Instant>,
@@ -28,6 +33,7 @@ impl KnownLocks {
         if !are_any {
             self.on.clear();
             self.beneath.clear();
+            self.overfull_until = None;
         }
         let later = |known: &mut Instant, until| *known = (*known).max(until);
         for (place, above, left) in locks {
@@ -37,6 +43,12 @@ impl KnownLocks {
         }
         self.on.retain(|_, until| *until > now);
         self.beneath.retain(|_, until| *until > now);
+        if self.on.len() + self.beneath.len() > MOST {
+            let longest = self.on.values().max().copied();
+            self.overfull_until = self.overfull_until.max(longest);
+            self.on.clear();
+            self.beneath.clear();
+        }
         (self.edition, self.are_any, self.pulled) = (edition, are_any, Some(now));
     }
 
@@ -50,7 +62,8 @@ impl KnownLocks {
         let is_there = |known: &HashMap<PlaceDigest, Instant>, places: &[PlaceDigest]| {
             places.iter().any(|place| known.get(place).is_some_and(|until| *until > now))
         };
-        self.pulled.is_none() || is_there(&self.on, &wanted.on) || is_there(&self.beneath, &wanted.beneath)
+        let is_unknown = self.pulled.is_none() || self.overfull_until.is_some_and(|until| until > now);
+        is_unknown || is_there(&self.on, &wanted.on) || is_there(&self.beneath, &wanted.beneath)
     }
 }
 
@@ -84,5 +97,15 @@ mod tests {
         known.learn(NewLocks { locks: Vec::new(), are_any: false, edition: 7 }, now);
         assert!(!known.may_hold(&on(FILE), now) && known.are_none(now));
         assert!(!known.are_none(now + FRESH), "what was heard long ago says nothing of now");
+    }
+
+    #[test]
+    fn more_places_than_are_kept_make_all_count_as_locked_for_as_long() {
+        let (mut known, now, minute) = (KnownLocks::default(), Instant::now(), Duration::from_secs(60));
+        let place = |number: usize| (number as u128).to_be_bytes();
+        let locks = (1..=MOST + 1).map(|number| (place(number), Vec::new(), minute)).collect();
+        known.learn(NewLocks { locks, are_any: true, edition: 1 }, now);
+        assert!(known.on.is_empty() && known.may_hold(&on(place(0)), now));
+        assert!(!known.may_hold(&on(place(0)), now + minute));
     }
 }

@@ -39,11 +39,17 @@ pub struct UploadLock {
 impl UploadLock {
     /// Returns whether no other node can have had it since it was taken. Waits only where the lease of this node is over.
     pub fn holds(&self) -> Result<bool, UploadDenied> {
-        let Some((epoch, number)) = self.held else { return Ok(false) };
-        if lock(&self.shared.book).lease.grants(Instant::now()) == Some(epoch) {
+        let Some((_, number)) = self.held else { return Ok(false) };
+        if self.surely_holds() {
             return Ok(true);
         }
         self.shared.table.holds_lock(&self.key, number).map_err(|_| UploadDenied::Away)
+    }
+
+    /// Returns whether the registration under which it was taken holds: then no other node has had it. Does not wait.
+    pub fn surely_holds(&self) -> bool {
+        let grants = lock(&self.shared.book).lease.grants(Instant::now());
+        grants.is_some() && grants == self.held.map(|(epoch, _)| epoch)
     }
 
     /// Gives it back now. Waits for the database, where that is there.

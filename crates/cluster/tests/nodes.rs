@@ -16,6 +16,8 @@ mod postgresql;
 mod quotas;
 #[path = "secrets/mod.rs"]
 mod secrets;
+#[path = "uploads/mod.rs"]
+mod uploads;
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -339,6 +339,14 @@ impl Upload for FaultyUpload {
         self.inner.keep()
     }
 
+    fn sync(&mut self) {
+        self.inner.sync();
+    }
+
+    fn close(self: Box<Self>) {
+        self.inner.close();
+    }
+
     fn undo(self: Box<Self>) {
         self.inner.undo();
     }

@@ -103,6 +103,16 @@ impl Upload for Hashed {
         self.inner.take().map_or(Ok(()), |inner| inner.keep())
     }
 
+    fn sync(&mut self) {
+        self.inner.iter_mut().for_each(|inner| inner.sync());
+    }
+
+    fn close(mut self: Box<Self>) {
+        if let Some(inner) = self.inner.take() {
+            inner.close();
+        }
+    }
+
     fn undo(mut self: Box<Self>) {
         if let Some(inner) = self.inner.take() {
             inner.undo();

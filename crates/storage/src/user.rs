@@ -246,6 +246,20 @@ impl Upload for UserUpload {
         self.0.end(|upload| upload.keep())
     }
 
+    fn sync(&mut self) {
+        let _ = self.0.with_mut(|upload| {
+            upload.sync();
+            Ok(())
+        });
+    }
+
+    fn close(mut self: Box<Self>) {
+        let _ = self.0.end(|upload| {
+            upload.close();
+            Ok(())
+        });
+    }
+
     fn undo(mut self: Box<Self>) {
         let _ = self.0.end(|upload| {
             upload.undo();

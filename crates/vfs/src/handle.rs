@@ -149,6 +149,12 @@ pub trait Upload: Send + std::fmt::Debug {
         self.abort();
         Ok(())
     }
+    /// Has all that came on the disk, where the back end does that. What fails is reported by the end that follows.
+    fn sync(&mut self) {}
+    /// Lets go of a partial upload without changing anything of it: it may be another server's now.
+    fn close(self: Box<Self>) {
+        self.abort();
+    }
     /// Ends the upload as if it had not begun, as far as it made the file longer: the file is cut to its old length. (A
     /// new file stays, empty; overwritten bytes stay overwritten.) As with `abort`, errors are not returned.
     fn undo(self: Box<Self>);

@@ -337,13 +337,16 @@ const QUOTAS: &str = r#"
                      t.counted::integer, t.doubtful::integer];
     END $$;
 
-    -- 1: locked; 0: another node has it; -1: the epoch has ended or lapsed.
+    -- 1: locked; 0: another node has it, or may have had an upload before a crash; -1: the epoch has ended or lapsed.
     CREATE FUNCTION lock_name(mine bigint, of text, named bytea, number bigint) RETURNS integer LANGUAGE plpgsql AS $$
     BEGIN
         PERFORM FROM millrace_cluster.node AS n
             WHERE n.epoch = mine AND n.renewed + n.lease > clock_timestamp() FOR KEY SHARE;
         IF NOT FOUND THEN
             RETURN -1;
+        END IF;
+        IF of = 'tus' AND EXISTS (SELECT FROM millrace_cluster.pulse WHERE closed_until > clock_timestamp()) THEN
+            RETURN 0;
         END IF;
         INSERT INTO millrace_cluster.name_lock AS l VALUES (of, named, mine, lock_name.number)
             ON CONFLICT (tree, name) DO UPDATE SET number = lock_name.number WHERE l.epoch = mine;
@@ -377,16 +380,18 @@ const QUOTAS: &str = r#"
         RETURN true;
     END $$;
 
-    -- A node that registers anew keeps its shares, unless another has ended them.
+    -- A node that registers anew keeps its shares and its locks of names, unless another has ended them.
     CREATE OR REPLACE FUNCTION register(replaces bigint, name text, version text, seconds double precision,
                                         scopes bytea[], counts bigint[]) RETURNS bigint LANGUAGE plpgsql AS $$
     DECLARE
         mine constant bigint := nextval('millrace_cluster.epoch');
         length constant interval := make_interval(secs => seconds);
     BEGIN
-        DELETE FROM millrace_cluster.node AS n WHERE n.epoch = replaces;
+        PERFORM FROM millrace_cluster.node AS n WHERE n.epoch = replaces FOR UPDATE;
         INSERT INTO millrace_cluster.node (epoch, name, version, lease, began, renewed)
             VALUES (mine, name, version, length, clock_timestamp(), clock_timestamp());
+        UPDATE millrace_cluster.name_lock AS l SET epoch = mine WHERE l.epoch = replaces;
+        DELETE FROM millrace_cluster.node AS n WHERE n.epoch = replaces;
         UPDATE millrace_cluster.share AS s SET epoch = mine WHERE s.epoch = replaces;
         INSERT INTO millrace_cluster.held (scope, epoch, places)
             SELECT h.scope, mine, h.places FROM unnest(scopes, counts) AS h (scope, places);

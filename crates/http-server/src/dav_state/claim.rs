@@ -7,12 +7,17 @@ use millrace_http::conditional::{ETag, Validators};
 use millrace_http::dav::Touch;
 use millrace_http::dav::condition::{self, List, State};
 use millrace_http::dav::place::{Chain, Place};
-use millrace_http::{Field, Head, Refusal, target};
+use millrace_http::{Field, Head, Refusal, Status, target};
 use millrace_vfs::{FileError, Storage, VirtualPath, Wait};
 
 use crate::dav_state::place::chain;
 use crate::dav_state::turns::Turn;
 use crate::dav_state::{Dav, Told, turns};
+
+/// How many resources of one `If` field a node of a cluster asks about.
+const MOST_RESOURCES: usize = 64;
+const TOO_MANY: Refusal =
+    Refusal { status: Status::BAD_REQUEST, reason: "The If field is about too many resources." };
 
 /// What it is to write a file at a path. May wait.
 pub(crate) fn touch_of(storage: &dyn Storage, path: &VirtualPath) -> Touch {
@@ -87,10 +92,19 @@ impl<'a> Claim<'a> {
     fn evaluate(&self, lists: &[List<'_>]) -> Result<(), Refusal> {
         // A field may have thousands of claims of one resource, which is looked at once.
         let (mut known, trouble): (Option<Looked<'_>>, _) = (None, Cell::new(None));
+        let mut count = 0;
         let checked = condition::check(lists, |resource, state| {
             let looked = match known.take().filter(|known| known.resource == resource) {
                 Some(known) => known,
-                None => Looked::at(self, resource),
+                // Each is a question to the database of a cluster.
+                None if count == MOST_RESOURCES && self.dav.shared.is_some() => {
+                    trouble.set(Some(TOO_MANY));
+                    return None;
+                }
+                None => {
+                    count += 1;
+                    Looked::at(self, resource)
+                }
             };
             known.insert(looked).has(state).unwrap_or_else(|refusal| {
                 trouble.set(Some(refusal));

@@ -3,6 +3,7 @@
 //! The bytes lie in the tree, which all nodes serve. An upload is written under a lock of the cluster, so that no two nodes
 //! write it at a time, also where the file system's own locks do not reach another machine.
 
+use std::fmt;
 use std::fs::File;
 use std::sync::Arc;
 use std::time::Instant;
@@ -46,17 +47,52 @@ pub(crate) fn finished(known: &KnownUpload) -> Option<FinishedUpload> {
     Some(FinishedUpload::known(length, known.is_settled, parts, Instant::now()))
 }
 
+/// A lock as an upload asks about it.
+pub(crate) trait Holding: Send + fmt::Debug {
+    /// Returns whether it is this node's. May wait.
+    fn holds(&self) -> Result<bool, UploadDenied>;
+    /// Returns whether that is known without a question.
+    fn surely_holds(&self) -> bool;
+    /// Gives it back.
+    fn release(self);
+}
+
+impl Holding for UploadLock {
+    fn holds(&self) -> Result<bool, UploadDenied> {
+        self.holds()
+    }
+
+    fn surely_holds(&self) -> bool {
+        self.surely_holds()
+    }
+
+    fn release(self) {
+        self.release();
+    }
+}
+
 /// An upload that is written under locks of a cluster: its own, and those of the parts that it is joined from.
 #[derive(Debug)]
-pub(crate) struct LockedUpload {
+pub(crate) struct LockedUpload<L: Holding = UploadLock> {
     /// `None` once it has ended.
     inner: Option<Box<dyn Upload>>,
     /// Given back behind the upload.
-    locks: Vec<UploadLock>,
+    locks: Vec<L>,
 }
 
-impl LockedUpload {
-    pub(crate) fn new(inner: Box<dyn Upload>, locks: Vec<UploadLock>) -> Self {
+impl<L: Holding> Drop for LockedUpload<L> {
+    fn drop(&mut self) {
+        // Whoever drops it may not wait.
+        if let Some(inner) = self.inner.take()
+            && !self.locks.iter().all(L::surely_holds)
+        {
+            inner.close();
+        }
+    }
+}
+
+impl<L: Holding> LockedUpload<L> {
+    pub(crate) fn new(inner: Box<dyn Upload>, locks: Vec<L>) -> Self {
         Self { inner: Some(inner), locks }
     }
 
@@ -64,10 +100,28 @@ impl LockedUpload {
         self.inner.as_mut().ok_or(FileError::Cancelled)
     }
 
-    /// Ends it, and gives the locks back before the client hears: its next request may reach another node.
-    fn end<T>(&mut self, end: impl FnOnce(Box<dyn Upload>) -> Result<T, FileError>) -> Result<T, FileError> {
-        let ended = self.inner.take().ok_or(FileError::Cancelled).and_then(end);
-        self.locks.drain(..).for_each(UploadLock::release);
+    /// Ends it, and gives the locks back before the client hears: its next request may reach another node. Where the locks are
+    /// not this node's for certain it is only closed.
+    fn end<T>(
+        &mut self,
+        syncs: bool,
+        end: impl FnOnce(Box<dyn Upload>) -> Result<T, FileError>,
+    ) -> Result<T, FileError> {
+        let mut inner = self.inner.take().ok_or(FileError::Cancelled)?;
+        let mut checked = self.check();
+        if syncs && checked.is_ok() {
+            // That may last for longer than the lease.
+            inner.sync();
+            checked = self.check();
+        }
+        let ended = match checked {
+            Ok(()) => end(inner),
+            Err(error) => {
+                inner.close();
+                Err(error)
+            }
+        };
+        self.locks.drain(..).for_each(L::release);
         ended
     }
 
@@ -84,7 +138,7 @@ impl LockedUpload {
     }
 }
 
-impl Upload for LockedUpload {
+impl<L: Holding> Upload for LockedUpload<L> {
     fn file(&mut self) -> Result<Option<(&File, u64)>, FileError> {
         self.inner()?.file()
     }
@@ -116,27 +170,22 @@ impl Upload for LockedUpload {
     }
 
     fn commit(mut self: Box<Self>) -> Result<Committed, FileError> {
-        let checked = self.check();
-        self.end(|inner| match checked {
-            Ok(()) => inner.commit(),
-            Err(error) => inner.keep().and(Err(error)),
-        })
+        self.end(true, |inner| inner.commit())
     }
 
     fn abort(mut self: Box<Self>) {
-        let _ = self.end(|inner| {
+        let _ = self.end(true, |inner| {
             inner.abort();
             Ok(())
         });
     }
 
     fn keep(mut self: Box<Self>) -> Result<(), FileError> {
-        let checked = self.check();
-        self.end(|inner| inner.keep().and(checked))
+        self.end(true, |inner| inner.keep())
     }
 
     fn undo(mut self: Box<Self>) {
-        let _ = self.end(|inner| {
+        let _ = self.end(false, |inner| {
             inner.undo();
             Ok(())
         });
@@ -153,5 +202,111 @@ impl Upload for LockedUpload {
 
     fn is_staged(&self) -> bool {
         self.inner.as_ref().is_some_and(|inner| inner.is_staged())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// Holds for so many questions.
+    #[derive(Debug, Clone)]
+    struct Lasting(Arc<AtomicUsize>);
+
+    impl Holding for Lasting {
+        fn holds(&self) -> Result<bool, UploadDenied> {
+            let fewer = |left: usize| left.checked_sub(1);
+            Ok(self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer).is_ok())
+        }
+
+        fn surely_holds(&self) -> bool {
+            self.holds() == Ok(true)
+        }
+
+        fn release(self) {}
+    }
+
+    /// Says what is done to it.
+    #[derive(Debug, Clone, Default)]
+    struct Told(Arc<Mutex<Vec<&'static str>>>);
+
+    impl Told {
+        fn tell(&self, what: &'static str) {
+            self.0.lock().unwrap().push(what);
+        }
+    }
+
+    impl Upload for Told {
+        fn file(&mut self) -> Result<Option<(&File, u64)>, FileError> {
+            Ok(None)
+        }
+
+        fn advance(&mut self, _: u64) {}
+
+        fn write_all(&mut self, _: &[u8]) -> Result<(), FileError> {
+            Ok(())
+        }
+
+        fn commit(self: Box<Self>) -> Result<Committed, FileError> {
+            self.tell("commit");
+            Ok(Committed { size: 0 })
+        }
+
+        fn abort(self: Box<Self>) {
+            self.tell("abort");
+        }
+
+        fn keep(self: Box<Self>) -> Result<(), FileError> {
+            self.tell("keep");
+            Ok(())
+        }
+
+        fn sync(&mut self) {
+            self.tell("sync");
+        }
+
+        fn close(self: Box<Self>) {
+            self.tell("close");
+        }
+
+        fn undo(self: Box<Self>) {
+            self.tell("undo");
+        }
+
+        fn readiness(&self) -> Readiness {
+            Readiness::MayHang
+        }
+
+        fn commit_readiness(&self) -> Readiness {
+            Readiness::MayHang
+        }
+    }
+
+    /// What is done to an upload that ends in this way, where its lock holds for so many questions.
+    fn done(questions: usize, end: impl FnOnce(Box<LockedUpload<Lasting>>)) -> Vec<&'static str> {
+        let (told, lock) = (Told::default(), Lasting(Arc::new(questions.into())));
+        end(Box::new(LockedUpload::new(Box::new(told.clone()), vec![lock])));
+        let told = told.0.lock().unwrap();
+        told.clone()
+    }
+
+    #[test]
+    fn a_node_that_has_lost_the_lock_only_closes_the_file_also_behind_the_wait_for_the_disk() {
+        assert_eq!(done(2, |upload| drop(upload.commit())), ["sync", "commit"]);
+        assert_eq!(done(2, |upload| drop(upload.keep())), ["sync", "keep"]);
+        assert_eq!(done(2, |upload| upload.abort()), ["sync", "abort"]);
+        assert_eq!(done(1, |upload| upload.undo()), ["undo"]);
+        assert_eq!(done(1, drop), [""; 0]);
+        for questions in [0, 1] {
+            let closed = if questions == 0 { &["close"][..] } else { &["sync", "close"] };
+            assert_eq!(done(questions, |upload| assert!(upload.commit().is_err())), closed);
+            assert_eq!(done(questions, |upload| assert!(upload.keep().is_err())), closed);
+            assert_eq!(done(questions, |upload| upload.abort()), closed);
+        }
+        assert_eq!(done(0, |upload| upload.undo()), ["close"]);
+        assert_eq!(done(0, drop), ["close"]);
     }
 }

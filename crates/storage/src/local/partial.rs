@@ -165,6 +165,7 @@ impl Place {
             is_checked,
             joined: Joined::default(),
             hashes: None,
+            is_damaged: None,
         };
         let needed = Mark::new(size, is_checked);
         match mark {
@@ -278,11 +279,18 @@ struct Kept {
     /// The parts joined into it.
     joined: Joined,
     hashes: Option<(Hashes, u64)>,
+    /// Its bytes could not be stored: the kernel does not report that twice.
+    is_damaged: Option<FileError>,
 }
 
 impl Kept {
     fn open_file(&self) -> Result<&File, FileError> {
         self.file.as_ref().ok_or(FileError::Cancelled)
+    }
+
+    /// Waits for its bytes.
+    fn store(&mut self, file: &File) -> Result<(), FileError> {
+        self.is_damaged.take().map_or_else(|| self.place.durable.bytes(file), Err)
     }
 
     /// Notes that all that came is sure; returns what is to be waited for.
@@ -357,7 +365,7 @@ impl Kept {
         let keeps = keeps && self.joined.is_empty();
         let mut result = Ok(());
         if keeps {
-            if let Err(error) = self.place.durable.bytes(&file) {
+            if let Err(error) = self.store(&file) {
                 self.lose(&file);
                 return Err(error);
             }
@@ -417,15 +425,19 @@ impl Upload for Kept {
             stored_hash::store(self.open_file()?, hashes, length);
         }
         let durable = Arc::clone(&self.place.durable);
-        if let Err(error) = durable.bytes(self.open_file()?) {
-            if let Some(file) = self.file.take() {
-                self.lose(&file);
-            }
+        let file = self.file.take().ok_or(FileError::Cancelled)?;
+        if let Err(error) = self.store(&file) {
+            self.lose(&file);
             return Err(error);
         }
         // The file of that name may be newer than this upload.
-        let target = self.destination.target()?;
-        let file = self.file.take().ok_or(FileError::Cancelled)?;
+        let target = match self.destination.target() {
+            Ok(target) => target,
+            Err(error) => {
+                self.file = Some(file);
+                return Err(error);
+            }
+        };
         let published = StagingFile::kept(file, &self.directory, kept_name(&self.key));
         if let Err((error, file)) = published.publish_over(target, &self.place.area) {
             let error = target.reason(error);
@@ -449,6 +461,19 @@ impl Upload for Kept {
 
     fn keep(mut self: Box<Self>) -> Result<(), FileError> {
         self.leave(true)
+    }
+
+    fn sync(&mut self) {
+        let Some(file) = &self.file else { return };
+        self.is_damaged = self.place.durable.bytes(file).err();
+    }
+
+    fn close(mut self: Box<Self>) {
+        let Some(file) = self.file.take() else { return };
+        self.joined.let_go(None);
+        release(&file);
+        // What is there now, others have made.
+        self.place.partials.lock().resting = None;
     }
 
     fn undo(mut self: Box<Self>) {

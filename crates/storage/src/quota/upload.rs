@@ -205,6 +205,17 @@ impl Upload for Metered {
         self.end(|inner| inner.keep())
     }
 
+    fn sync(&mut self) {
+        self.inner.iter_mut().for_each(|inner| inner.sync());
+    }
+
+    fn close(mut self: Box<Self>) {
+        let _ = self.end(|inner| {
+            inner.close();
+            Ok(())
+        });
+    }
+
     fn undo(mut self: Box<Self>) {
         if let Some(inner) = self.inner.take() {
             inner.undo();
