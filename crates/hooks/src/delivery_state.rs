@@ -157,6 +157,12 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Waits, also while another process delivers; returns true if the queue is closed.
+    pub(super) fn pause_until_stopped(&self, time: Duration) -> bool {
+        let waited = self.change.wait_timeout_while(self.state(), time, |state| !state.stopped);
+        waited.unwrap_or_else(PoisonError::into_inner).0.stopped
+    }
+
     /// Waits, unless an administrator asks to retry now; returns true if the queue is closed.
     pub(super) fn pause(&self, time: Duration) -> bool {
         let state = self.state();

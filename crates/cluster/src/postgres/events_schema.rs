@@ -51,7 +51,7 @@ pub(super) const EVENTS: &str = r#"
         END LOOP;
     END $$;
 
-    -- NULL: there is none, or the epoch has ended or lapsed.
+    -- NULL: there is none, the epoch has ended or lapsed, or the database has crashed a moment ago.
     CREATE FUNCTION take_receiver(mine bigint, busy text[], OUT name text, OUT failed integer) LANGUAGE plpgsql AS $$
     DECLARE
         holder bigint;
@@ -59,6 +59,10 @@ pub(super) const EVENTS: &str = r#"
         PERFORM FROM millrace_cluster.node AS n
             WHERE n.epoch = mine AND n.renewed + n.lease > clock_timestamp() FOR KEY SHARE;
         IF NOT FOUND THEN
+            RETURN;
+        END IF;
+        -- After a crash of the database nodes are not known that may be alive, and deliver yet.
+        IF EXISTS (SELECT FROM millrace_cluster.pulse WHERE closed_until > clock_timestamp()) THEN
             RETURN;
         END IF;
         SELECT r.receiver, r.tries, r.epoch INTO name, failed, holder FROM millrace_cluster.event_receiver AS r
@@ -79,10 +83,14 @@ pub(super) const EVENTS: &str = r#"
         UPDATE millrace_cluster.event_receiver AS r SET epoch = mine WHERE r.receiver = name;
     END $$;
 
-    -- False: another node has the receiver. A pause of NULL: it has taken what it was told.
+    -- False: another node has the receiver. A pause of NULL: it has taken what it was told, if it was told anything.
     CREATE FUNCTION settle_events(mine bigint, name text, delivered text[], parked text[], reasons text[],
                                   failure text, failed integer, pause double precision, keeps boolean)
         RETURNS boolean LANGUAGE plpgsql AS $$
+    DECLARE
+        -- The first event is the one that was tried before.
+        is_same boolean := failure IS NULL AND cardinality(delivered) = 0 AND cardinality(settle_events.parked) = 0
+            AND EXISTS (SELECT FROM millrace_cluster.event AS e WHERE e.receiver = name AND e.parked IS NULL);
     BEGIN
         PERFORM FROM millrace_cluster.event_receiver AS r WHERE r.receiver = name AND r.epoch = mine FOR UPDATE;
         IF NOT FOUND THEN
@@ -92,7 +100,9 @@ pub(super) const EVENTS: &str = r#"
         UPDATE millrace_cluster.event AS e SET parked = p.reason
             FROM unnest(settle_events.parked, reasons) AS p (id, reason) WHERE e.id = p.id;
         UPDATE millrace_cluster.event_receiver AS r
-            SET epoch = CASE WHEN keeps THEN mine ELSE 0 END, tries = failed, trouble = failure,
+            SET epoch = CASE WHEN keeps THEN mine ELSE 0 END,
+                tries = CASE WHEN is_same THEN r.tries ELSE failed END,
+                trouble = CASE WHEN is_same THEN r.trouble ELSE failure END,
                 due = coalesce(clock_timestamp() + make_interval(secs => pause), '-infinity')
             WHERE r.receiver = name;
         RETURN true;

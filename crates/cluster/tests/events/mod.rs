@@ -152,3 +152,32 @@ fn nodes_that_deliver_at_once_keep_the_order_of_each_receiver_and_deliver_each_e
         assert_eq!(told, expected);
     }
 }
+
+#[test]
+fn no_receiver_is_taken_while_a_crash_of_the_database_hides_who_delivers() {
+    let Some(server) = Postgres::new() else { return };
+    let node = register(&server, "one");
+    let events = events(&server);
+    events.put(&[event("a-1", "r")]).unwrap();
+    server.run("UPDATE millrace_cluster.pulse SET closed_until = clock_timestamp() + interval '1 hour'");
+    assert_eq!(events.take(node, &[]).unwrap(), None);
+    server.run("UPDATE millrace_cluster.pulse SET closed_until = clock_timestamp()");
+    assert_eq!(events.take(node, &[]).unwrap().unwrap().receiver, "r");
+}
+
+#[test]
+fn a_node_that_leaves_a_receiver_before_it_has_told_anything_leaves_the_count_of_tries() {
+    let Some(server) = Postgres::new() else { return };
+    let node = register(&server, "one");
+    let events = events(&server);
+    events.put(&[event("a-1", "r"), event("a-2", "r")]).unwrap();
+    events.take(node, &[]).unwrap().unwrap();
+    let failure = Some(Failure { trouble: "down".to_owned(), tries: 4, pause: 0.0 });
+    assert!(events.settle(node, "r", &Settlement { failure, ..Settlement::default() }).unwrap());
+    assert_eq!(events.take(node, &[]).unwrap().unwrap().tries, 4);
+    assert!(events.settle(node, "r", &Settlement::default()).unwrap());
+    assert_eq!(events.take(node, &[]).unwrap().unwrap().tries, 4, "nothing was told");
+    assert_eq!(events.counts().unwrap()[0].trouble.as_deref(), Some("down"));
+    assert!(events.settle(node, "r", &delivered(&["a-1"])).unwrap());
+    assert_eq!(events.take(node, &[]).unwrap().unwrap().tries, 0, "the next one is another");
+}

@@ -122,14 +122,21 @@ impl Courier {
         let door = self.hands().doors.entry(receiver.clone()).or_insert_with(|| Door::of(&to)).clone();
         let delivering = Delivering { courier: self, epoch, to: &to, door: &door };
         loop {
-            // Without an answer the node has the receiver still, and takes it up again.
-            let Ok(events) = self.table.read(&receiver, false, TOGETHER.max(to.together())) else { return };
+            let Ok(events) = self.table.read(&receiver, false, TOGETHER.max(to.together())) else {
+                // The node has the receiver still, and takes it up again; or leaves it to the process that delivers.
+                if self.shared.is_over() {
+                    self.settle(epoch, &receiver, &Settlement::default());
+                }
+                return;
+            };
             let mut settlement = delivering.run(&events, tries);
             settlement.keeps = !events.is_empty() && settlement.failure.is_none() && self.may_deliver(epoch);
             if !self.settle(epoch, &receiver, &settlement) || !settlement.keeps {
                 return;
             }
-            tries = 0;
+            if !(settlement.delivered.is_empty() && settlement.parked.is_empty()) {
+                tries = 0;
+            }
         }
     }
 
@@ -143,8 +150,8 @@ impl Courier {
         !self.shared.is_over() && self.cluster.holds(epoch)
     }
 
-    /// Says what came of events, however long the database is away: what was delivered should not come twice. False: another
-    /// node has the receiver.
+    /// Says what came of events, however long the database is away: what was delivered should not come twice, and where another
+    /// process delivers, it waits for the receiver. False: another node has the receiver.
     fn settle(&self, epoch: Epoch, receiver: &str, settlement: &Settlement) -> bool {
         loop {
             match self.table.settle(epoch, receiver, settlement) {
@@ -154,7 +161,7 @@ impl Courier {
                     self.shared.pause(LONGEST_PAUSE);
                     return false;
                 }
-                Err(_) if self.shared.pause(PAUSE) => return false,
+                Err(_) if self.shared.pause_until_stopped(PAUSE) => return false,
                 Err(_) => {}
             }
         }

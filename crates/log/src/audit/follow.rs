@@ -1,8 +1,8 @@
 //! Reads the records of an audit log as they are written, also from files that were moved away.
 //!
-//! A file that is being read is read to its end, whatever it is called by then. Where the next record is in no file that is
-//! open, the file with it is found among those whose names begin with that of the log: `audit.jsonl.1`. One that was compressed
-//! is not found.
+//! A file that is being read is read to its end, whatever it is called by then. Where the next record is not in it, the file
+//! with it is found among the log and those whose names begin with its name: `audit.jsonl.1`. One that was compressed is not
+//! found. Copies that lie there keep nothing from being found.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
@@ -40,19 +40,24 @@ impl Follower {
 
     /// Returns the next records, so many at most; none where there are none yet.
     pub fn read(&mut self, most: usize) -> io::Result<Vec<Followed>> {
+        self.read_to(u64::MAX, most)
+    }
+
+    /// Returns the next records, so many at most, up to the one of this number.
+    pub fn read_to(&mut self, newest: u64, most: usize) -> io::Result<Vec<Followed>> {
         if self.open.is_none() {
-            self.open = find(&self.path, self.last)?.map(|file| (file, 0));
+            self.open = find(&self.path, self.last)?;
         }
-        let records = self.read_on(most)?;
-        if !records.is_empty() || !self.has_successor() {
+        let records = self.read_on(newest, most)?;
+        if !records.is_empty() || self.last >= newest || !self.has_successor() {
             return Ok(records);
         }
-        self.open = find(&self.path, self.last)?.map(|file| (file, 0));
-        self.read_on(most)
+        self.open = find(&self.path, self.last)?;
+        self.read_on(newest, most)
     }
 
     /// Returns the next records of the file that is open.
-    fn read_on(&mut self, most: usize) -> io::Result<Vec<Followed>> {
+    fn read_on(&mut self, newest: u64, most: usize) -> io::Result<Vec<Followed>> {
         let mut records = Vec::new();
         let Some((file, offset)) = &mut self.open else { return Ok(records) };
         file.seek(SeekFrom::Start(*offset))?;
@@ -62,8 +67,12 @@ impl Follower {
             let length = lines.read_until(b'\n', &mut line)?;
             // What has no end yet is not whole.
             let Some(text) = line.strip_suffix(b"\n") else { break };
+            let link = Link::parse(text).filter(|link| link.seq > self.last);
+            if link.is_some_and(|link| link.seq > newest) {
+                break;
+            }
             *offset += length as u64;
-            let Some(link) = Link::parse(text).filter(|link| link.seq > self.last) else { continue };
+            let Some(link) = link else { continue };
             self.last = link.seq;
             records.push(Followed {
                 position: Position { seq: link.seq, sha256: Sha256::of(text) },
@@ -81,16 +90,54 @@ impl Follower {
     }
 }
 
-/// Finds the file with the first record behind this one, or where that is missing the next that there is.
-fn find(path: &Path, last: u64) -> io::Result<Option<File>> {
+/// Finds the file with the first record behind this one, or where that is missing the next that there is; and where in it that
+/// is. Where there is none yet, the log itself.
+fn find(path: &Path, last: u64) -> io::Result<Option<(File, u64)>> {
+    let wanted = last.saturating_add(1);
     let mut files: Vec<(u64, File)> = Vec::new();
     for candidate in candidates(path)? {
         let Ok(file) = File::open(&candidate) else { continue };
         files.extend(first_of(&file)?.map(|first| (first, file)));
     }
-    files.sort_by_key(|(first, _)| *first);
-    let before = files.iter().rposition(|(first, _)| *first <= last + 1).unwrap_or(0);
-    Ok(files.into_iter().nth(before).map(|(_, file)| file))
+    // Most likely the log has it, or else the one that begins last before it; then those that begin behind it.
+    files.sort_by_key(|(first, file)| match *first <= wanted {
+        true => (false, !is_same(path, file), u64::MAX - *first),
+        false => (true, false, *first),
+    });
+    let mut nearest: Option<(u64, File, u64)> = None;
+    for (first, file) in files {
+        if nearest.as_ref().is_some_and(|(seq, ..)| *seq <= first.max(wanted)) {
+            break;
+        }
+        let (seq, offset) = next_in(&file, last)?;
+        if seq == last && is_same(path, &file) {
+            // It was written last, so there is no next one yet.
+            return Ok(Some((file, offset)));
+        }
+        if seq > last && nearest.as_ref().is_none_or(|(nearest, ..)| seq < *nearest) {
+            nearest = Some((seq, file, offset));
+        }
+    }
+    let found = nearest.map(|(_, file, offset)| (file, offset));
+    Ok(found.or_else(|| File::open(path).ok().map(|log| (log, 0))))
+}
+
+/// The number of the first record of a file behind this one, and where in the file it is; or else of its last, and the end.
+fn next_in(mut file: &File, last: u64) -> io::Result<(u64, u64)> {
+    file.rewind()?;
+    let (mut lines, mut line, mut seq, mut offset) = (BufReader::new(file), Vec::new(), 0, 0);
+    loop {
+        line.clear();
+        let length = lines.read_until(b'\n', &mut line)?;
+        let Some(text) = line.strip_suffix(b"\n") else { return Ok((seq, offset)) };
+        if let Some(link) = Link::parse(text) {
+            seq = link.seq;
+            if seq > last {
+                return Ok((seq, offset));
+            }
+        }
+        offset += length as u64;
+    }
 }
 
 /// The log, and files that may have been it.

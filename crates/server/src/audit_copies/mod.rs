@@ -28,6 +28,9 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// Records that are copied at a time.
 const TOGETHER: usize = 500;
 
+/// So many turns in which records are written, and none is found to copy, are worth a warning.
+const IDLE_TURNS: u32 = 10;
+
 /// The thread; when this is dropped it copies what there is and ends.
 #[derive(Debug)]
 pub(crate) struct AuditCopies {
@@ -49,6 +52,7 @@ impl AuditCopies {
             log: log.clone(),
             reader: None,
             is_away: false,
+            idle_turns: 0,
         };
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let signal = Arc::clone(&stop);
@@ -106,6 +110,8 @@ struct Copier {
     /// Once the database has said how far it is: the last record there, and the reader behind it.
     reader: Option<(Option<Last>, Follower)>,
     is_away: bool,
+    /// How many turns have found nothing, though the head says that more is written.
+    idle_turns: u32,
 }
 
 /// The last record that was copied.
@@ -158,10 +164,14 @@ impl Copier {
                 none.insert((last, Follower::behind(&self.path, behind)))
             }
         };
-        compare_end(&self.path, last.as_ref())?;
+        let written = chain::last_written(&self.path)?;
+        compare_end(&self.path, last.as_ref(), written)?;
+        // What is not on disk yet may be another record after a power cut: the head is written when it is. Without a head
+        // that cannot be known.
+        let on_disk = written.map_or(u64::MAX, |written| written.seq);
         loop {
-            let records = reader.read(TOGETHER)?;
-            let (Some(first), Some(newest)) = (records.first(), records.last()) else { return Ok(()) };
+            let records = reader.read_to(on_disk, TOGETHER)?;
+            let (Some(first), Some(newest)) = (records.first(), records.last()) else { break };
             compare_begin(last.as_ref(), first)?;
             let before = last.as_ref().map_or(0, |last| last.seq);
             if before > 0 && first.position.seq > before + 1 {
@@ -177,6 +187,19 @@ impl Copier {
             }
             *last = Some(Last { seq: newest.position.seq, sha256: newest.position.sha256.to_string() });
         }
+        let copied = last.as_ref().map_or(0, |last| last.seq);
+        self.note_idle_turn(written.filter(|written| written.seq > copied).map(|_| copied + 1));
+        Ok(())
+    }
+
+    /// Says when a record that was written, as the head says, has been in no file for a while.
+    fn note_idle_turn(&mut self, missing: Option<u64>) {
+        self.idle_turns = missing.map_or(0, |_| self.idle_turns.saturating_add(1));
+        if let Some(missing) = missing.filter(|_| self.idle_turns == IDLE_TURNS) {
+            self.log.warn(&format!(
+                "the records of the audit log from {missing} on are not copied to the cluster: no file here has them, though                  they were written"
+            ));
+        }
     }
 }
 
@@ -189,9 +212,8 @@ fn copy_of(record: &Followed) -> AuditCopy {
 }
 
 /// The log has to have the last record that was copied: by its head, or where that is older, in a file.
-fn compare_end(path: &Path, last: Option<&Last>) -> Result<(), CopyError> {
+fn compare_end(path: &Path, last: Option<&Last>, written: Option<Position>) -> Result<(), CopyError> {
     let Some(last) = last else { return Ok(()) };
-    let written = chain::last_written(path)?;
     let is_last = |found: Position| found.seq == last.seq && found.sha256.to_string() == last.sha256;
     if written.is_some_and(|written| written.seq > last.seq || is_last(written)) {
         return Ok(());

@@ -97,3 +97,42 @@ fn a_gap_is_passed_over_where_no_file_has_what_is_missing() {
     assert_eq!(numbers(&mut Follower::behind(&folder.log(), 0)), [3, 4]);
     assert!(numbers(&mut Follower::behind(&folder.0.join("other"), 0)).is_empty());
 }
+
+#[test]
+fn copies_that_lie_beside_the_log_keep_no_record_from_being_read() {
+    let folder = Folder::new("strays");
+    let mut file = ChainedFile::open(&folder.log()).unwrap();
+    append(&mut file, 6);
+    let text = fs::read_to_string(folder.log()).unwrap();
+    let copy = |name: &str, from: usize, to: usize| {
+        let lines: String = text.split_inclusive('\n').skip(from).take(to - from).collect();
+        fs::write(folder.0.join(name), lines).unwrap();
+    };
+    copy("audit.jsonl.bak", 0, 4);
+    copy("audit.jsonl-middle", 4, 5);
+    let mut follower = Follower::behind(&folder.log(), 5);
+    assert_eq!(numbers(&mut follower), [6]);
+    append(&mut file, 1);
+    assert_eq!(numbers(&mut follower), [7]);
+    folder.rotate("audit.jsonl.1");
+    append(&mut file, 1);
+    copy("audit.jsonl-end", 5, 6);
+    assert_eq!(numbers(&mut Follower::behind(&folder.log(), 6)), [7, 8]);
+    assert_eq!(numbers(&mut Follower::behind(&folder.log(), 0)), [1, 2, 3, 4, 5, 6, 7, 8]);
+    // As far as the copies go, and then from the log as it is written.
+    let mut all_read = Follower::behind(&folder.log(), 8);
+    assert!(numbers(&mut all_read).is_empty());
+    append(&mut file, 1);
+    assert_eq!(numbers(&mut all_read), [9]);
+}
+
+#[test]
+fn records_behind_the_newest_that_may_be_read_are_left_until_they_may() {
+    let folder = Folder::new("newest");
+    let mut file = ChainedFile::open(&folder.log()).unwrap();
+    append(&mut file, 3);
+    let mut follower = Follower::behind(&folder.log(), 0);
+    assert_eq!(follower.read_to(2, 10).unwrap().len(), 2);
+    assert!(follower.read_to(2, 10).unwrap().is_empty());
+    assert_eq!(numbers(&mut follower), [3]);
+}
