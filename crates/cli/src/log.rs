@@ -9,8 +9,8 @@ use clap::Subcommand;
 use millrace_log::Sha256;
 use millrace_log::audit::verify::{Torn, Verified, VerifyError, verify};
 use millrace_log::binary::{ConvertError, Converted, Form, convert};
-use millrace_server::cluster::{AuditChain, AuditTable};
-use millrace_server::{Compared, CopiesError, compare_with_copies, verify_copies, write_copies};
+use millrace_server::cluster::AuditTable;
+use millrace_server::{CopiesError, compare_with_copies, verify_copies, write_copies};
 
 use crate::config::{self, Written};
 use crate::failure::Failure;
@@ -90,15 +90,14 @@ pub(crate) fn run(command: &LogCommand) -> Result<(), Failure> {
     };
     let table = config.as_deref().map(copies).transpose()?;
     let Some(log) = files.last() else {
-        let chains = table.map_or(Ok(Vec::new()), |table| verify_copies(&*table)).map_err(failed)?;
-        let _ = io::stdout().write_all(chains_told(&chains).as_bytes());
-        return Ok(());
+        let mut out = io::stdout().lock();
+        return table.map_or(Ok(()), |table| verify_copies(&*table, &mut out)).map_err(failed);
     };
     match verify(files, last.map(|Noted(sha256)| sha256)) {
         Ok(verified) => {
             let compared =
                 table.map(|table| compare_with_copies(&*table, log)).transpose().map_err(failed)?;
-            let text = told(&verified) + &compared.map_or_else(String::new, compared_told);
+            let text = told(&verified) + &compared.map_or_else(String::new, |compared| compared.to_string());
             let _ = io::stdout().write_all(text.as_bytes());
             Ok(())
         }
@@ -123,27 +122,6 @@ fn failed(error: CopiesError) -> Failure {
     match error {
         CopiesError::Io { .. } => Failure::Configuration(format!("{error}.")),
         error => Failure::Running(format!("{error}.")),
-    }
-}
-
-fn chains_told(chains: &[(AuditChain, String)]) -> String {
-    if chains.is_empty() {
-        return "There is no copy.\n".to_owned();
-    }
-    let told = |(chain, sha256): &(AuditChain, String)| {
-        let AuditChain { chain, node, first, last } = chain;
-        format!(
-            "{node}, chain {chain}: records {first} to {last} are as they were written; the last has the SHA-256 {sha256}.\n"
-        )
-    };
-    chains.iter().map(told).collect()
-}
-
-fn compared_told(compared: Compared) -> String {
-    let text = format!("The cluster has the same of {} of them.\n", compared.equal);
-    match compared.without {
-        0 => text,
-        without => format!("{text}It has no copies of the last {without} yet.\n"),
     }
 }
 

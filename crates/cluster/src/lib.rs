@@ -34,6 +34,7 @@ mod keeper;
 mod known_locks;
 mod lease;
 mod lock;
+mod locked_upload;
 mod login_store;
 mod member;
 mod open_uploads;
@@ -61,6 +62,7 @@ pub use dav_table::{
     Wanted,
 };
 pub use events::{EventTable, Failure, MeantEvents, ReceiverCount, Settlement, SharedEvent, TakenReceiver};
+pub use locked_upload::{Holding, LockedUpload};
 pub use member::Member;
 pub use places::{Place, PlaceError, Timing};
 #[cfg(feature = "postgres")]

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use millrace_accounts::password;
-use millrace_cluster::UploadLock;
+use millrace_cluster::{LockedUpload, UploadLock};
 use millrace_http::tus::{
     self, Becomes, Concern, MAX_SHARE, MAX_WAITING, PieceAction, UploadAction, UploadKind,
 };
@@ -24,7 +24,6 @@ use crate::shared::Http;
 use crate::tus_state::address::{Address, Secret};
 use crate::tus_state::lengths::Untaken;
 use crate::tus_state::nodes;
-use crate::tus_state::nodes::LockedUpload;
 use crate::tus_work::piece::{Check, Piece};
 
 /// What the pool says of a request.

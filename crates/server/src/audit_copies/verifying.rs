@@ -1,5 +1,6 @@
 //! Looks at the copies of audit logs that a cluster has: whether their chains are whole, and whether a log is as they are.
 
+use std::fmt;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -96,10 +97,39 @@ pub struct Compared {
     pub without: u64,
 }
 
-/// Verifies the chains of all nodes, each by itself; returns them, each with the SHA-256 of its last record.
-pub fn verify_copies(table: &dyn AuditTable) -> Result<Vec<(AuditChain, String)>, CopiesError> {
-    let verified = |chain: AuditChain| verify_chain(table, &chain).map(|last| (chain, last));
-    table.chains()?.into_iter().map(verified).collect()
+impl fmt::Display for Compared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "The cluster has the same of {} of them.", self.equal)?;
+        match self.without {
+            0 => Ok(()),
+            without => writeln!(f, "It has no copies of the last {without} yet."),
+        }
+    }
+}
+
+/// Verifies the chains of all nodes, each by itself, and tells of those that are whole. The error is of the first that is not;
+/// others are told, too.
+pub fn verify_copies(table: &dyn AuditTable, out: &mut dyn Write) -> Result<(), CopiesError> {
+    let (chains, mut verified) = (table.chains()?, Ok(()));
+    if chains.is_empty() {
+        let _ = writeln!(out, "There is no copy.");
+    }
+    for chain in chains {
+        let AuditChain { chain: name, node, first, last } = &chain;
+        let of_chain = format!("{node}, chain {name}: records {first} to {last}");
+        let _ = match verify_chain(table, &chain) {
+            Ok(sha256) => {
+                writeln!(out, "{of_chain} are as they were written; the last has the SHA-256 {sha256}.")
+            }
+            Err(error @ CopiesError::Table(_)) => return Err(error),
+            Err(error) if verified.is_ok() => {
+                verified = Err(error);
+                Ok(())
+            }
+            Err(error) => writeln!(out, "{error}."),
+        };
+    }
+    verified
 }
 
 fn verify_chain(table: &dyn AuditTable, chain: &AuditChain) -> Result<String, CopiesError> {
