@@ -554,8 +554,8 @@ fn the_only_server_of_a_user_is_found_without_a_name() {
         text.contains(&format!("process {}", first.id())) && text.contains("  ftp://127.0.0.1:"),
         "{text}"
     );
-    assert!(folder.ctl(&["sessions", "--json"]).1.starts_with("{\"ok\":true,\"sessions\":[]}"));
-    assert!(folder.ctl(&["--json", "sessions"]).1.starts_with("{\"ok\":true,\"sessions\":[]}"));
+    assert!(folder.ctl(&["sessions", "--json"]).1.starts_with("{\"ok\":true,\"sessions\":[],\"total\":0}"));
+    assert!(folder.ctl(&["--json", "sessions"]).1.starts_with("{\"ok\":true,\"sessions\":[],\"total\":0}"));
 
     let mut second = folder.serve();
     let socket = folder.0.join(format!("run/{}.sock", second.id()));

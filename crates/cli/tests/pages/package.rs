@@ -35,7 +35,8 @@ impl Packages {
     /// Runs a script as a service of a systemd, in the folder of the packages. Returns what it prints.
     fn run_by_systemd(&self, script: &str) -> String {
         fs::write(self.0.join("script"), script).unwrap();
-        let ended = on_a_copy("package", &["sh", "-c", BOOT, "boot", self.0.to_str().unwrap()]);
+        let name = self.0.file_name().unwrap().to_str().unwrap();
+        let ended = on_a_copy(name, &["sh", "-c", BOOT, "boot", self.0.to_str().unwrap()]);
         remove_control_groups(&self.0);
         let printed = fs::read_to_string(self.0.join("output")).unwrap_or_default();
         assert!(ended.status.success(), "{ended:?}\n{printed}");
