@@ -43,7 +43,7 @@ pub struct LockedUpload<L: Holding = UploadLock> {
 
 impl<L: Holding> Drop for LockedUpload<L> {
     fn drop(&mut self) {
-        // Whoever drops it may not wait.
+        // No question: it may be dropped by a thread that must not wait.
         if let Some(inner) = self.inner.take()
             && !self.locks.iter().all(L::surely_holds)
         {

@@ -1,57 +1,26 @@
 //! What has to be done now and then, by a thread that otherwise sleeps: schedules take effect on the minute,
 //! and where logins depend on it, it looks how busy the machine is.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
 
 use millrace_limits::wall_seconds;
 
 use crate::auth::Changed;
+use crate::periodic::{Periodic, Turn};
 use crate::state::ServerState;
 use crate::worker::Client;
 use crate::worker::{Errand, Sender, WorkerMessage};
 
-/// How late a schedule may be noticed, also after a change of the clock.
-const PERIOD: Duration = Duration::from_secs(1);
-
-/// The thread; it ends when this is dropped.
-#[derive(Debug)]
-pub(crate) struct Housekeeping {
-    stop: Arc<(Mutex<bool>, Condvar)>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Housekeeping {
-    /// Begins.
-    pub(crate) fn start(server: Arc<ServerState>, workers: Vec<Sender>) -> std::io::Result<Self> {
-        let stop = Arc::new((Mutex::new(false), Condvar::new()));
-        let (signal, mut minute) = (Arc::clone(&stop), None);
-        let run = move || {
-            while !is_stopped(&signal) {
-                minute = Some(look(&server, &workers, minute));
-            }
-        };
-        let thread = thread::Builder::new().name("millrace-clock".to_owned()).spawn(run)?;
-        Ok(Self { stop, thread: Some(thread) })
-    }
-}
-
-impl Drop for Housekeeping {
-    fn drop(&mut self) {
-        *self.stop.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.stop.1.notify_all();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+/// Begins; it ends when this is dropped.
+pub(crate) fn start(server: Arc<ServerState>, workers: Vec<Sender>) -> std::io::Result<Periodic> {
+    let mut minute = None;
+    Periodic::start("millrace-clock", move |turn| {
+        if turn == Turn::Usual {
+            minute = Some(look(&server, &workers, minute));
         }
-    }
-}
-
-/// Waits for the end of the period, or the end.
-fn is_stopped((stopped, change): &(Mutex<bool>, Condvar)) -> bool {
-    let guard = stopped.lock().unwrap_or_else(PoisonError::into_inner);
-    let waited = change.wait_timeout_while(guard, PERIOD, |stopped| !*stopped);
-    *waited.unwrap_or_else(PoisonError::into_inner).0
+        true
+    })
 }
 
 /// Looks at the clock; answers the minute.

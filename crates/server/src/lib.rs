@@ -26,6 +26,7 @@ mod disks;
 mod housekeeping;
 mod kept_bans;
 mod membership;
+mod periodic;
 mod running;
 #[cfg(test)]
 mod simulation;

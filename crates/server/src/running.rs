@@ -28,14 +28,15 @@ use self::assembling::{Machine, look_at_ports, state};
 use self::doors::Doors;
 pub use self::reloading::ReloadError;
 use self::upgrade::{AdminListener, Predecessor, TakeOverError};
-use crate::audit_copies::AuditCopies;
+use crate::audit_copies;
 use crate::blocking::BlockingPool;
 use crate::certificates;
 use crate::config::Config;
 use crate::hooks::{HookError, Pools};
-use crate::housekeeping::{Housekeeping, keep_bans, keep_dav, keep_quotas};
+use crate::housekeeping::{self, keep_bans, keep_dav, keep_quotas};
 use crate::log::{self, Log};
 use crate::membership;
+use crate::periodic::Periodic;
 use crate::state::{ServerState, WeakServer};
 use crate::worker::{Sender, Worker, WorkerMessage, worker};
 
@@ -65,9 +66,9 @@ pub struct Running {
     hook_pools: Pools,
     pub(crate) state: Arc<ServerState>,
     /// Ends before the workers do.
-    housekeeping: Mutex<Option<Housekeeping>>,
+    housekeeping: Mutex<Option<Periodic>>,
     /// The copies of the audit log that a cluster has.
-    audit_copies: Mutex<Option<AuditCopies>>,
+    audit_copies: Mutex<Option<Periodic>>,
     /// The way to the server that has taken over; it is told of the end.
     pub(crate) successor: Mutex<Option<OwnedFd>>,
     /// Sockets beside its own, which a successor gets, too.
@@ -171,12 +172,12 @@ impl Prepared {
             let log = state.log.clone();
             hooks.begin(Arc::new(move |text| log.warn(text))).map_err(StartError::Hooks)?;
         }
-        let copies = AuditCopies::start(state.cluster.as_ref(), &state.log).map_err(StartError::Worker)?;
+        let copies = audit_copies::start(state.cluster.as_ref(), &state.log).map_err(StartError::Worker)?;
         running.audit_copies = Mutex::new(copies);
         running.note_start(replaces);
         running.start_workers(workers)?;
         certificates::configure(&state, state.config.acme.as_ref());
-        let housekeeping = Housekeeping::start(state, running.workers.clone()).map_err(StartError::Worker)?;
+        let housekeeping = housekeeping::start(state, running.workers.clone()).map_err(StartError::Worker)?;
         running.housekeeping = Mutex::new(Some(housekeeping));
         Ok(running)
     }

@@ -8,9 +8,7 @@ mod verifying;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::sync::Arc;
 
 use millrace_cluster::{AuditCopy, AuditTable, Cluster, TableError};
 use millrace_log::Position;
@@ -21,9 +19,7 @@ pub use self::verifying::{
     Compared, CopiesError, CopyFault, Difference, compare_with_copies, verify_copies, write_copies,
 };
 use crate::log::Log;
-
-/// How often it looks for records.
-const PERIOD: Duration = Duration::from_secs(1);
+use crate::periodic::Periodic;
 
 /// Records that are copied at a time.
 const TOGETHER: usize = 500;
@@ -31,60 +27,23 @@ const TOGETHER: usize = 500;
 /// So many turns in which records are written, and none is found to copy, are worth a warning.
 const IDLE_TURNS: u32 = 10;
 
-/// The thread; when this is dropped it copies what there is and ends.
-#[derive(Debug)]
-pub(crate) struct AuditCopies {
-    stop: Arc<(Mutex<bool>, Condvar)>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl AuditCopies {
-    /// Begins, where the nodes have copies of one another's audit logs and this server has one.
-    pub(crate) fn start(cluster: Option<&Arc<Cluster>>, log: &Log) -> io::Result<Option<Self>> {
-        let Some(cluster) = cluster else { return Ok(None) };
-        let (Some(table), Some(position)) = (cluster.audit(), log.audit_position()) else { return Ok(None) };
-        let (path, _) = position?;
-        let mut copier = Copier {
-            table: Arc::clone(table),
-            chain: name::read_or_draw(&path)?,
-            node: cluster.name().to_owned(),
-            path,
-            log: log.clone(),
-            reader: None,
-            is_away: false,
-            idle_turns: 0,
-        };
-        let stop = Arc::new((Mutex::new(false), Condvar::new()));
-        let signal = Arc::clone(&stop);
-        let run = move || {
-            loop {
-                // What has come before the end is copied.
-                let is_end = is_stopped(&signal);
-                if !copier.turn() || is_end {
-                    return;
-                }
-            }
-        };
-        let thread = thread::Builder::new().name("millrace-copies".to_owned()).spawn(run)?;
-        Ok(Some(Self { stop, thread: Some(thread) }))
-    }
-}
-
-impl Drop for AuditCopies {
-    fn drop(&mut self) {
-        *self.stop.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.stop.1.notify_all();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-/// Waits for the end of the period, or the end.
-fn is_stopped((stopped, change): &(Mutex<bool>, Condvar)) -> bool {
-    let guard = stopped.lock().unwrap_or_else(PoisonError::into_inner);
-    let waited = change.wait_timeout_while(guard, PERIOD, |stopped| !*stopped);
-    *waited.unwrap_or_else(PoisonError::into_inner).0
+/// Begins, where the nodes have copies of one another's audit logs and this server has one. When it is dropped, it copies what
+/// there is and ends.
+pub(crate) fn start(cluster: Option<&Arc<Cluster>>, log: &Log) -> io::Result<Option<Periodic>> {
+    let Some(cluster) = cluster else { return Ok(None) };
+    let (Some(table), Some(position)) = (cluster.audit(), log.audit_position()) else { return Ok(None) };
+    let (path, _) = position?;
+    let mut copier = Copier {
+        table: Arc::clone(table),
+        chain: name::read_or_draw(&path)?,
+        node: cluster.name().to_owned(),
+        path,
+        log: log.clone(),
+        reader: None,
+        is_away: false,
+        idle_turns: 0,
+    };
+    Periodic::start("millrace-copies", move |_| copier.turn()).map(Some)
 }
 
 /// Why nothing was copied.
