@@ -30,7 +30,7 @@ mod table;
 use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -91,6 +91,8 @@ enum State {
 
 #[derive(Debug)]
 struct Serving {
+    /// It keeps copies of the listeners for a successor.
+    server: Weak<Running>,
     api: Option<Arc<Api>>,
     /// Taken when it is to listen no longer; the thread says there when it does not.
     stop: Option<oneshot::Sender<mpsc::Sender<()>>>,
@@ -147,7 +149,7 @@ impl AdminHttp {
             runtime.shutdown_background();
         };
         let thread = thread::Builder::new().name("millrace-admin".to_owned()).spawn(serve)?;
-        *state = State::Serving(Serving { api, stop: Some(stop), thread });
+        *state = State::Serving(Serving { server: Arc::downgrade(server), api, stop: Some(stop), thread });
         Ok(())
     }
 
@@ -166,7 +168,12 @@ impl AdminHttp {
     /// Listens no longer. Answers that are being made are still sent.
     pub fn stop_listening(&self) {
         let stop = match &mut *self.state() {
-            State::Serving(serving) => serving.stop.take(),
+            State::Serving(serving) => {
+                if let Some(server) = serving.server.upgrade() {
+                    hand_over_also(&server, Vec::new());
+                }
+                serving.stop.take()
+            }
             _ => None,
         };
         let (sender, stopped) = mpsc::channel();
