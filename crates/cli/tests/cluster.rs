@@ -10,6 +10,8 @@ mod events;
 mod failures;
 #[path = "cluster/http.rs"]
 mod http;
+#[path = "cluster/logins.rs"]
+mod logins;
 #[path = "../../server/tests/sources/postgresql.rs"]
 #[allow(dead_code, reason = "other tests use all of it")]
 mod postgresql;
@@ -24,6 +26,8 @@ mod receiver;
 mod steering;
 #[path = "cluster/tickets.rs"]
 mod tickets;
+#[path = "cluster/transfers.rs"]
+mod transfers;
 #[path = "cluster/tus.rs"]
 mod tus;
 #[path = "cluster/webdav.rs"]

@@ -9,10 +9,12 @@ use crate::errands::Errands;
 use crate::failures::FailureSync;
 use crate::lease::Duty;
 use crate::lock::lock;
+use crate::login_rates::LoginSync;
 use crate::member::Member;
 use crate::places::{Call, Shared};
 use crate::secrets::SecretSync;
 use crate::table::{Epoch, Renewal, TableError};
+use crate::transfers::TransferSync;
 
 /// How often it looks whether bans have changed here.
 const TICK: Duration = Duration::from_millis(250);
@@ -23,7 +25,9 @@ pub(crate) struct Keeper {
     member: Arc<dyn Member>,
     bans: BanSync,
     failures: FailureSync,
+    logins: LoginSync,
     secrets: SecretSync,
+    transfers: TransferSync,
     /// When places are given back next, and bans of others are looked for.
     exchange: Instant,
     /// For which registration bans were exchanged: another one looks at all of them.
@@ -35,15 +39,39 @@ pub(crate) struct Keeper {
     errands: Errands,
 }
 
+/// When a step is done.
+#[derive(Debug, Clone, Copy)]
+struct Moment {
+    now: Instant,
+    /// Whether it is one of exchange.
+    is_time: bool,
+}
+
+/// What is done besides keeping the lease; transfers may wait for the first.
+const STEPS: [fn(&mut Keeper, Moment) -> Result<(), TableError>; 8] = [
+    Keeper::exchange_transfers,
+    Keeper::exchange_bans,
+    Keeper::exchange_trees,
+    Keeper::exchange_failures,
+    Keeper::exchange_logins,
+    Keeper::share_secrets,
+    Keeper::share_rates,
+    Keeper::perform_errands,
+];
+
 impl Keeper {
     pub(crate) fn new(shared: Arc<Shared>, member: Arc<dyn Member>) -> Self {
         let exchange = Instant::now();
         member.bans().begin_sharing();
+        member.logins().share();
+        let transfers = TransferSync::new(member.quotas(), &shared);
         Self {
             shared,
             member,
+            transfers,
             bans: BanSync::default(),
             failures: FailureSync::default(),
+            logins: LoginSync::default(),
             secrets: SecretSync::default(),
             exchange,
             synced: None,
@@ -60,6 +88,8 @@ impl Keeper {
         }
         let epoch = lock(&self.shared.book).lease.epoch();
         if let Some(epoch) = epoch {
+            // The first may be what has had no answer yet.
+            let _ = (0..2).try_for_each(|_| self.tell_transfers(epoch));
             // Otherwise the lease ends by itself.
             let _ = self.shared.table.leave(epoch);
         }
@@ -80,27 +110,37 @@ impl Keeper {
     pub(crate) fn turn(&mut self, now: Instant) {
         let is_time = now >= self.exchange;
         let duty = lock(&self.shared.book).duty(now, is_time);
-        let done = match duty {
+        let kept = match duty {
             Duty::Rest => Ok(()),
             Duty::Register(replaces) => self.register(replaces, now),
             Duty::Renew(epoch) => self.renew(epoch, now),
         };
-        let done =
-            done.and_then(|()| self.exchange_bans(is_time)).and_then(|()| self.exchange_trees(is_time));
-        let done = done.and_then(|()| if is_time { self.exchange_failures() } else { Ok(()) });
-        let done = done.and_then(|()| if is_time { self.share_secrets(now) } else { Ok(()) });
-        let done = done.and_then(|()| if is_time { self.share_rates() } else { Ok(()) });
-        let done = done.and_then(|()| self.errands.turn(&self.shared, &self.member, is_time));
+        let trouble = self.take_steps(Moment { now, is_time }, kept.err());
         if is_time {
             SecretSync::forget_old(&self.shared, &*self.member, now);
             self.exchange = now + self.shared.timing.exchange;
         }
-        if let Err(error) = done {
+        if let Some(error) = trouble {
             lock(&self.shared.book).lease.put_off(Instant::now());
             self.note(Some(error.to_string().into()));
         } else if duty != Duty::Rest {
             self.note(None);
         }
+    }
+
+    /// Takes all steps, as long as there are answers: what the database refuses of one is no reason to leave out another.
+    fn take_steps(&mut self, moment: Moment, mut trouble: Option<TableError>) -> Option<TableError> {
+        let goes_on = |trouble: &Option<TableError>| trouble.as_ref().is_none_or(TableError::is_refusal);
+        for step in STEPS {
+            if !goes_on(&trouble) {
+                break;
+            }
+            trouble = step(self, moment).err().or(trouble);
+        }
+        if !goes_on(&trouble) {
+            self.transfers.go_alone();
+        }
+        trouble
     }
 
     fn register(&mut self, replaces: Option<Epoch>, now: Instant) -> Result<(), TableError> {
@@ -126,7 +166,7 @@ impl Keeper {
     }
 
     /// Writes the bans that have changed here, and at the times of exchange takes over those of others.
-    fn exchange_bans(&mut self, is_time: bool) -> Result<(), TableError> {
+    fn exchange_bans(&mut self, Moment { is_time, .. }: Moment) -> Result<(), TableError> {
         let Some(epoch) = lock(&self.shared.book).lease.epoch() else { return Ok(()) };
         let bans = self.member.bans();
         // What was lifted elsewhere while this node was away is not to come back by it.
@@ -146,9 +186,37 @@ impl Keeper {
         Ok(())
     }
 
+    /// Tells what users have moved here, and learns what they may; at once where a transfer waits for it.
+    fn exchange_transfers(&mut self, Moment { is_time, .. }: Moment) -> Result<(), TableError> {
+        if !is_time && !self.transfers.is_urgent() {
+            return Ok(());
+        }
+        let epoch = lock(&self.shared.book).lease.epoch();
+        match epoch {
+            Some(epoch) => self.tell_transfers(epoch).inspect_err(|_| self.transfers.go_alone()),
+            None => {
+                self.transfers.go_alone();
+                Ok(())
+            }
+        }
+    }
+
+    fn tell_transfers(&mut self, epoch: Epoch) -> Result<(), TableError> {
+        if self.transfers.exchange(&*self.shared.table, epoch)? == Renewal::Fenced {
+            self.transfers.go_alone();
+            lock(&self.shared.book).lease.fence(epoch);
+        }
+        Ok(())
+    }
+
+    /// Returns the registration under which something is told, where it is time for that.
+    fn tells_under(&self, Moment { is_time, .. }: Moment) -> Option<Epoch> {
+        lock(&self.shared.book).lease.epoch().filter(|_| is_time)
+    }
+
     /// Counts failed logins of other nodes here, and tells those of this node.
-    fn exchange_failures(&mut self) -> Result<(), TableError> {
-        let Some(epoch) = lock(&self.shared.book).lease.epoch() else { return Ok(()) };
+    fn exchange_failures(&mut self, moment: Moment) -> Result<(), TableError> {
+        let Some(epoch) = self.tells_under(moment) else { return Ok(()) };
         let renewal = self.failures.exchange(&*self.shared.table, &*self.member, epoch, Instant::now())?;
         if renewal == Renewal::Fenced {
             lock(&self.shared.book).lease.fence(epoch);
@@ -156,16 +224,25 @@ impl Keeper {
         Ok(())
     }
 
+    /// Tells of logins here, and counts those of other nodes.
+    fn exchange_logins(&mut self, moment: Moment) -> Result<(), TableError> {
+        let Some(epoch) = self.tells_under(moment) else { return Ok(()) };
+        if self.logins.exchange(&*self.shared.table, &*self.member, epoch)? == Renewal::Fenced {
+            lock(&self.shared.book).lease.fence(epoch);
+        }
+        Ok(())
+    }
+
     /// Has the server use the secrets that all nodes have.
-    fn share_secrets(&mut self, now: Instant) -> Result<(), TableError> {
-        let Some(epoch) = lock(&self.shared.book).lease.epoch() else { return Ok(()) };
-        self.secrets.turn(&self.shared, &*self.member, epoch, now)
+    fn share_secrets(&mut self, moment: Moment) -> Result<(), TableError> {
+        let Some(epoch) = self.tells_under(moment) else { return Ok(()) };
+        self.secrets.turn(&self.shared, &*self.member, epoch, moment.now)
     }
 
     /// Tells which rates the node needs, all of them, and has it keep to its parts. Without an answer it keeps those that it
     /// has.
-    fn share_rates(&mut self) -> Result<(), TableError> {
-        let Some(epoch) = lock(&self.shared.book).lease.epoch() else { return Ok(()) };
+    fn share_rates(&mut self, moment: Moment) -> Result<(), TableError> {
+        let Some(epoch) = self.tells_under(moment) else { return Ok(()) };
         let demands = self.member.demands();
         if demands.is_empty() && !self.has_parts {
             return Ok(());
@@ -180,7 +257,7 @@ impl Keeper {
     }
 
     /// Gives locks of names back, tells what came of uploads, and learns of new trees with a quota and of locks of WebDAV.
-    fn exchange_trees(&self, is_time: bool) -> Result<(), TableError> {
+    fn exchange_trees(&mut self, Moment { is_time, .. }: Moment) -> Result<(), TableError> {
         self.shared.give_locks_back()?;
         if lock(&self.shared.book).lease.epoch().is_some() {
             self.shared.tell_verdicts()?;
@@ -191,6 +268,11 @@ impl Keeper {
             self.shared.learn_secret()?;
         }
         Ok(())
+    }
+
+    /// Does what other nodes ask for.
+    fn perform_errands(&mut self, Moment { is_time, .. }: Moment) -> Result<(), TableError> {
+        self.errands.turn(&self.shared, &self.member, is_time)
     }
 
     /// Tells the operator when the database goes, and when it is back.

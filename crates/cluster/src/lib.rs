@@ -35,6 +35,7 @@ mod known_locks;
 mod lease;
 mod lock;
 mod locked_upload;
+mod login_rates;
 mod login_store;
 mod member;
 mod open_uploads;
@@ -49,6 +50,7 @@ mod shared_secret;
 #[cfg(test)]
 mod simulation;
 mod table;
+mod transfers;
 mod trees;
 mod upload_table;
 mod uploads;
@@ -71,7 +73,7 @@ pub use scope::{Claim, SharedScope};
 pub use shared_secret::SharedSecret;
 pub use table::{
     BanChange, Epoch, FailureEditions, Locking, NodeEntry, NodeReport, NodeState, Pulled, PulledFailures,
-    Renewal, SharedBan, Table, TableError, Taking, Told,
+    Renewal, SharedBan, Table, TableError, Taking, Told, TrafficTurn,
 };
 pub use upload_table::{KnownUpload, NewUpload, UploadKey, UploadSecret, UploadTable, UploadVerdict};
 pub use uploads::{UploadDenied, UploadLock};

@@ -1,6 +1,8 @@
 //! What a node asks of the server that it is, and tells it.
 
-use millrace_limits::{BanReport, Bans, RateDemand, SharedRate};
+use std::sync::Arc;
+
+use millrace_limits::{BanReport, Bans, Logins, Quotas, RateDemand, SharedRate};
 
 use crate::shared_secret::SharedSecret;
 use crate::table::NodeState;
@@ -11,6 +13,10 @@ pub trait Member: Send + Sync {
     fn state(&self) -> NodeState;
     /// Its bans.
     fn bans(&self) -> &Bans;
+    /// Its rates of logins.
+    fn logins(&self) -> &Logins;
+    /// What it counts of its users, if it does.
+    fn quotas(&self) -> Option<Arc<Quotas>>;
     /// Failed logins that other nodes have told of led to this ban here.
     fn note_ban(&self, ban: &BanReport);
     /// All nodes have these secrets, the newest first.

@@ -30,3 +30,10 @@ pub enum TableError {
     #[error("the tables of the cluster are of a later version of Millrace")]
     LaterTables,
 }
+
+impl TableError {
+    /// Returns whether it is about what was asked alone: other questions have answers.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Refused(_))
+    }
+}

@@ -3,7 +3,9 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use millrace_limits::{FailureTally, FamiliarNetwork, Network, RateDemand};
+use millrace_limits::{
+    FailureTally, FamiliarNetwork, LoginTally, Network, RateDemand, TrafficAnswer, TrafficTelling,
+};
 use millrace_storage::{Telling, TreeState, Wish};
 
 use crate::browser_logins::{BrowserLogin, LoginEnd, LoginLifetime, LoginUse};
@@ -150,6 +152,17 @@ pub struct PulledFailures {
     pub editions: FailureEditions,
 }
 
+/// Which of what a process tells of its users' transfers it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TrafficTurn {
+    /// Under which it is told.
+    pub epoch: Epoch,
+    /// The first registration of the process.
+    pub origin: Epoch,
+    /// Its number, which grows by one.
+    pub number: i64,
+}
+
 /// The tables of a cluster.
 pub trait Table: DavTable + UploadTable + Debug + Send + Sync {
     /// Registers a node with the places that it has, whatever the limits are, and returns its epoch. The registration that
@@ -197,6 +210,12 @@ pub trait Table: DavTable + UploadTable + Debug + Send + Sync {
         tallies: &[FailureTally],
         familiar: &[FamiliarNetwork],
     ) -> Result<Renewal, TableError>;
+
+    /// Tells of logins for their rates.
+    fn push_logins(&self, epoch: Epoch, tallies: &[LoginTally]) -> Result<Renewal, TableError>;
+
+    /// Returns of what logins all nodes have told since this edition, in part where it is much, and the edition after it.
+    fn pull_logins(&self, since: i64) -> Result<(Vec<LoginTally>, i64), TableError>;
 
     /// Returns the secrets that all nodes share, and how old they are; before that, makes `fresh` one of them if it is time.
     fn secrets(
@@ -252,6 +271,14 @@ pub trait Table: DavTable + UploadTable + Debug + Send + Sync {
     /// Tells how much of each rate this node needs, and returns the part of each that it has from now on: no more than what the
     /// other nodes have left. `None` where the epoch holds no more.
     fn share_rates(&self, epoch: Epoch, demands: &[RateDemand]) -> Result<Option<Vec<u64>>, TableError>;
+
+    /// Tells what users have moved, in the order of their names, and returns what was told of each by all nodes, with the room that
+    /// this one has from now on. Telling it twice is telling it once. `None` where the epoch holds no more.
+    fn share_traffic(
+        &self,
+        turn: TrafficTurn,
+        told: &[TrafficTelling],
+    ) -> Result<Option<Vec<TrafficAnswer>>, TableError>;
 
     /// Sends an errand to the other nodes that are alive, or to one of them. Returns its number for each, with whose it is.
     fn send_errand(

@@ -9,6 +9,8 @@ mod daemon;
 mod events;
 #[path = "failures/mod.rs"]
 mod failures;
+#[path = "logins/mod.rs"]
+mod logins;
 #[path = "../../server/tests/sources/postgresql.rs"]
 #[allow(dead_code, reason = "other tests use all of it")]
 mod postgresql;
@@ -16,6 +18,8 @@ mod postgresql;
 mod quotas;
 #[path = "secrets/mod.rs"]
 mod secrets;
+#[path = "transfers/mod.rs"]
+mod transfers;
 #[path = "uploads/mod.rs"]
 mod uploads;
 
@@ -28,8 +32,11 @@ use millrace_cluster::{
     BanChange, Claim, Cluster, Epoch, Member, NodeEntry, NodeState, Place, PlaceError, PostgresTable,
     Renewal, SharedBan, SharedScope, SharedSecret, Table, Taking, Timing,
 };
-use millrace_limits::{BanReport, BanRules, Bans, Direction, RateDemand, Scope, SharedRate};
-use millrace_storage::{Connecting, PostgresServer};
+use millrace_limits::{
+    BanReport, BanRules, Bans, Direction, LoginRates, Logins, NetworkBits, Quotas, RateDemand, Scope,
+    SharedRate,
+};
+use millrace_storage::{Connecting, Ledger, PostgresServer};
 use postgresql::Postgres;
 use tokio_postgres::{Config, NoTls};
 
@@ -104,7 +111,7 @@ fn the_tables_are_made_once_and_those_of_a_later_version_are_left_alone() {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     assert_eq!(epochs.len(), 8);
-    assert_eq!(server.run("SELECT steps FROM millrace_cluster.form"), "11");
+    assert_eq!(server.run("SELECT steps FROM millrace_cluster.form"), "13");
     server.run("UPDATE millrace_cluster.form SET steps = 99");
     let error = table(&server).register(&entry("one"), None, &[]).unwrap_err();
     assert_eq!(error.to_string(), "the tables of the cluster are of a later version of Millrace");
@@ -260,6 +267,8 @@ fn a_crash_of_the_database_takes_nodes_and_places_together_and_leaves_bans_and_e
 /// A server with bans, and what its operator was told.
 struct Server {
     bans: Bans,
+    quotas: Arc<Quotas>,
+    logins: Logins,
     told: std::sync::Mutex<Vec<String>>,
     secrets: std::sync::Mutex<Vec<[u8; 32]>>,
 }
@@ -271,6 +280,14 @@ impl Member for Server {
 
     fn bans(&self) -> &Bans {
         &self.bans
+    }
+
+    fn logins(&self) -> &Logins {
+        &self.logins
+    }
+
+    fn quotas(&self) -> Option<Arc<Quotas>> {
+        Some(Arc::clone(&self.quotas))
     }
 
     fn use_secrets(&self, secrets: &[SharedSecret]) {
@@ -298,12 +315,20 @@ impl Member for Server {
     }
 }
 
+/// Logins that are let in.
+fn rates() -> LoginRates {
+    let [address, user] = ["6/hour", "3/hour"].map(|rate| rate.parse().unwrap());
+    LoginRates { address, user, ..LoginRates::default() }
+}
+
 fn node(server: &Postgres, name: &str) -> (Cluster, Arc<Server>) {
     let config = server.connection().parse().unwrap();
     let table = PostgresTable::new(Arc::new(Way(config)), SECOND).unwrap();
     let cluster = Cluster::new(Box::new(table), entry(name), Timing::of_lease(6 * SECOND));
     let member = Arc::new(Server {
         bans: Bans::new(BanRules::default()),
+        quotas: Arc::new(Quotas::new(Ledger::new(None))),
+        logins: Logins::new(rates(), NetworkBits::default(), Instant::now()),
         told: Default::default(),
         secrets: Default::default(),
     });

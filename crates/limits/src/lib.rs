@@ -55,7 +55,7 @@ pub use guessing::{FamiliarNetwork, LoginBlock};
 pub use held::HeldQuota;
 pub use host_name::{HostName, HostNameError};
 pub use login_limit::LoginLimit;
-pub use logins::{LoginRates, Logins, Rate, RateError, RateLimit, TooMany};
+pub use logins::{LoginRates, LoginTally, Logins, LoginsOf, Rate, RateError, RateLimit, TooMany};
 pub use network::{Network, NetworkError};
 pub use pace::{Errand, Pace};
 pub use protocol::{Protocol, ProtocolError};
@@ -63,7 +63,8 @@ pub use reached::{LimitKey, Reached, Setting};
 pub use schedule::{Limit, LimitError, Quantity, Scheduled, says_when};
 pub use timed::Timed;
 pub use traffic::{
-    Moved, Per, Period, Quotas, Ratio, Since, Traffic, TransferQuota, TransferQuotaError, Used,
+    CurrentQuota, Moved, MovedBytes, Per, Period, Quotas, Ratio, Since, Traffic, TrafficAnswer,
+    TrafficCounts, TrafficTelling, TransferQuota, TransferQuotaError, Used,
 };
 pub use tree::{Direction, Headcount, LimitHandle, RateDemand, Scope, ScopeReport, SharedRate, Tree};
 

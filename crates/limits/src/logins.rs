@@ -8,6 +8,8 @@
 //!
 //! The invariant: memory is bounded ([`MOST`] entries of each kind), and where there is no rate there is no lock.
 
+mod sharing;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -20,6 +22,8 @@ use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
+use self::sharing::Outbox;
+pub use self::sharing::{LoginTally, LoginsOf};
 use super::{LimitKey, NetworkBits, Reached, Scheduled};
 
 /// Buckets of each kind at most; the emptiest go first.
@@ -130,6 +134,9 @@ pub struct Logins {
     any: AtomicBool,
     rates: RwLock<LoginRates>,
     buckets: Buckets,
+    /// Whether other servers count as well, and what they are to be told.
+    is_shared: AtomicBool,
+    outbox: Outbox,
     /// Keyed, because clients choose what is hashed.
     hasher: RandomState,
 }
@@ -152,6 +159,8 @@ impl Logins {
             any: AtomicBool::new(false),
             rates: RwLock::default(),
             buckets: Buckets::default(),
+            is_shared: AtomicBool::new(false),
+            outbox: Outbox::default(),
             hasher: RandomState::new(),
         };
         logins.configure(rates);
@@ -171,20 +180,23 @@ impl Logins {
         let from = from.to_canonical();
         let network = self.bits.network(from);
         let Buckets { server, addresses, networks, .. } = &self.buckets;
-        self.take(addresses, rates.address.at(wall), &from, now).map_err(|(rate, wait)| {
+        let address = || LoginsOf::Address(from);
+        self.take(addresses, rates.address.at(wall), &from, address, now).map_err(|(rate, wait)| {
             too_many(LimitKey::LoginsPerAddress, rate, Some(from.to_string()), wait)
         })?;
-        self.take(networks, rates.network.at(wall), &network, now).map_err(|(rate, wait)| {
+        let wider = || LoginsOf::Network(network);
+        self.take(networks, rates.network.at(wall), &network, wider, now).map_err(|(rate, wait)| {
             too_many(LimitKey::LoginsPerNetwork, rate, Some(network.to_string()), wait)
         })?;
-        self.take(server, rates.server.at(wall), &(), now)
+        self.take(server, rates.server.at(wall), &(), || LoginsOf::Server, now)
             .map_err(|(rate, wait)| too_many(LimitKey::Logins, rate, None, wait))
     }
 
     /// A user has shown the right password.
     pub fn log_in(&self, user: &[u8], now: Instant, wall: i64) -> Result<(), TooMany> {
         let Some(rates) = self.rates() else { return Ok(()) };
-        self.take(&self.buckets.users, rates.user.at(wall), &user, now).map_err(|(rate, wait)| {
+        let of = || LoginsOf::User(user.into());
+        self.take(&self.buckets.users, rates.user.at(wall), &user, of, now).map_err(|(rate, wait)| {
             let of = format!("user {}", String::from_utf8_lossy(user));
             too_many(LimitKey::UserLogins, rate, Some(of), wait)
         })
@@ -201,21 +213,34 @@ impl Logins {
         buckets: &Mutex<HashMap<u64, u64>>,
         rate: Option<Rate>,
         whose: &impl Hash,
+        of: impl FnOnce() -> LoginsOf,
         now: Instant,
     ) -> Result<(), (Rate, Duration)> {
         let Some(rate) = rate else { return Ok(()) };
-        let now = nanos(now.saturating_duration_since(self.base));
+        let now = self.nanos(now);
         let mut buckets = buckets.lock().unwrap_or_else(PoisonError::into_inner);
         make_room(&mut buckets, now);
-        let empty_at = buckets.entry(self.hasher.hash_one(whose)).or_insert(0);
+        let empty_at = buckets.entry(self.key_of(whose)).or_insert(0);
         let after = (*empty_at).max(now).saturating_add(rate.interval());
         match after.saturating_sub(now).checked_sub(rate.full()) {
             Some(wait) if wait > 0 => Err((rate, Duration::from_nanos(wait))),
             _ => {
                 *empty_at = after;
+                if self.is_shared.load(Relaxed) {
+                    self.outbox.add(of(), rate, now);
+                }
                 Ok(())
             }
         }
+    }
+
+    fn key_of(&self, whose: &impl Hash) -> u64 {
+        self.hasher.hash_one(whose)
+    }
+
+    /// A moment, since these buckets were made.
+    fn nanos(&self, now: Instant) -> u64 {
+        nanos(now.saturating_duration_since(self.base))
     }
 }
 

@@ -1,7 +1,7 @@
 //! A transfer's state of the limits: its meter, until when it sleeps, and its share of a transfer quota.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use millrace_vfs::{OverQuota, Upload};
 
@@ -10,6 +10,9 @@ use super::credit::{Credit, Earning};
 use super::flow::Flow;
 use super::meter::{Allowance, Meter};
 use super::tree::{Direction, LimitHandle, Tree};
+
+/// How long a transfer waits before it looks again whether other servers have left its own some of a transfer quota.
+const ROOM_PAUSE: Duration = Duration::from_millis(20);
 
 /// The pace of one transfer.
 #[derive(Debug)]
@@ -112,6 +115,10 @@ impl Pace {
             Some(piece) => piece.take(tree.wall(), wanted)?,
             None => u64::MAX,
         };
+        if most == 0 {
+            self.paused = Some(now + ROOM_PAUSE);
+            return None;
+        }
         let Some(meter) = &mut self.meter else { return Some(most) };
         match meter.allowance(tree.nanos(now), wanted) {
             Allowance::Now(bytes) => Some(bytes.min(most)),
@@ -180,6 +187,7 @@ impl Piece {
         Some(Box::new(Self { moved, direction, left: 0, wall: 0, over: None }))
     }
 
+    /// How much may move: 0 for nothing now, `None` for nothing any more.
     fn take(&mut self, wall: i64, wanted: u64) -> Option<u64> {
         // All data has arrived: only the reply remains.
         if wanted == 0 {
@@ -210,6 +218,8 @@ impl Piece {
         // Records, and what was read along with it: it is here, and may be too much.
         while more > 0 && self.over.is_none() {
             match self.moved.reserve(self.direction, self.wall, more) {
+                // No room for it just now: it counts none the less.
+                Ok(0) => break,
                 Ok(piece) => more -= piece,
                 Err(over) => self.over = Some(over),
             }

@@ -5,13 +5,14 @@
 //! transfers are never over together by more than a byte each. Periods begin at midnight UTC, on Mondays and on the
 //! first of the month. Setting the clock back does not restart a period.
 
+mod sharing;
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -19,6 +20,8 @@ use millrace_storage::{Allowance, Ledger, LedgerError};
 use millrace_vfs::{Counted, OverQuota, QuotaScope};
 use serde::{Deserialize, Serialize};
 
+use self::sharing::{Room, Sharing};
+pub use self::sharing::{TrafficAnswer, TrafficTelling};
 use super::schedule::number;
 use super::{Direction, Scheduled};
 
@@ -79,12 +82,16 @@ pub struct TransferQuota {
 }
 
 /// The same at a moment; `None` for no limit.
-#[derive(Debug, Clone, Copy)]
-struct CurrentQuota {
-    upload: Option<Per>,
-    download: Option<Per>,
-    total: Option<Per>,
-    ratio: Option<Ratio>,
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CurrentQuota {
+    /// From the client.
+    pub upload: Option<Per>,
+    /// To the client.
+    pub download: Option<Per>,
+    /// Both together.
+    pub total: Option<Per>,
+    /// The one for the other.
+    pub ratio: Option<Ratio>,
 }
 
 impl TransferQuota {
@@ -125,41 +132,54 @@ impl Eq for Moved {}
 
 /// The bytes that a user has moved.
 #[derive(Debug, Default)]
-pub struct Traffic(Mutex<Counts>);
+pub struct Traffic(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    counts: TrafficCounts,
+    is_new: bool,
+    /// The bytes counted here since another process took over the counting.
+    since: Since,
+    /// How much this server may move, where others count as well.
+    room: Option<Box<Room>>,
+}
 
 /// Bytes from the client and to it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Bytes {
-    up: u64,
-    down: u64,
+pub struct MovedBytes {
+    /// From the client.
+    pub up: u64,
+    /// To the client.
+    pub down: u64,
 }
 
+/// What a user has moved.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-struct Counts {
+pub struct TrafficCounts {
     /// Days since 1970.
-    day: i64,
+    pub day: i64,
     /// Today, this week, this month.
-    periods: [Bytes; 3],
+    pub periods: [MovedBytes; 3],
     /// To the client, and what became files of what came.
-    ever: Bytes,
-    #[serde(skip)]
-    is_new: bool,
-    /// The bytes counted here since another process took over the counting.
-    #[serde(skip)]
-    since: Since,
+    pub ever: MovedBytes,
+    /// Whether it is what all servers have counted that share it.
+    pub is_shared: bool,
 }
 
-/// The bytes that a user has moved at a server that is being replaced: it reports them to its successor at the end.
+/// The bytes that a user has moved since a moment, such as that at which another process took over.
 /// Negative where earlier reservations were given back.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Since {
-    up: i64,
-    down: i64,
-    credit: u64,
+    /// From the client.
+    pub up: i64,
+    /// To the client.
+    pub down: i64,
+    /// What became files of what came.
+    pub credit: u64,
 }
 
-impl Counts {
+impl TrafficCounts {
     /// Begins anew what the day begins.
     fn look_at(&mut self, wall: i64) {
         let day = wall.div_euclid(DAY);
@@ -169,7 +189,7 @@ impl Counts {
         let (before, now) = (calendar(self.day), calendar(day));
         for (bytes, (before, now)) in self.periods.iter_mut().zip(before.into_iter().zip(now)) {
             if now > before {
-                *bytes = Bytes::default();
+                *bytes = MovedBytes::default();
             }
         }
         self.day = day;
@@ -184,7 +204,7 @@ impl Counts {
     /// The rest of the quota in this direction, or the quota that forbids the transfer.
     fn left(&self, quota: CurrentQuota, direction: Direction) -> Result<u64, OverQuota> {
         let of = |per: Per| self.periods[per.period as usize];
-        let per = |per: Option<Per>, counted, used: fn(Bytes) -> u64| {
+        let per = |per: Option<Per>, counted, used: fn(MovedBytes) -> u64| {
             per.map(|per| (counted, per.bytes, per.bytes.saturating_sub(used(of(per)))))
         };
         let own = match direction {
@@ -206,23 +226,31 @@ impl Counts {
         Ok(least)
     }
 
-    /// The counters that change as soon as bytes move this way: the total of uploads counts only complete files.
-    fn each(&mut self, direction: Direction) -> impl Iterator<Item = &mut Bytes> {
-        self.is_new = true;
+    /// More has moved this way, or less than was counted. The total of uploads counts only complete files.
+    fn add(&mut self, direction: Direction, bytes: i64) {
         let ever = (direction == Direction::Download).then_some(&mut self.ever);
-        self.periods.iter_mut().chain(ever)
+        self.periods.iter_mut().chain(ever).for_each(|counted| {
+            *counted.way(direction) = counted.way(direction).saturating_add_signed(bytes)
+        });
+    }
+}
+
+impl State {
+    fn add(&mut self, direction: Direction, bytes: i64) {
+        if bytes == 0 {
+            return;
+        }
+        self.is_new = true;
+        *self.since.way(direction) += bytes;
+        self.counts.add(direction, bytes);
+        self.room.iter_mut().for_each(|room| room.moved(direction, bytes));
     }
 
-    fn add(&mut self, direction: Direction, bytes: u64) {
-        *self.since.way(direction) += bytes.cast_signed();
-        self.each(direction)
-            .for_each(|counted| *counted.way(direction) = counted.way(direction).saturating_add(bytes));
-    }
-
-    fn take(&mut self, direction: Direction, bytes: u64) {
-        *self.since.way(direction) -= bytes.cast_signed();
-        self.each(direction)
-            .for_each(|counted| *counted.way(direction) = counted.way(direction).saturating_sub(bytes));
+    fn credit(&mut self, bytes: u64) {
+        self.is_new = true;
+        self.since.credit += bytes;
+        self.counts.ever.up = self.counts.ever.up.saturating_add(bytes);
+        self.room.iter_mut().for_each(|room| room.earned(bytes));
     }
 }
 
@@ -235,7 +263,7 @@ impl Since {
     }
 }
 
-impl Bytes {
+impl MovedBytes {
     fn way(&mut self, direction: Direction) -> &mut u64 {
         match direction {
             Direction::Upload => &mut self.up,
@@ -255,57 +283,58 @@ impl Moved {
     /// Checks whether a transfer in this direction may begin; the error names the quota that forbids it. `wall` is in
     /// seconds since 1970.
     pub fn check(&self, direction: Direction, wall: i64) -> Result<(), OverQuota> {
-        let mut counts = self.traffic.lock();
-        counts.look_at(wall);
-        counts.left(self.quota.at(wall), direction).map(drop)
+        self.left(&mut self.traffic.lock(), direction, wall).map(drop)
     }
 
-    /// Reserves at most `wanted` bytes of the remaining quota.
+    /// Reserves at most `wanted` bytes of the remaining quota. 0: other servers count as well, and are to leave this one
+    /// some of it; try again soon.
     pub fn reserve(&self, direction: Direction, wall: i64, wanted: u64) -> Result<u64, OverQuota> {
-        let mut counts = self.traffic.lock();
-        counts.look_at(wall);
-        let left = counts.left(self.quota.at(wall), direction)?;
+        let mut state = self.traffic.lock();
+        let left = self.left(&mut state, direction, wall)?;
         let (least, most, part) = PIECES;
         let piece = (left / part).clamp(least, most).min(left).min(wanted);
-        counts.add(direction, piece);
+        state.add(direction, piece.cast_signed());
         Ok(piece)
+    }
+
+    /// How much this server may move now.
+    fn left(&self, state: &mut State, direction: Direction, wall: i64) -> Result<u64, OverQuota> {
+        state.counts.look_at(wall);
+        let quota = self.quota.at(wall);
+        match (state.counts.left(quota, direction), &mut state.room) {
+            (Ok(u64::MAX), _) => Ok(u64::MAX),
+            (left, Some(room)) => room.left(left, quota, direction),
+            (left, None) => left,
+        }
     }
 
     /// Of what was taken so much was not moved.
     pub fn give_back(&self, direction: Direction, bytes: u64) {
-        self.traffic.lock().take(direction, bytes);
+        self.traffic.lock().add(direction, -bytes.cast_signed());
     }
 
     /// More was moved than could be taken.
     pub fn count(&self, direction: Direction, bytes: u64) {
-        self.traffic.lock().add(direction, bytes);
+        self.traffic.lock().add(direction, bytes.cast_signed());
     }
 }
 
 impl Traffic {
     /// Counts received bytes that have become a file, and earn credit.
     pub(super) fn credit(&self, bytes: u64) {
-        let mut counts = self.lock();
-        counts.is_new = true;
-        counts.since.credit += bytes;
-        counts.ever.up = counts.ever.up.saturating_add(bytes);
+        self.lock().credit(bytes);
     }
 
     /// Adds what the predecessor counted.
     fn add_elsewhere(&self, since: Since, wall: i64) {
-        let mut counts = self.lock();
-        counts.look_at(wall);
-        for (direction, moved) in [(Direction::Upload, since.up), (Direction::Download, since.down)] {
-            match moved {
-                0.. => counts.add(direction, moved.unsigned_abs()),
-                _ => counts.take(direction, moved.unsigned_abs()),
-            }
-        }
-        drop(counts);
-        self.credit(since.credit);
+        let mut state = self.lock();
+        state.counts.look_at(wall);
+        state.add(Direction::Upload, since.up);
+        state.add(Direction::Download, since.down);
+        state.credit(since.credit);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Counts> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -332,12 +361,14 @@ pub struct Quotas {
     ledger: Ledger,
     /// Guarded for a look-up.
     users: Mutex<HashMap<String, Arc<Traffic>>>,
+    /// The other servers that count what users move, once this one has joined them.
+    sharing: OnceLock<Arc<Sharing>>,
 }
 
 impl Quotas {
     /// Counts, and keeps it in this ledger.
     pub fn new(ledger: Ledger) -> Self {
-        Self { ledger, users: Mutex::default() }
+        Self { ledger, users: Mutex::default(), sharing: OnceLock::new() }
     }
 
     /// The counts of folders.
@@ -356,7 +387,7 @@ impl Quotas {
             return traffic;
         }
         let kept = self.ledger.note(&key(user)).and_then(|text| serde_json::from_str(&text).ok());
-        let traffic = Arc::new(Traffic(Mutex::new(kept.unwrap_or_default())));
+        let traffic = self.counting(user, kept.unwrap_or_default());
         // Another thread may have counted already.
         Arc::clone(self.lock().entry(user.to_owned()).or_insert(traffic))
     }
@@ -364,10 +395,10 @@ impl Quotas {
     /// The last stored use of a user's transfer quotas at this time, in seconds since 1970: for reports.
     pub fn moved_of(&self, user: &str, quota: &TransferQuota, wall: i64) -> Vec<Used> {
         let kept = self.ledger.kept_note(&key(user)).and_then(|text| serde_json::from_str(&text).ok());
-        let mut counts: Counts = kept.unwrap_or_default();
+        let mut counts: TrafficCounts = kept.unwrap_or_default();
         counts.look_at(wall);
         let quota = quota.at(wall);
-        let per = |key, per: Option<Per>, used: fn(Bytes) -> u64| {
+        let per = |key, per: Option<Per>, used: fn(MovedBytes) -> u64| {
             per.map(|per| Used {
                 folder: None,
                 key,
@@ -410,8 +441,11 @@ impl Quotas {
         self.ledger.leave();
     }
 
-    /// What users have moved since another process took over.
+    /// What users have moved since another process took over. Servers that count together tell each other anyway.
     pub fn since(&self) -> Vec<(String, Since)> {
+        if self.sharing.get().is_some() {
+            return Vec::new();
+        }
         let users = self.lock();
         let moved = users.iter().map(|(user, traffic)| (user.clone(), traffic.lock().since));
         moved.filter(|(_, since)| *since != Since::default()).collect()
@@ -430,16 +464,18 @@ impl Quotas {
         let users: Vec<_> = {
             let mut users = self.lock();
             let changed = |traffic: &Arc<Traffic>| traffic.lock().is_new;
-            // Unused counters need not be remembered.
-            users.retain(|_, traffic| Arc::strong_count(traffic) > 1 || changed(traffic));
+            // Unused counters need not be remembered, once all is told.
+            users.retain(|_, traffic| {
+                Arc::strong_count(traffic) > 1 || changed(traffic) || traffic.lock().is_to_be_told()
+            });
             let changed = users.iter().filter(|(_, traffic)| changed(traffic));
             changed.map(|(user, traffic)| (user.clone(), Arc::clone(traffic))).collect()
         };
         for (user, traffic) in users {
             let counts = {
-                let mut counts = traffic.lock();
-                counts.is_new = false;
-                *counts
+                let mut state = traffic.lock();
+                state.is_new = false;
+                state.counts
             };
             self.ledger.put_note(&key(&user), &serde_json::json!(counts).to_string());
         }

@@ -44,7 +44,7 @@ pub struct Services {
     /// How busy the processors are, where a limit asks for it.
     pub load: Load,
     /// How often a user, and an address, may log in.
-    pub logins_rated: Logins,
+    pub logins_rated: Arc<Logins>,
     /// The proxies whose PROXY headers are believed.
     pub proxies: Arc<Proxies>,
     /// Addresses that are refused.

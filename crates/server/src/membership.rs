@@ -7,7 +7,7 @@ use std::time::Instant;
 use millrace_cluster::{Member, NodeState, SharedSecret};
 use millrace_net::tls::TicketSecret;
 
-use crate::limits::{BanReport, Bans, RateDemand, SharedRate};
+use crate::limits::{BanReport, Bans, Logins, Quotas, RateDemand, SharedRate};
 use crate::log::{Event, Log, Subject};
 use crate::state::ServerState;
 
@@ -15,6 +15,7 @@ use crate::state::ServerState;
 struct ServerNode {
     state: Weak<ServerState>,
     bans: Arc<Bans>,
+    logins: Arc<Logins>,
     log: Log,
 }
 
@@ -22,8 +23,8 @@ struct ServerNode {
 pub(crate) fn join(state: &Arc<ServerState>) -> std::io::Result<()> {
     let Some(cluster) = &state.cluster else { return Ok(()) };
     state.limits.divide(Instant::now());
-    let bans = Arc::clone(&state.bans);
-    cluster.begin(Arc::new(ServerNode { state: Arc::downgrade(state), bans, log: state.log.clone() }))
+    let (bans, logins) = (Arc::clone(&state.bans), Arc::clone(&state.logins_rated));
+    cluster.begin(Arc::new(ServerNode { state: Arc::downgrade(state), bans, logins, log: state.log.clone() }))
 }
 
 /// Has it leave, once all sessions have ended.
@@ -41,6 +42,14 @@ impl Member for ServerNode {
 
     fn bans(&self) -> &Bans {
         &self.bans
+    }
+
+    fn logins(&self) -> &Logins {
+        &self.logins
+    }
+
+    fn quotas(&self) -> Option<Arc<Quotas>> {
+        self.state.upgrade()?.config.quotas.clone()
     }
 
     fn use_secrets(&self, secrets: &[SharedSecret]) {

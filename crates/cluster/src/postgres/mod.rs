@@ -13,17 +13,19 @@ mod error;
 mod events;
 mod events_schema;
 mod failures;
+mod logins;
 mod quotas;
 mod rates;
 mod schema;
 mod secrets;
+mod traffic;
 mod uploads;
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_limits::{FailureTally, FamiliarNetwork, RateDemand};
+use millrace_limits::{FailureTally, FamiliarNetwork, LoginTally, RateDemand, TrafficAnswer, TrafficTelling};
 use millrace_storage::{PostgresServer, Telling, Wish};
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
@@ -36,7 +38,7 @@ use crate::browser_logins::{BrowserLogin, LoginEnd, LoginLifetime, LoginUse};
 use crate::scope::{Claim, SharedScope};
 use crate::table::{
     BanChange, Epoch, FailureEditions, Locking, NodeEntry, NodeReport, NodeState, Pulled, PulledFailures,
-    Renewal, SharedBan, Table, TableError, Taking, Told,
+    Renewal, SharedBan, Table, TableError, Taking, Told, TrafficTurn,
 };
 
 /// A parameter of a function, and its type: the database need not be asked for that.
@@ -187,6 +189,14 @@ impl Table for PostgresTable {
         failures::push(&self.connections, epoch, origin, tallies, familiar)
     }
 
+    fn push_logins(&self, epoch: Epoch, tallies: &[LoginTally]) -> Result<Renewal, TableError> {
+        logins::push(&self.connections, epoch, tallies)
+    }
+
+    fn pull_logins(&self, since: i64) -> Result<(Vec<LoginTally>, i64), TableError> {
+        logins::pull(&self.connections, since)
+    }
+
     fn secrets(
         &self,
         epoch: Epoch,
@@ -247,6 +257,14 @@ impl Table for PostgresTable {
 
     fn share_rates(&self, epoch: Epoch, demands: &[RateDemand]) -> Result<Option<Vec<u64>>, TableError> {
         rates::share(&self.connections, epoch, demands)
+    }
+
+    fn share_traffic(
+        &self,
+        turn: TrafficTurn,
+        told: &[TrafficTelling],
+    ) -> Result<Option<Vec<TrafficAnswer>>, TableError> {
+        traffic::share(&self.connections, turn, told)
     }
 
     fn send_errand(

@@ -15,7 +15,9 @@ use super::dav_schema::DAV;
 use super::error::ClusterError;
 use super::events_schema::EVENTS;
 use super::failures::FAILURES;
+use super::logins::LOGINS;
 use super::secrets::SECRETS;
+use super::traffic::TRAFFIC;
 use super::uploads::UPLOADS;
 
 /// Keeps two nodes from migrating concurrently; the number is arbitrary.
@@ -34,6 +36,8 @@ const MIGRATIONS: &[&str] = &[
     UPLOADS,
     EVENTS,
     AUDIT,
+    TRAFFIC,
+    LOGINS,
 ];
 
 /// Nodes, their places, and bans.

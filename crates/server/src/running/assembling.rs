@@ -136,7 +136,7 @@ pub(crate) fn state(
         sessions,
         cpu_limit: timed(&config.cpu_limit),
         load: Load::default(),
-        logins_rated: Logins::new(config.logins.clone(), config.network_bits, now),
+        logins_rated: Arc::new(Logins::new(config.logins.clone(), config.network_bits, now)),
         proxies,
         bans,
         cluster: config.cluster.clone(),
