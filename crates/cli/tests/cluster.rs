@@ -291,6 +291,31 @@ fn of_300_logins_at_once_over_three_nodes_seven_get_in_where_there_may_be_seven_
     rounds(&nodes, &database, "free");
     drop(nodes);
     rounds(&three(&database, "sessions-per-address = 7"), &database, "free");
+    rounds(&three(&database, "sessions-per-network = 7"), &database, "free");
+}
+
+#[test]
+fn of_300_logins_at_once_over_three_nodes_seven_get_in_where_a_group_may_have_seven_sessions() {
+    let Some(database) = Postgres::new() else { return };
+    let group = |name, most| format!("[[group]]\nname = \"{name}\"\nshared-sessions = {most}\n");
+    let user =
+        |name, groups| format!("[[user]]\nname = \"{name}\"\npassword = \"{HASH}\"\ngroups = [{groups}]\n");
+    let keys = [
+        group("a", 7),
+        group("b", 8),
+        user("first", "'b', 'a'"),
+        user("second", "'b'"),
+        user("third", "'a'"),
+    ]
+    .concat();
+    let nodes = three(&database, &keys);
+    rounds(&nodes, &database, "first");
+    let sessions = rush(&nodes, "first");
+    assert!(nodes[0].log_in("third").err().unwrap().starts_with("421 Too many sessions of your group"));
+    let _last = nodes[1].log_in("second").unwrap();
+    assert!(nodes[2].log_in("second").is_err(), "all of the other group's places are taken");
+    drop(sessions);
+    eventually("the places are free", || nodes[0].log_in("third").is_ok());
 }
 
 #[test]

@@ -47,8 +47,11 @@ struct Moment {
     is_time: bool,
 }
 
+/// One thing that the keeper does.
+type Step = fn(&mut Keeper, Moment) -> Result<(), TableError>;
+
 /// What is done besides keeping the lease; transfers may wait for the first.
-const STEPS: [fn(&mut Keeper, Moment) -> Result<(), TableError>; 8] = [
+const STEPS: [Step; 8] = [
     Keeper::exchange_transfers,
     Keeper::exchange_bans,
     Keeper::exchange_trees,

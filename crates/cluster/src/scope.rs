@@ -1,10 +1,13 @@
-//! What places are counted of: all nodes together, an address, a user.
+//! What places are counted of: all nodes together, an address, a user, a network, a group.
 
 use std::net::IpAddr;
 
+use millrace_limits::Network;
+
 /// What places are counted of, as the database has it: a byte for the kind, and a name.
 ///
-/// The order is that in which every writer locks them, so that two writers never wait for one another.
+/// The order is that in which every writer locks them, so that two writers never wait for one another. (The locks are of hashes:
+/// of two pairs of groups whose names collide crosswise the database would refuse one login.)
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SharedScope(Box<[u8]>);
 
@@ -22,6 +25,16 @@ impl SharedScope {
     /// A user, on all nodes.
     pub fn user(name: &[u8]) -> Self {
         Self::of(3, name)
+    }
+
+    /// The addresses of a network, on all nodes.
+    pub fn network(network: Network) -> Self {
+        Self::of(4, network.to_string().as_bytes())
+    }
+
+    /// The members of a group, on all nodes.
+    pub fn group(name: &str) -> Self {
+        Self::of(5, name.as_bytes())
     }
 
     fn of(kind: u8, name: &[u8]) -> Self {

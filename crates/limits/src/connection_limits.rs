@@ -111,6 +111,11 @@ impl ConnectionLimit {
         is_bound.then(|| self.limit.value()).filter(|most| *most > 0)
     }
 
+    /// Returns the network of an address, and its limit, where one is set that holds for it.
+    pub fn of_network(&self, address: IpAddr) -> Option<(Network, u64)> {
+        Some((self.bits.network(address), self.of_address(address)?))
+    }
+
     /// Returns whether nothing is counted of an address.
     fn is_free(&self, address: IpAddr) -> bool {
         let is_free = self.limit.is_none() && (self.share == 0 || address.to_canonical().is_loopback());

@@ -8,7 +8,7 @@ mod limit_handle;
 mod node;
 mod sharing;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -237,6 +237,21 @@ impl Tree {
         let limit = limit.or_else(|| lock(&self.defaults).user.sessions.clone())?;
         let value = limit.at(self.wall());
         (value > 0).then(|| Refused { scope: Scope::User(user.into()), value, is_default })
+    }
+
+    /// Returns how a member of these groups is refused where one of them has all sessions that there may be; of each group with a
+    /// limit, in the order of their names.
+    pub fn group_refusals(&self, said: &AccountLimits) -> Vec<Refused> {
+        let wall = self.wall();
+        let refusal = |group: &GroupLimits| {
+            let set = lock(&self.groups).get(&group.name).and_then(|node| node.sessions_set());
+            let limit = set.or_else(|| group.limits.sessions.clone());
+            let limit = limit.or_else(|| lock(&self.defaults).of_group(&group.name).sessions)?;
+            let (scope, value) = (Scope::Group(Arc::clone(&group.name)), limit.at(wall));
+            (value > 0).then_some(Refused { scope, value, is_default: false })
+        };
+        let groups: BTreeMap<_, _> = said.groups.iter().map(|group| (&group.name, group)).collect();
+        groups.into_values().filter_map(refusal).collect()
     }
 
     /// The names of the users with sessions. A user that only a host has stands there without the host, too.

@@ -6,7 +6,7 @@
 use millrace_accounts::{Account, Attempt, Authenticator, Decision};
 use millrace_cluster::{Claim, PlaceError, SharedScope};
 use millrace_ftp::session::Occupancy;
-use millrace_limits::{LoginLimit, TooManyConnections};
+use millrace_limits::{LoginLimit, Scope, TooManyConnections};
 
 use crate::login::{LoginAttempt, limits_of};
 use crate::services::Services;
@@ -41,7 +41,7 @@ impl Services {
     }
 
     /// Returns the limits that sessions on all nodes count against, each with its refusal, in the order in which places are
-    /// taken: the server's, the address's, the user's.
+    /// taken: the server's, the address's, the user's, the network's, those of the groups.
     fn shared_limits(&self, attempt: &Attempt<'_>, account: &Account) -> Vec<(Claim, LoginLimit)> {
         let server = self.sessions.most().map(|most| {
             (Claim { scope: SharedScope::server(), most }, TooManyConnections::Server(most).into())
@@ -55,6 +55,14 @@ impl Services {
             let scope = SharedScope::user(&limits.counted_by(attempt.user));
             (Claim { scope, most: refused.value }, refused.into())
         });
-        server.into_iter().chain(address).chain(user).collect()
+        let network = self.sessions.most_per_network(attempt.from).map(|(network, most)| {
+            let claim = Claim { scope: SharedScope::network(network), most };
+            (claim, TooManyConnections::Network(network, most).into())
+        });
+        let groups = self.limits.group_refusals(&limits).into_iter().filter_map(|refused| {
+            let Scope::Group(name) = &refused.scope else { return None };
+            Some((Claim { scope: SharedScope::group(name), most: refused.value }, refused.into()))
+        });
+        server.into_iter().chain(address).chain(user).chain(network).chain(groups).collect()
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crossbeam_utils::CachePadded;
 use millrace_ftp::session::Occupancy;
-use millrace_limits::{ConnectionLimit, Timed, TooManyConnections};
+use millrace_limits::{ConnectionLimit, Network, Timed, TooManyConnections};
 
 /// Counts the connections of a server.
 #[derive(Debug)]
@@ -72,6 +72,11 @@ impl Sessions {
     /// Returns how many connections there may be from an address, where a limit is set that holds for it.
     pub fn most_per_address(&self, from: IpAddr) -> Option<u64> {
         self.addresses.of_address(from)
+    }
+
+    /// Returns the network of a client, and how many connections there may be from it, where a limit is set that holds for it.
+    pub fn most_per_network(&self, from: IpAddr) -> Option<(Network, u64)> {
+        self.networks.of_network(from)
     }
 
     /// Puts the limits of this minute in force.
