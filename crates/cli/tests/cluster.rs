@@ -4,6 +4,8 @@
 #[path = "../../server/tests/sources/daemon.rs"]
 #[allow(dead_code, reason = "other tests use all of it")]
 mod daemon;
+#[path = "cluster/data.rs"]
+mod data;
 #[path = "cluster/events.rs"]
 mod events;
 #[path = "cluster/failures.rs"]
@@ -72,6 +74,17 @@ struct Node {
 
 impl Node {
     fn start(database: &Postgres, name: &str, keys: &str, lease: u32) -> Self {
+        Self::start_at(database, name, "127.0.0.1:0", [keys, ""], lease)
+    }
+
+    /// The same at another address, with these keys, and these of the cluster.
+    fn start_at(
+        database: &Postgres,
+        name: &str,
+        place: &str,
+        [keys, of_cluster]: [&str; 2],
+        lease: u32,
+    ) -> Self {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
         let number = COUNTER.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("millrace-cluster-{}-{number}", std::process::id()));
@@ -84,14 +97,14 @@ impl Node {
         let keys = if keys.contains("directory") { keys } else { format!("directory = \".\"\n{keys}") };
         let text = format!(
             "control = \"control\"\nstate = \"state\"\n{keys}\n{}\n[cluster]\ndatabase = \"{}\"\n\
-             node = \"{name}\"\nlease = \"{lease}s\"\ntimeout = \"5s\"\nshare-events = {}\n",
+             node = \"{name}\"\nlease = \"{lease}s\"\ntimeout = \"5s\"\nshare-events = {}\n{of_cluster}\n",
             USERS.map(user).concat(),
             database.connection(),
             keys.contains("hooks-queue"),
         );
         fs::write(folder.join("millrace.toml"), text).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_millrace"))
-            .args(["serve", "--ftp", "127.0.0.1:0", "--config"])
+            .args(["serve", "--ftp", place, "--config"])
             .arg(folder.join("millrace.toml"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -90,6 +90,7 @@ impl Keeper {
         let done = done.and_then(|()| if is_time { self.exchange_failures() } else { Ok(()) });
         let done = done.and_then(|()| if is_time { self.share_secrets(now) } else { Ok(()) });
         let done = done.and_then(|()| if is_time { self.share_rates() } else { Ok(()) });
+        let done = done.and_then(|()| if is_time { self.share_data_routes() } else { Ok(()) });
         let done = done.and_then(|()| self.errands.turn(&self.shared, &self.member, is_time));
         if is_time {
             SecretSync::forget_old(&self.shared, &*self.member, now);
@@ -176,6 +177,14 @@ impl Keeper {
             let rates = demands.into_iter().map(|demand| demand.rate);
             self.member.grant(&rates.zip(parts).collect::<Vec<_>>());
         }
+        Ok(())
+    }
+
+    /// Tells where the node takes data connections of its sessions, where it does, and learns where the others do.
+    fn share_data_routes(&self) -> Result<(), TableError> {
+        let Some(epoch) = lock(&self.shared.book).lease.epoch() else { return Ok(()) };
+        let Some(own) = self.member.data_route() else { return Ok(()) };
+        self.member.use_data_routes(self.shared.table.share_data_route(epoch, &own)?);
         Ok(())
     }
 

@@ -7,6 +7,7 @@ use millrace_limits::{FailureTally, FamiliarNetwork, Network, RateDemand};
 use millrace_storage::{Telling, TreeState, Wish};
 
 use crate::browser_logins::{BrowserLogin, LoginEnd, LoginLifetime, LoginUse};
+use crate::data_route::DataRoute;
 use crate::dav_table::DavTable;
 use crate::scope::{Claim, SharedScope};
 use crate::upload_table::UploadTable;
@@ -252,6 +253,9 @@ pub trait Table: DavTable + UploadTable + Debug + Send + Sync {
     /// Tells how much of each rate this node needs, and returns the part of each that it has from now on: no more than what the
     /// other nodes have left. `None` where the epoch holds no more.
     fn share_rates(&self, epoch: Epoch, demands: &[RateDemand]) -> Result<Option<Vec<u64>>, TableError>;
+
+    /// Tells where this node takes data connections of its sessions, and returns where the others do, the newest node first.
+    fn share_data_route(&self, epoch: Epoch, own: &DataRoute) -> Result<Vec<DataRoute>, TableError>;
 
     /// Sends an errand to the other nodes that are alive, or to one of them. Returns its number for each, with whose it is.
     fn send_errand(

@@ -14,6 +14,8 @@ mod failures;
 mod postgresql;
 #[path = "quotas/mod.rs"]
 mod quotas;
+#[path = "routes/mod.rs"]
+mod routes;
 #[path = "secrets/mod.rs"]
 mod secrets;
 #[path = "uploads/mod.rs"]
@@ -25,8 +27,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use millrace_cluster::{
-    BanChange, Claim, Cluster, Epoch, Member, NodeEntry, NodeState, Place, PlaceError, PostgresTable,
-    Renewal, SharedBan, SharedScope, SharedSecret, Table, Taking, Timing,
+    BanChange, Claim, Cluster, DataRoute, Epoch, Member, NodeEntry, NodeState, Place, PlaceError,
+    PostgresTable, Renewal, SharedBan, SharedScope, SharedSecret, Table, Taking, Timing,
 };
 use millrace_limits::{BanReport, BanRules, Bans, Direction, RateDemand, Scope, SharedRate};
 use millrace_storage::{Connecting, PostgresServer};
@@ -104,7 +106,7 @@ fn the_tables_are_made_once_and_those_of_a_later_version_are_left_alone() {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     assert_eq!(epochs.len(), 8);
-    assert_eq!(server.run("SELECT steps FROM millrace_cluster.form"), "11");
+    assert_eq!(server.run("SELECT steps FROM millrace_cluster.form"), "12");
     server.run("UPDATE millrace_cluster.form SET steps = 99");
     let error = table(&server).register(&entry("one"), None, &[]).unwrap_err();
     assert_eq!(error.to_string(), "the tables of the cluster are of a later version of Millrace");
@@ -262,6 +264,8 @@ struct Server {
     bans: Bans,
     told: std::sync::Mutex<Vec<String>>,
     secrets: std::sync::Mutex<Vec<[u8; 32]>>,
+    route: Option<DataRoute>,
+    routes: std::sync::Mutex<Vec<DataRoute>>,
 }
 
 impl Member for Server {
@@ -293,12 +297,24 @@ impl Member for Server {
         assert!(parts.is_empty());
     }
 
+    fn data_route(&self) -> Option<DataRoute> {
+        self.route.clone()
+    }
+
+    fn use_data_routes(&self, routes: Vec<DataRoute>) {
+        *self.routes.lock().unwrap() = routes;
+    }
+
     fn perform(&self, errand: &str) -> String {
         format!("{errand}, done")
     }
 }
 
 fn node(server: &Postgres, name: &str) -> (Cluster, Arc<Server>) {
+    node_at(server, name, None)
+}
+
+fn node_at(server: &Postgres, name: &str, route: Option<DataRoute>) -> (Cluster, Arc<Server>) {
     let config = server.connection().parse().unwrap();
     let table = PostgresTable::new(Arc::new(Way(config)), SECOND).unwrap();
     let cluster = Cluster::new(Box::new(table), entry(name), Timing::of_lease(6 * SECOND));
@@ -306,6 +322,8 @@ fn node(server: &Postgres, name: &str) -> (Cluster, Arc<Server>) {
         bans: Bans::new(BanRules::default()),
         told: Default::default(),
         secrets: Default::default(),
+        route,
+        routes: Default::default(),
     });
     cluster.begin(Arc::clone(&member) as _).unwrap();
     (cluster, member)

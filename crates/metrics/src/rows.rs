@@ -105,6 +105,7 @@ const FOLDER: Label = Label { name: "folder", values: &[] };
 const FILE: Label = Label { name: "file", values: &[] };
 const VERSION: Label = Label { name: "version", values: &[] };
 const NODE: Label = Label { name: "node", values: &[] };
+const TAKEN: Label = Label { name: "result", values: &[] };
 
 /// The methods of HTTP that have a series each. The last is any other, and a request that is none.
 pub(crate) const METHODS: [&str; 16] = [
@@ -232,6 +233,8 @@ metrics! {
         "The version of the server; the value is always 1.";
     ClusterNode "millrace_cluster_node" Gauge None Read [NODE]
         "1 where the server is registered in its cluster, 0 where it is not now, by the name of the node.";
+    HandedOn "millrace_data_connections_handed_on_total" Counter None Read [TAKEN]
+        "Data connections that came here for a session of another node, and whether a node took them.";
     OpenDescriptors "process_open_fds" Gauge None Read []
         "Descriptors that are open.";
     MostDescriptors "process_max_fds" Gauge None Read []

@@ -22,6 +22,7 @@
 mod audit_copies;
 mod certificates;
 pub mod config;
+mod data_relay;
 mod disks;
 mod housekeeping;
 mod kept_bans;

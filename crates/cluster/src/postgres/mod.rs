@@ -6,6 +6,7 @@
 mod audit;
 mod browser_logins;
 mod connections;
+mod data_routes;
 mod dav;
 mod dav_schema;
 mod errands;
@@ -33,6 +34,7 @@ use self::connections::{Connections, Lane};
 use self::error::ClusterError;
 pub use self::events::PostgresEvents;
 use crate::browser_logins::{BrowserLogin, LoginEnd, LoginLifetime, LoginUse};
+use crate::data_route::DataRoute;
 use crate::scope::{Claim, SharedScope};
 use crate::table::{
     BanChange, Epoch, FailureEditions, Locking, NodeEntry, NodeReport, NodeState, Pulled, PulledFailures,
@@ -247,6 +249,10 @@ impl Table for PostgresTable {
 
     fn share_rates(&self, epoch: Epoch, demands: &[RateDemand]) -> Result<Option<Vec<u64>>, TableError> {
         rates::share(&self.connections, epoch, demands)
+    }
+
+    fn share_data_route(&self, epoch: Epoch, own: &DataRoute) -> Result<Vec<DataRoute>, TableError> {
+        data_routes::share(&self.connections, epoch, own)
     }
 
     fn send_errand(

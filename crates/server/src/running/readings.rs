@@ -7,6 +7,7 @@ use millrace_blocking::PoolLoad;
 use millrace_metrics::{Metric, Reading, Registry, process_readings};
 
 use super::Running;
+use crate::data_relay::DataRelay;
 use crate::hooks::Backlog;
 use crate::worker::{Worker, WorkerMessage};
 
@@ -97,6 +98,8 @@ impl Running {
         let registered =
             |(name, is_member)| Reading::at(Metric::ClusterNode, name, f64::from(u8::from(is_member)));
         readings.extend(node.map(registered));
+        let handed_on = state.data_relay.get().map(DataRelay::counts).into_iter().flatten();
+        readings.extend(handed_on.map(|(result, count)| Reading::at(Metric::HandedOn, result, count as f64)));
         readings.extend(state.disks.readings(&state.pool));
         let lost = state.log.lost_lines().into_iter();
         readings.extend(lost.map(|(log, lines)| Reading::at(Metric::LogLinesLost, log, lines as f64)));
