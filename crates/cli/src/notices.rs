@@ -4,8 +4,7 @@ use std::sync::{Arc, Weak};
 
 use millrace_notices::{Look, Notices, Rule, Warn};
 use millrace_server::Running;
-
-use crate::failure::Failure;
+use millrace_terminal::Failure;
 
 /// Begins to watch a server, until it ends or hands over.
 pub(crate) fn watch(rules: Vec<Rule>, running: &Arc<Running>) -> Result<Notices, Failure> {

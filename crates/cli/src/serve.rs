@@ -21,16 +21,15 @@ use millrace_notices::Notices;
 use millrace_server::limits::Quotas;
 use millrace_server::{Config, Door, Predecessor, Prepared, ReloadError, Running, Server, StartError};
 use millrace_storage::{LocalStorage, SweepReport};
+use millrace_terminal::{Failure, has_color};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::activation::Activated;
 use crate::announce::{self, Bound, Terminal};
 use crate::args::Serve;
-use crate::bench::output::has_color;
 use crate::config::{self, Changed, Confined, Loaded, Site, Snapshot, Written};
 use crate::confine::Held;
-use crate::failure::Failure;
 use crate::inetd;
 use crate::notices;
 use crate::notify;

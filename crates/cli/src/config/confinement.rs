@@ -13,6 +13,7 @@ use millrace_process::{Policy, Word};
 use millrace_sandbox::{Access, Grant, Identity, covers};
 use millrace_server::config::{AccessFormat, ProgramLimits};
 use millrace_server::hooks::Template;
+use millrace_terminal::Failure;
 use rustix::process::geteuid;
 
 use super::cluster::ClusterTable;
@@ -24,7 +25,6 @@ use super::slot::is_on;
 use super::value::Sandbox;
 use super::written::Written;
 use super::{Loaded, database, tls};
-use crate::failure::Failure;
 
 /// What variables of programs may be called: those of hooks, and those of CGI.
 const VARIABLES: &[&str] = &[

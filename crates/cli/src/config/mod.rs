@@ -49,10 +49,9 @@ use std::sync::Arc;
 use std::{fs, io};
 
 use millrace_server::limits::Quotas;
+use millrace_terminal::{Failure, print};
 
 use self::places::Places;
-use crate::bench::output::print;
-use crate::failure::Failure;
 use logins::UserTable;
 use report::KnownKeys;
 use setting::Table;

@@ -1,9 +1,8 @@
 //! Errors that show where: file, line, column, the line itself.
 
+use millrace_terminal::Failure;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-
-use crate::failure::Failure;
 
 /// A configuration file that was read.
 #[derive(Debug)]

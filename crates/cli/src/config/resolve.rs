@@ -12,6 +12,7 @@ use millrace_server::auth::{Chain, Database, DatabaseError, Homes, HostAddress, 
 use millrace_server::limits::Quotas;
 use millrace_server::{Authenticator, Config, config};
 use millrace_storage::{Ledger, LocalOptions, LocalStorage};
+use millrace_terminal::Failure;
 use millrace_vfs::VirtualPath;
 use millrace_vfs::hash::Algorithms;
 
@@ -29,7 +30,6 @@ use super::tls::{self, Encryption, SelfSigned};
 use super::value::{Access, Anonymous, LogFormat, Switch, Uploads};
 use super::written::Written;
 use super::{doors, obstacles, own, sources};
-use crate::failure::Failure;
 
 /// Everything that was asked for.
 #[derive(Debug)]
