@@ -62,7 +62,7 @@ pub struct Row {
 }
 
 /// The upper bounds of the buckets of every histogram, in microseconds; one bucket more has what is above.
-pub(crate) const BUCKETS: [u64; 18] = [
+pub const BUCKETS: [u64; 18] = [
     100,
     250,
     500,
@@ -107,7 +107,7 @@ const VERSION: Label = Label { name: "version", values: &[] };
 const NODE: Label = Label { name: "node", values: &[] };
 
 /// The methods of HTTP that have a series each. The last is any other, and a request that is none.
-pub(crate) const METHODS: [&str; 16] = [
+pub const METHODS: [&str; 16] = [
     "GET",
     "HEAD",
     "PUT",
