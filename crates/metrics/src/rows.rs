@@ -222,6 +222,8 @@ metrics! {
         "Warnings in the log.";
     LogLinesLost "millrace_log_lines_lost_total" Counter None Read [LOG]
         "Lines that a log lacks, as its disk was full or its reader too slow.";
+    SpansDropped "millrace_otlp_spans_dropped_total" Counter None Counted []
+        "Spans that the collector of OpenTelemetry lacks: their queue was full, or it did not take them.";
     DiskFree "millrace_disk_free_bytes" Gauge Bytes Read [FOLDER]
         "Free bytes of the file system of a folder: one that is served, of logs, or of what is kept.";
     DiskSize "millrace_disk_size_bytes" Gauge Bytes Read [FOLDER]
