@@ -100,6 +100,7 @@ impl Display for Meaning<'_> {
         section("Groups", &site.shown.groups, out)?;
         section("Hooks", &site.shown.hooks, out)?;
         section("Notices", &site.shown.notices, out)?;
+        section("OpenTelemetry", &site.shown.otlp, out)?;
         section("Cluster", &site.shown.cluster, out)?;
         network(&site.config, out)?;
         kept(site, out)?;

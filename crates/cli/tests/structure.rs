@@ -11,7 +11,7 @@ const TIERS: &[&[&str]] = &[
     // Protocols and back ends.
     &["ftp", "http", "privsep", "storage", "s3", "indexed"],
     // Policy.
-    &["limits", "cluster", "accounts", "metrics", "log", "hooks", "acme", "notices", "oidc"],
+    &["limits", "cluster", "accounts", "metrics", "log", "hooks", "acme", "notices", "oidc", "telemetry"],
     // What sessions of every protocol run on.
     &["runtime"],
     // Drivers of the protocols on it.

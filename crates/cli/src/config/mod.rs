@@ -24,6 +24,7 @@ mod notices;
 mod obstacles;
 mod oidc;
 mod origins;
+mod otlp;
 mod own;
 mod places;
 mod profiles;
