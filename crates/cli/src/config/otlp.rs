@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use millrace_telemetry::{Collector, Settings, SetupError};
+use millrace_terminal::Failure;
 
 use super::hooks::credentials;
 use super::places::Places;
@@ -12,7 +13,6 @@ use super::setting::{default, required, settings, unset};
 use super::slot::{Map, One};
 use super::sources;
 use super::value::{Count, Period};
-use millrace_terminal::Failure;
 
 settings! {
     /// The `[otlp]` table.
