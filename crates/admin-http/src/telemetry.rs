@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Arc, Weak};
 
 use millrace_metrics::{Metric, Reading, Snapshot};
-use millrace_server::{Running, readings_of, spans_of};
+use millrace_server::{Readiness, Running, readings_of, spans_of};
 use millrace_telemetry::{Collector, Observed, Telemetry};
 
 use super::pulse::{Pulse, SCRAPE_PATIENCE};
@@ -17,6 +17,10 @@ struct ObservedServer {
 impl Observed for ObservedServer {
     fn read(&self) -> Option<(Snapshot, Vec<Reading>)> {
         let (running, mut readings) = readings_of(&self.running)?;
+        if running.readiness() == Readiness::HandedOver {
+            // The successor counts on, with what the last sessions here will have moved.
+            return None;
+        }
         readings.extend(self.pulse.lags(&running, SCRAPE_PATIENCE));
         Some((running.metrics().snapshot(), readings))
     }

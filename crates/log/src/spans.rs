@@ -233,6 +233,7 @@ fn kept(text: &[u8]) -> String {
     let mut text = readable(&text[..text.len().min(KEPT)]);
     if let Some((end, _)) = text.char_indices().nth(KEPT) {
         text.truncate(end);
+        text.shrink_to_fit();
     }
     text
 }

@@ -47,17 +47,20 @@ impl Attributes {
 /// Returns the resource: which server it is. What is configured goes before what is known here.
 pub(crate) fn resource(configured: &[(String, String)]) -> Value {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let pid = process::id();
     let known = [
         ("service.name", "millrace".to_owned()),
         ("service.version", env!("CARGO_PKG_VERSION").to_owned()),
         // During a hot upgrade there are two processes, and the counters of each begin at zero.
-        ("service.instance.id", format!("{host}:{}", process::id())),
+        ("service.instance.id", format!("{host}:{pid}")),
         ("host.name", host),
     ];
-    let is_free = |(key, _): &&(&str, String)| configured.iter().all(|(name, _)| name != key);
-    let attributes =
-        known.iter().filter(is_free).fold(Attributes::default(), |all, (key, value)| all.text(key, value));
-    let attributes = attributes.number("process.pid", process::id().into());
+    let is_free = |key: &str| configured.iter().all(|(name, _)| name != key);
+    let known = known.iter().filter(|(key, _)| is_free(key));
+    let mut attributes = known.fold(Attributes::default(), |all, (key, value)| all.text(key, value));
+    if is_free("process.pid") {
+        attributes = attributes.number("process.pid", pid.into());
+    }
     let attributes = configured.iter().fold(attributes, |all, (key, value)| all.text(key, value));
     json!({ "attributes": attributes.into_json() })
 }

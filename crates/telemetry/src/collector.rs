@@ -74,7 +74,7 @@ impl Collector {
     pub fn new(settings: Settings) -> Result<Self, SetupError> {
         Webhook::check(&settings.endpoint)?;
         if settings.endpoint.contains(['?', '#']) {
-            return Err(SetupError::Query(settings.endpoint));
+            return Err(SetupError::Query);
         }
         let of_pem = |item| match item {
             Ok(PemItem::Certificate(certificate)) => Some(certificate),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use millrace_log::{Span, Spans};
 use millrace_metrics::process_start;
@@ -18,6 +18,9 @@ use super::{metrics, traces};
 
 /// How long after its start a server is first told of, at most.
 const FIRST_LOOK: Duration = Duration::from_secs(2);
+
+/// How often metrics are sent at most: each time all workers are asked.
+const LEAST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long spans wait for others at most.
 const DELAY: Duration = Duration::from_secs(5);
@@ -112,7 +115,7 @@ impl Exporter {
 
     /// Posts a message with so many things, and tells the log what has changed.
     fn send(&self, link: &mut Link, signal: Signal, body: &[u8], things: u64) -> Outcome {
-        let outcome = link.note(self.collector.post(signal, body), things);
+        let outcome = link.note(self.collector.post(signal, body), things, Instant::now());
         if let Some(told) = &outcome.told {
             self.observed.warn(&format!("OTLP, {} to {}: {told}", signal.word(), self.collector.url(signal)));
         }
@@ -121,11 +124,11 @@ impl Exporter {
 
     /// Metrics that were not taken are not sent again: the next say more.
     fn send_metrics(&self) {
-        let (interval, mut link) = (self.collector.settings.interval, Link::default());
+        let (interval, mut link) = (self.collector.settings.interval.max(LEAST_INTERVAL), Link::default());
         let mut pause = FIRST_LOOK.min(interval);
         loop {
             let is_over = self.wait(pause);
-            if is_over && link.is_bad() {
+            if is_over && link.is_away() {
                 return;
             }
             let Some((counted, readings)) = self.observed.read() else { return };
@@ -154,7 +157,7 @@ impl Exporter {
         let (body, things) = (traces::message(&self.resource, batch), batch.len() as u64);
         for _ in 0..TRIES {
             let is_over = self.lock().is_over;
-            if is_over && link.is_bad() {
+            if is_over && link.is_away() {
                 break;
             }
             let outcome = self.send(link, Signal::Traces, &body, things);

@@ -1,8 +1,9 @@
 //! When a signal is tried again, and what the log is told of it. A value without a clock.
 //!
-//! The log has one line when the collector stops taking a signal, and one when it takes all of it again.
+//! The log has a line when what the collector makes of a signal has changed: of a trouble one a minute at most.
 
-use std::time::Duration;
+use std::mem::{Discriminant, discriminant};
+use std::time::{Duration, Instant};
 
 use super::collector::Answer;
 
@@ -15,12 +16,16 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// How long it waits at most where the collector says how long.
 const LONGEST_ASKED: Duration = Duration::from_secs(600);
 
+/// How long the log is told of no further trouble.
+const QUIET: Duration = Duration::from_secs(60);
+
 /// What is known of a collector and a signal.
 #[derive(Debug, Default)]
 pub(crate) struct Link {
     /// Answers in a row after which it was to be tried again.
     failures: u32,
-    is_bad: bool,
+    /// The kind of answer that the log was told of last, and when it was told of a trouble.
+    told: Option<(Discriminant<Answer>, Instant)>,
 }
 
 /// What follows from an answer.
@@ -35,15 +40,19 @@ pub(crate) struct Outcome {
 }
 
 impl Link {
-    /// Returns whether the last answer was not the best.
-    pub(crate) fn is_bad(&self) -> bool {
-        self.is_bad
+    /// Returns whether the collector took nothing last.
+    pub(crate) fn is_away(&self) -> bool {
+        self.failures > 0
     }
 
     /// Notes the answer to a post of `sent` things.
-    pub(crate) fn note(&mut self, answer: Answer, sent: u64) -> Outcome {
-        let was_bad = self.is_bad;
-        self.is_bad = answer != Answer::Taken;
+    pub(crate) fn note(&mut self, answer: Answer, sent: u64, now: Instant) -> Outcome {
+        let (kind, is_taken) = (discriminant(&answer), answer == Answer::Taken);
+        let is_news = match self.told {
+            None => !is_taken,
+            // That it is back is told at once: it follows what was told of a trouble.
+            Some((told, at)) => told != kind && (is_taken || now.duration_since(at) >= QUIET),
+        };
         let mut outcome = Outcome::default();
         let why = match answer {
             Answer::Taken => "takes all of it again".to_owned(),
@@ -62,7 +71,11 @@ impl Link {
             }
         };
         self.failures = if outcome.again.is_some() { self.failures.saturating_add(1) } else { 0 };
-        outcome.told = (was_bad != self.is_bad).then_some(why);
+        if is_news {
+            let troubled = self.told.filter(|_| is_taken).map_or(now, |(_, at)| at);
+            self.told = Some((kind, troubled));
+            outcome.told = Some(why);
+        }
         outcome
     }
 }
@@ -77,34 +90,47 @@ mod tests {
 
     #[test]
     fn a_dead_collector_is_tried_ever_less_often_and_told_of_once() {
-        let mut link = Link::default();
-        let outcomes: Vec<_> = (0..7).map(|_| link.note(later(None), 5)).collect();
+        let (mut link, begun) = (Link::default(), Instant::now());
+        let outcomes: Vec<_> = (0..7).map(|_| link.note(later(None), 5, begun)).collect();
         let waits: Vec<_> = outcomes.iter().map(|outcome| outcome.again.unwrap().as_secs()).collect();
         assert_eq!(waits, [5, 10, 20, 40, 60, 60, 60]);
         let told: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.told.as_deref()).collect();
         assert_eq!(told, ["it answers 503; tried again"]);
-        assert!(link.is_bad() && outcomes.iter().all(|outcome| outcome.lost == 0));
+        assert!(link.is_away() && outcomes.iter().all(|outcome| outcome.lost == 0));
         let told = Some("takes all of it again".to_owned());
-        assert_eq!(link.note(Answer::Taken, 5), Outcome { told, ..Outcome::default() });
-        assert_eq!(link.note(Answer::Taken, 5), Outcome::default());
-        assert_eq!(link.note(later(None), 5).again, Some(FIRST), "it begins anew");
+        assert_eq!(link.note(Answer::Taken, 5, begun), Outcome { told, ..Outcome::default() });
+        assert_eq!(link.note(Answer::Taken, 5, begun), Outcome::default());
+        assert_eq!(link.note(later(None), 5, begun).told, None, "it is quiet for a minute");
+        link.note(Answer::Taken, 5, begun);
+        assert_eq!(link.note(later(None), 5, begun + QUIET).again, Some(FIRST), "it begins anew");
+    }
+
+    #[test]
+    fn answers_that_alternate_are_two_lines_a_minute_and_an_outage_among_them_is_told() {
+        let (mut link, begun) = (Link::default(), Instant::now());
+        let second = |at: u32| begun + Duration::from_secs(1) * at;
+        let refused = || Answer::Refused("it answers 413".to_owned());
+        let answer = |at: u32| if at.is_multiple_of(2) { Answer::Taken } else { refused() };
+        let told = (0..121).filter(|&at| link.note(answer(at), 5, second(at)).told.is_some()).count();
+        assert_eq!(told, 4);
+        assert_eq!(link.note(later(None), 5, second(190)).told.unwrap(), "it answers 503; tried again");
     }
 
     #[test]
     fn the_collector_says_how_long_within_reason() {
-        let mut link = Link::default();
+        let (mut link, now) = (Link::default(), Instant::now());
         for (asked, waits) in [(30, 30), (0, 5), (86_400, 600)] {
-            assert_eq!(link.note(later(Some(asked)), 5).again, Some(Duration::from_secs(waits)));
+            assert_eq!(link.note(later(Some(asked)), 5, now).again, Some(Duration::from_secs(waits)));
         }
     }
 
     #[test]
     fn what_is_refused_is_lost_and_not_tried_again() {
-        let mut link = Link::default();
-        let refused = link.note(Answer::Refused("it answers 400".to_owned()), 5);
+        let (mut link, now) = (Link::default(), Instant::now());
+        let refused = link.note(Answer::Refused("it answers 400".to_owned()), 5, now);
         assert_eq!(refused, Outcome { told: Some("it answers 400".to_owned()), lost: 5, again: None });
-        let partly = link.note(Answer::Partly(2, "it rejects 2".to_owned()), 5);
+        let partly = link.note(Answer::Partly(2, "it rejects 2".to_owned()), 5, now);
         assert_eq!(partly, Outcome { told: None, lost: 2, again: None });
-        assert_eq!(link.note(Answer::Partly(u64::MAX, String::new()), 5).lost, 5);
+        assert_eq!(link.note(Answer::Partly(u64::MAX, String::new()), 5, now).lost, 5);
     }
 }

@@ -30,8 +30,8 @@ pub enum SetupError {
     #[error("{0}")]
     Url(#[from] SettingError),
     /// The address has what `/v1/metrics` cannot stand behind.
-    #[error("{0:?} has a query; write the address that /v1/metrics and /v1/traces stand behind")]
-    Query(String),
+    #[error("it has a query; write the address that /v1/metrics and /v1/traces stand behind")]
+    Query,
     /// The file of certificates has none.
     #[error("there is no certificate in PEM")]
     NoCertificate,

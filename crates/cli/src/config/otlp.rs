@@ -24,12 +24,12 @@ settings! {
         headers: Map<String> = unset("none");
         /// A file of CA certificates in PEM, one of which has to have signed the collector's
         ca: One<PathBuf> = unset("what browsers trust");
-        /// How often metrics are sent
+        /// How often metrics are sent; once a second at most
         interval: One<Period> = default("15s").positive();
         /// There is a span of one in so many transfers and requests. 0: of none.
         trace_one_in: One<Count> = default("1");
         /// Attributes of the resource, besides or instead of those that are always there:
-        /// `{ "service.instance.id" = "web-1" }`
+        /// `{ "deployment.environment.name" = "production" }`
         attributes: Map<String> = unset("none");
     }
 }
