@@ -18,7 +18,7 @@ impl Observed for ObservedServer {
     fn read(&self) -> Option<(Snapshot, Vec<Reading>)> {
         let (running, mut readings) = readings_of(&self.running)?;
         if running.readiness() == Readiness::HandedOver {
-            // The successor counts on, with what the last sessions here will have moved.
+            // The successor may have the same identity, and its counters have begun at zero.
             return None;
         }
         readings.extend(self.pulse.lags(&running, SCRAPE_PATIENCE));

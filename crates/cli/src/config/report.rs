@@ -131,13 +131,13 @@ fn is_harmless_key(before: &str, key: &str, keys: &KnownKeys) -> bool {
 fn is_for_receivers(before: &str, key: &str, line: &str) -> bool {
     let table = before.lines().rev().map(str::trim_start).find(|line| line.starts_with('[')).unwrap_or("");
     let name = table.trim_start_matches('[');
-    let is_of =
-        |receiver: &&str| name.strip_prefix(*receiver).is_some_and(|rest| rest.starts_with([']', '.']));
-    let is_among = RECEIVERS.iter().any(|receiver| is_of(&receiver));
-    let has_headers = is_among && (line.contains("header") || strsim::jaro_winkler(key, "headers") > 0.8);
-    has_headers
-        || is_among && name.contains('.')
-        || RECEIVERS.contains(&key)
+    let first =
+        |name: &str| name.split(['.', ']']).next().unwrap_or("").trim().trim_matches(['"', '\'']).to_owned();
+    let is_among = RECEIVERS.contains(&first(name).as_str());
+    let is_header = ["header", "uthorization", "api-key", "oken"].iter().any(|part| line.contains(part));
+    let has_query = line.split_once("://").is_some_and(|(_, rest)| rest.contains('?'));
+    is_among && (is_header || has_query || strsim::jaro_winkler(key, "headers") > 0.8 || name.contains('.'))
+        || RECEIVERS.contains(&first(key).as_str())
         || line.replace("secret-file", "").contains("secret")
         || strsim::jaro_winkler(key, "secret") > 0.9
 }
@@ -247,6 +247,11 @@ mod tests {
             ("[otlp]\n", "headers = \"Authorization: Bearer 5e9f\"", true),
             ("[otlp]\n", "heders = { Authorization = \"Bearer 5e9f\" }", true),
             ("[otlp.headers]\n", "Authorization = \"Bearer 5e9f", true),
+            ("[ otlp . headers ]\n", "X-Key = \"5e9f", true),
+            ("[\"otlp\"]\n", "Authorization = \"Bearer 5e9f\"", true),
+            ("[otlp]\n", "endpoint = \"https://x?key=5e9f\"", true),
+            ("[otlp]\n", "endpoint = \"ftp://collector\"", false),
+            ("", "otlp.headers.X-Key = 5e9f", true),
             ("", "otlp = { headers = { Authorization = \"Bearer 5e9f\" } }", true),
             ("[otlp]\n", "interval = \"soon\"", false),
             ("[[notice]]\n", "headers = \"Authorization: Bearer 5e9f\"", true),
