@@ -62,7 +62,7 @@ pub struct Row {
 }
 
 /// The upper bounds of the buckets of every histogram, in microseconds; one bucket more has what is above.
-pub(crate) const BUCKETS: [u64; 18] = [
+pub const BUCKETS: [u64; 18] = [
     100,
     250,
     500,
@@ -108,7 +108,7 @@ const NODE: Label = Label { name: "node", values: &[] };
 const TAKEN: Label = Label { name: "result", values: &[] };
 
 /// The methods of HTTP that have a series each. The last is any other, and a request that is none.
-pub(crate) const METHODS: [&str; 16] = [
+pub const METHODS: [&str; 16] = [
     "GET",
     "HEAD",
     "PUT",
@@ -223,6 +223,8 @@ metrics! {
         "Warnings in the log.";
     LogLinesLost "millrace_log_lines_lost_total" Counter None Read [LOG]
         "Lines that a log lacks, as its disk was full or its reader too slow.";
+    SpansDropped "millrace_otlp_spans_dropped_total" Counter None Counted []
+        "Spans that the collector of OpenTelemetry lacks: their queue was full, or it did not take them.";
     DiskFree "millrace_disk_free_bytes" Gauge Bytes Read [FOLDER]
         "Free bytes of the file system of a folder: one that is served, of logs, or of what is kept.";
     DiskSize "millrace_disk_size_bytes" Gauge Bytes Read [FOLDER]

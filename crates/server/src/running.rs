@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -72,6 +72,8 @@ pub struct Running {
     audit_copies: Mutex<Option<Periodic>>,
     /// The way to the server that has taken over; it is told of the end.
     pub(crate) successor: Mutex<Option<OwnedFd>>,
+    /// Whether one has, also when it has been told.
+    is_handed_over: AtomicBool,
     /// Sockets beside its own, which a successor gets, too.
     admin: Mutex<Vec<AdminListener>>,
 }
@@ -203,6 +205,7 @@ impl Running {
             housekeeping: Mutex::default(),
             audit_copies: Mutex::default(),
             successor: Mutex::default(),
+            is_handed_over: AtomicBool::new(false),
             admin: Mutex::default(),
         }
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use millrace_server::auth::{Sql, cluster_audit, cluster_events, cluster_table};
 use millrace_server::cluster::{Cluster, NodeEntry, Timing};
+use millrace_terminal::Failure;
 
 use super::places::Places;
 use super::said::Said;
@@ -14,7 +15,6 @@ use super::setting::{default, required, settings, unset};
 use super::slot::{One, is_on};
 use super::sources;
 use super::value::{Period, Switch};
-use crate::failure::Failure;
 
 /// How long an answer may take.
 const TIMEOUT: Duration = Duration::from_secs(2);

@@ -1,9 +1,11 @@
 //! What metrics and health checks ask of a server that runs.
 
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::{Instant, SystemTime};
 
 use millrace_blocking::PoolLoad;
+use millrace_log::Spans;
 use millrace_metrics::{Metric, Reading, Registry, process_readings};
 
 use super::Running;
@@ -20,6 +22,21 @@ pub enum Readiness {
     Draining,
     /// Another process accepts instead.
     HandedOver,
+}
+
+/// Returns the spans of what the workers of a server have ended.
+pub fn spans_of(running: &Running) -> &Arc<Spans> {
+    running.log.spans()
+}
+
+/// Reads the metrics that are not counted, and the queue of the hooks. Returns nothing where the server has ended.
+pub fn readings_of(running: &Weak<Running>) -> Option<(Arc<Running>, Vec<Reading>)> {
+    let backlog = running.upgrade()?.backlog();
+    // A disk may hold this up; the server is not kept alive meanwhile.
+    let queue = backlog.as_ref().map(Running::queue_readings);
+    let running = running.upgrade()?;
+    let readings = running.readings().into_iter().chain(queue.into_iter().flatten()).collect();
+    Some((running, readings))
 }
 
 impl Running {
