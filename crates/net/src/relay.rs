@@ -106,8 +106,8 @@ impl Direction {
         match pass(from, &pipe.write, FILL) {
             Ok(0) => {
                 pipes.put_back(pipe);
-                self.has_ended = true;
                 stream::end_writing(to)?;
+                self.has_ended = true;
                 Ok(None)
             }
             Ok(count) => Ok(Some((pipe, count))),

@@ -98,6 +98,11 @@ pub fn reset_on_close(socket: impl AsFd) {
     let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));
 }
 
+/// Has a close send what waits, and then the end, after all.
+pub fn end_on_close(socket: impl AsFd) {
+    let _ = sockopt::set_socket_linger(socket, None);
+}
+
 /// Has what fills no packet wait for more, for 200 ms at most; or no longer, which sends what waits. Closing does that too.
 pub fn cork(socket: impl AsFd, waits: bool) -> io::Result<()> {
     Ok(sockopt::set_tcp_cork(socket, waits)?)

@@ -9,7 +9,7 @@ use super::port::{Port, Whose};
 
 impl PassivePool {
     /// Gives a connection from a client to the session that leases this port and waits for that client. `greet` sees it
-    /// before that. Returns false, and closes it, where there is no such session.
+    /// before that, and says whether its other end is there. Returns false, and closes it, where there is no such session.
     ///
     /// Which local address the client meant is not known for sure: the nodes of a cluster have different ones. `to` tells
     /// only where sessions on several of them wait for this client at this port.
@@ -18,7 +18,7 @@ impl PassivePool {
         socket: OwnedFd,
         to: SocketAddr,
         client: IpAddr,
-        greet: impl FnOnce(&OwnedFd),
+        greet: impl FnOnce(&OwnedFd) -> bool,
     ) -> bool {
         let mut ports = self.leased(to.port());
         ports.retain(|(_, port)| port.tenants.lock().expects(client));
@@ -30,11 +30,15 @@ impl PassivePool {
         match tenants.whose(client) {
             Whose::Unclaimed => return false,
             Whose::Of(tenant) => {
-                greet(&socket);
+                if !greet(&socket) {
+                    return false;
+                }
                 tenant.take_in(socket);
             }
             Whose::ByTicket => {
-                greet(&socket);
+                if !greet(&socket) {
+                    return false;
+                }
                 self.shared.reception.demultiplexer.receive(socket, client, &port.tenants);
             }
         }
@@ -88,9 +92,7 @@ mod tests {
             assert_eq!(far.read(&mut [0]).unwrap(), 0, "it is closed");
         }
         let (socket, mut far) = handed_on();
-        assert!(pool.hand_in(socket, to, client(1), |socket| {
-            stream::write(socket, b"+").unwrap();
-        }));
+        assert!(pool.hand_in(socket, to, client(1), |socket| { stream::write(socket, b"+").unwrap() == 1 }));
         assert_eq!(woken.load(Ordering::Relaxed), 1);
         let socket = mine.accept(&mut Silent).unwrap();
         stream::write(&socket, b"x").unwrap();
@@ -112,8 +114,8 @@ mod tests {
             panic!()
         };
         let port = one.address().port();
-        assert!(!pool.hand_in(handed_on().0, SocketAddr::new(client(9), port), client(1), |_| {}));
-        assert!(pool.hand_in(handed_on().0, SocketAddr::new(other, port), client(1), |_| {}));
+        assert!(!pool.hand_in(handed_on().0, SocketAddr::new(client(9), port), client(1), |_| true));
+        assert!(pool.hand_in(handed_on().0, SocketAddr::new(other, port), client(1), |_| true));
         assert_eq!(one.accept(&mut Silent).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         two.accept(&mut Silent).unwrap();
     }

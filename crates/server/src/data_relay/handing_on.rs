@@ -84,6 +84,9 @@ impl Relay {
         owners: Vec<DataRoute>,
         scene: &Scene<'_>,
     ) -> io::Result<Self> {
+        // Until a direction has ended, the end of this process is none of the transfer: to a server it would look like a whole
+        // upload, to a client like a whole file.
+        stream::reset_on_close(&client);
         watch(&client, token, scene.registry)?;
         let ends = (!is_named).then_some(Ends { client: peer, server: local });
         let until = scene.now + PATIENCE;
@@ -152,6 +155,7 @@ impl Relay {
                 .and_then(|owner| watch(&owner, self.token, scene.registry).map(|()| owner));
             match begun {
                 Ok(owner) => {
+                    stream::reset_on_close(&owner);
                     self.stage = Stage::Asking { owner, route, is_told: false };
                     self.until = scene.now + PATIENCE;
                     return None;
@@ -213,9 +217,16 @@ impl Relay {
             .and_then(|up| Ok(up.max(down.advance(&*owner, &self.client, scene.pipes, TURN)?)));
         match moved {
             Err(_) => self.break_off(),
-            Ok(_) if up.has_ended() && down.has_ended() => Step::Over,
+            Ok(_) if up.has_ended() && down.has_ended() => {
+                stream::end_on_close(owner);
+                stream::end_on_close(&self.client);
+                Step::Over
+            }
             Ok(moved) => {
-                if moved > 0 {
+                if down.has_ended() {
+                    // The server is done, and the client has no reason to stay.
+                    self.until = self.until.min(scene.now + PATIENCE);
+                } else if moved > 0 {
                     self.until = scene.now + IDLE;
                 }
                 if moved >= TURN { Step::Again } else { Step::Waits }
@@ -227,15 +238,15 @@ impl Relay {
     pub(super) fn break_off(&mut self) -> Step {
         let has_all = match &self.stage {
             Stage::Open { owner, up, down } => {
-                if !up.has_ended() {
-                    stream::reset_on_close(owner);
+                if up.has_ended() {
+                    stream::end_on_close(owner);
                 }
                 down.has_ended()
             }
             Stage::Begun | Stage::Asking { .. } => false,
         };
-        if !has_all {
-            stream::reset_on_close(&self.client);
+        if has_all {
+            stream::end_on_close(&self.client);
         }
         Step::Over
     }

@@ -298,9 +298,9 @@ impl Reactor {
                 let source = incoming.socket.as_raw_fd();
                 // The session's worker watches it from now on.
                 if self.poll.registry().deregister(&mut SourceFd(&source)).is_ok() {
-                    let greet = |socket: &OwnedFd| {
-                        let _ = stream::write(socket, &[TAKEN]);
-                    };
+                    // Where that fails the error is read with it, and the session would see an end.
+                    let greet =
+                        |socket: &OwnedFd| stream::write(socket, &[TAKEN]).is_ok_and(|count| count == 1);
                     self.pool.hand_in(incoming.socket, ends.server, ends.client.ip(), greet);
                 }
             }
