@@ -171,8 +171,7 @@ impl Shared {
             Ok(taking) => taking,
             Err(error @ TableError::Busy) => return Err(PlaceError::Away(error.to_string().into())),
             Err(error) => {
-                lock(&self.book).lease.doubt(epoch);
-                self.call(|call| call.is_urgent = true);
+                self.unanswered(epoch, &error);
                 return Err(PlaceError::Away(error.to_string().into()));
             }
         };
@@ -184,6 +183,15 @@ impl Shared {
                 self.call(|call| call.is_urgent = true);
                 Err(self.away())
             }
+        }
+    }
+
+    /// A write under this epoch has no answer: it may be executed yet, behind what this node asks next. So the node registers anew
+    /// first, with what it has; what is late is refused then.
+    pub(crate) fn unanswered(&self, epoch: Epoch, error: &TableError) {
+        if !error.is_undone() {
+            lock(&self.book).lease.doubt(epoch);
+            self.call(|call| call.is_urgent = true);
         }
     }
 

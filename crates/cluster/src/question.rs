@@ -30,3 +30,10 @@ pub enum TableError {
     #[error("the tables of the cluster are of a later version of Millrace")]
     LaterTables,
 }
+
+impl TableError {
+    /// Returns whether what was asked is not done, and will not be.
+    pub(crate) fn is_undone(&self) -> bool {
+        matches!(self, Self::Busy | Self::Away(_) | Self::Refused(_) | Self::LaterTables)
+    }
+}

@@ -170,7 +170,11 @@ impl Cluster {
                 shared.call(|call| call.is_urgent = true);
                 Err(UploadDenied::Away)
             }
-            Err(_) => Err(UploadDenied::Away),
+            Err(error) => {
+                // Executed behind the next lock of this node, it would be in the place of that one.
+                shared.unanswered(epoch, &error);
+                Err(UploadDenied::Away)
+            }
         }
     }
 }
