@@ -349,6 +349,11 @@ fn relay_data_connections(running: &Running) -> Result<(), StartError> {
         node: cluster.name().to_owned(),
         address,
         places: running.ftp.iter().chain(&running.ftps).map(SocketAddr::ip).collect(),
+        doors: [&running.ftp, &running.ftps, &running.http, &running.https]
+            .into_iter()
+            .flatten()
+            .map(SocketAddr::port)
+            .collect(),
         pool: running.state.shared.ftp.passive.clone(),
         proxies: Arc::clone(&running.state.proxies),
         warn: Box::new(move |text| log.warn(text)),

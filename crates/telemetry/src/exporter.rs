@@ -155,15 +155,16 @@ impl Exporter {
     /// Sends spans, and tries again where that may help. Returns how many are lost.
     fn send_batch(&self, link: &mut Link, batch: &[Span]) -> u64 {
         let (body, things) = (traces::message(&self.resource, batch), batch.len() as u64);
+        let mut pause = Duration::ZERO;
         for _ in 0..TRIES {
-            let is_over = self.lock().is_over;
+            let is_over = self.wait(pause);
             if is_over && link.is_away() {
                 break;
             }
             let outcome = self.send(link, Signal::Traces, &body, things);
             match outcome.again {
                 None => return outcome.lost,
-                Some(pause) => _ = self.wait(pause),
+                Some(again) => pause = again,
             }
         }
         things

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use super::daemon::program;
 use super::postgresql::Postgres;
 use super::quotas::Folder;
-use super::{Node, PATIENCE, eventually, long_form};
+use super::{Client, Node, PATIENCE, eventually, long_form};
 
 /// What an administrator reads.
 const TEXT: &str = include_str!("../../../../docs/load-balancer.md");
@@ -286,7 +286,7 @@ fn transfers_never_fail(balancer: Balancer) {
     let errors = site.front().rounds(rounds);
     assert!(errors.is_empty(), "{} of {}: {errors:#?}", errors.len(), 3 * rounds);
     let shares = site.shares();
-    assert!(shares.iter().all(|share| *share > rounds as u64 / 2), "any node gets them: {shares:?}");
+    assert!(shares.iter().all(|share| *share > rounds as u64 / 4), "any node gets them: {shares:?}");
     println!("{} transfers, 0 failed; data connections of each node: {shares:?}", 3 * rounds);
 }
 
@@ -302,13 +302,34 @@ fn nor_where_the_balancer_does_not_say_whose_they_are() {
 
 /// What the tests above would see if nothing were handed on.
 #[test]
-fn without_the_key_most_of_such_transfers_fail() {
+fn without_the_key_such_transfers_fail() {
     let Some(site) = Site::new(Balancer::Naming, "") else { return };
     let quick = ["--connect-timeout", "3", "--max-time", "3", "--list-only"];
-    let failed = (0..6)
-        .filter(|_| site.front().curl(&[&quick[..], &[&site.front().url("")]].concat()).is_err())
-        .count();
-    assert!(failed > 0, "all six came to the right node");
+    // By chance each comes to the right node with a third.
+    let fails = |_| site.front().curl(&[&quick[..], &[&site.front().url("")]].concat()).is_err();
+    assert!((0..16).any(fails), "all came to the right node");
+}
+
+/// To the node of the session the kernel's end of the relay must not look like the end of the file.
+#[test]
+fn an_upload_fails_whose_relay_is_killed_and_the_old_file_stays() {
+    let Some(mut site) = Site::new(Balancer::Silent, HANDED_ON) else { return };
+    let file = site.files.0.join("kept");
+    fs::write(&file, "old").unwrap();
+    let [_, passes_on, has_the_session, _] = site.addresses;
+    let mut client = Client::log_in(&format!("{has_the_session}:2121"), "free").unwrap();
+    client.expect("TYPE I", "200");
+    let reply = client.expect("EPSV", "229");
+    let port: u16 = reply.split('|').nth(3).unwrap().parse().unwrap();
+    let mut data = TcpStream::connect((passes_on, port)).unwrap();
+    client.expect("STOR kept", "150");
+    data.write_all(&noise(1, 1 << 20)).unwrap();
+    let mut killed = site.nodes[0].take().unwrap();
+    killed.child.kill().unwrap();
+    killed.child.wait().unwrap();
+    let reply = client.line();
+    assert!(reply.starts_with('4'), "{reply}");
+    assert_eq!(fs::read(&file).unwrap(), b"old");
 }
 
 #[test]

@@ -25,6 +25,10 @@ type Door = (usize, u16);
 pub(super) struct ForeignPorts {
     /// Where clients connect.
     places: Vec<IpAddr>,
+    /// Ports at which this node listens itself.
+    doors: Vec<u16>,
+    /// This node: its name, and its passive ports.
+    node: String,
     own: RangeInclusive<u16>,
     /// How many listeners there may be.
     most: usize,
@@ -37,11 +41,13 @@ pub(super) struct ForeignPorts {
 }
 
 impl ForeignPorts {
-    pub(super) fn new(places: Vec<IpAddr>, own: RangeInclusive<u16>, most: usize) -> Self {
+    pub(super) fn new(places: Vec<IpAddr>, doors: Vec<u16>, own: &DataRoute, most: usize) -> Self {
         let (routes, listeners) = Default::default();
         Self {
             places: without_covered(places),
-            own,
+            doors,
+            node: own.node.clone(),
+            own: own.ports.clone(),
             most,
             routes,
             listeners,
@@ -91,13 +97,16 @@ impl ForeignPorts {
 
     /// Opens what is missing, and closes what no node has any more.
     fn listen(&mut self, registry: &Registry) -> Option<String> {
-        let ports = self.routes.iter().flat_map(|(route, _)| route.ports.clone());
-        let all: BTreeSet<u16> = ports.filter(|port| !self.own.contains(port)).collect();
+        // Another process of this node listens for its sessions itself, also where its range is another one.
+        let others = self.routes.iter().filter(|(route, _)| route.node != self.node);
+        let ports = others.flat_map(|(route, _)| route.ports.clone());
+        let is_own = |port: &u16| self.own.contains(port) || self.doors.contains(port) || *port == 0;
+        let all: BTreeSet<u16> = ports.filter(|port| !is_own(port)).collect();
         let wanted: BTreeSet<u16> = all.iter().copied().take(self.most / self.places.len().max(1)).collect();
         self.listeners.retain(|(_, port), _| wanted.contains(port));
         let mut trouble = self.trouble_of_ranges(all.len() - wanted.len());
         for (place, ip) in self.places.iter().enumerate() {
-            for port in wanted.iter().copied().filter(|port| *port != 0) {
+            for port in wanted.iter().copied() {
                 if self.listeners.contains_key(&(place, port)) {
                     continue;
                 }
@@ -119,14 +128,18 @@ impl ForeignPorts {
     }
 
     fn trouble_of_ranges(&self, left_out: usize) -> Option<String> {
-        let (own, others) = (&self.own, self.routes.iter().map(|(route, _)| route));
-        let same = |route: &&DataRoute| {
-            route.ports != *own && route.ports.start() <= own.end() && own.start() <= route.ports.end()
+        let own = &self.own;
+        let others = self.routes.iter().map(|(route, _)| route).filter(|route| route.node != self.node);
+        let has = |route: &DataRoute, first: &u16, last: &u16| {
+            route.ports.start() <= last && first <= route.ports.end()
         };
-        // The same range is that of another process of this node, or of a node that has none of its own.
+        let same = |route: &&DataRoute| {
+            has(route, own.start(), own.end()) || self.doors.iter().any(|door| has(route, door, door))
+        };
         let name = |route: &DataRoute| {
             format!(
-                "node {} has passive-ports {}-{}, of which this node has some: data connections to those are not handed on",
+                "node {} has passive-ports {}-{}, at some of which this node listens itself: data connections to those are \
+                 not handed on",
                 route.node,
                 route.ports.start(),
                 route.ports.end()
@@ -134,7 +147,7 @@ impl ForeignPorts {
         };
         let left =
             || format!("there are descriptors for {} ports of other nodes, and {left_out} more", self.most);
-        others.clone().find(same).map(name).or_else(|| (left_out > 0).then(left))
+        others.into_iter().find(same).map(name).or_else(|| (left_out > 0).then(left))
     }
 }
 

@@ -80,6 +80,8 @@ pub(crate) struct RelayParts {
     pub(crate) address: IpAddr,
     /// Where clients of FTP connect to.
     pub(crate) places: Vec<IpAddr>,
+    /// Ports at which the node listens itself, besides its passive ones.
+    pub(crate) doors: Vec<u16>,
     pub(crate) pool: PassivePool,
     pub(crate) proxies: Arc<Proxies>,
     /// Tells the operator.

@@ -106,8 +106,8 @@ impl Reactor {
         let (sender, inbox) = inbox(poll.registry(), token(Kind::Own, 0))?;
         let source = entrance.as_raw_fd();
         poll.registry().register(&mut SourceFd(&source), token(Kind::Own, ENTRANCE), Interest::READABLE)?;
-        let RelayParts { places, pool, proxies, warn, limits, .. } = parts;
-        let foreign = ForeignPorts::new(places, own.ports.clone(), limits.ports);
+        let RelayParts { places, doors, pool, proxies, warn, limits, .. } = parts;
+        let foreign = ForeignPorts::new(places, doors, &own, limits.ports);
         let (relays, incoming, line, pipes) = Default::default();
         let reactor = Self {
             poll,

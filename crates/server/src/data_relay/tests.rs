@@ -70,6 +70,7 @@ impl Addresses {
             node: format!("n{number}"),
             address: self.get(number),
             places: vec![self.get(number)],
+            doors: Vec::new(),
             pool: pool.clone(),
             proxies,
             warn: Box::new(move |text| kept.lock().unwrap().push(text.to_owned())),
