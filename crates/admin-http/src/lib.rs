@@ -26,6 +26,7 @@ mod reply;
 mod routes;
 mod shared_logins;
 mod table;
+mod telemetry;
 
 use std::convert::Infallible;
 use std::io;
@@ -53,6 +54,7 @@ use self::routes::{Site, service};
 pub use self::access::AdminAccess;
 pub use self::call::Setup;
 pub use self::configuration::ConfigurationFile;
+pub use self::telemetry::tell;
 
 /// How long a client may take to send the head of its request.
 const HEAD_TIME: Duration = Duration::from_secs(10);

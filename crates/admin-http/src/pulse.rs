@@ -5,10 +5,18 @@
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use millrace_metrics::{Metric, Reading};
 use millrace_server::Running;
 use tokio::sync::Notify;
+
+/// How long a scrape waits for workers.
+pub(crate) const SCRAPE_PATIENCE: Duration = Duration::from_millis(100);
+
+/// How often a thread that waits for answers looks whether they are there.
+const GLANCE: Duration = Duration::from_millis(1);
 
 /// The pulse of all workers.
 #[derive(Debug)]
@@ -40,6 +48,7 @@ impl Beat {
 }
 
 impl Pulse {
+    /// Of so many workers.
     pub(crate) fn new(workers: usize) -> Self {
         Self { beats: Mutex::new(vec![Beat::default(); workers]), answered: Notify::new() }
     }
@@ -47,13 +56,31 @@ impl Pulse {
     /// Asks all workers, waits for their answers for at most this time, and returns what is known of each; nothing of
     /// those that have ended.
     pub(crate) async fn feel(self: &Arc<Self>, server: &Running, patience: Duration) -> Vec<Option<Beat>> {
+        self.ask_all(server);
+        self.wait(patience).await;
+        self.of_running(server)
+    }
+
+    /// Does the same on a thread that may wait. Returns the lag of each worker.
+    pub(crate) fn lags(self: &Arc<Self>, server: &Running, patience: Duration) -> Vec<Reading> {
+        self.ask_all(server);
+        let end = Instant::now() + patience;
+        while self.beats().iter().any(|beat| beat.asked.is_some()) && Instant::now() < end {
+            thread::sleep(GLANCE);
+        }
+        readings(&self.of_running(server))
+    }
+
+    fn ask_all(self: &Arc<Self>, server: &Running) {
         self.ask(|worker, answer| match server.has_ended(worker) {
             true => answer(),
             false => server.ask_worker(worker, answer),
         });
-        let beats = self.wait(patience).await;
-        let of_running = |(worker, beat)| (!server.has_ended(worker)).then_some(beat);
-        beats.into_iter().enumerate().map(of_running).collect()
+    }
+
+    fn of_running(&self, server: &Running) -> Vec<Option<Beat>> {
+        let of_running = |(worker, beat): (usize, &Beat)| (!server.has_ended(worker)).then_some(*beat);
+        self.beats().iter().enumerate().map(of_running).collect()
     }
 
     fn ask(self: &Arc<Self>, ask: impl Fn(usize, Box<dyn FnOnce() + Send>)) {
@@ -95,6 +122,14 @@ impl Pulse {
     fn beats(&self) -> MutexGuard<'_, Vec<Beat>> {
         self.beats.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns the lags of those that have not ended, as the metrics have them.
+pub(crate) fn readings(beats: &[Option<Beat>]) -> Vec<Reading> {
+    let reading = |(worker, beat): (usize, &Option<Beat>)| {
+        Some(Reading::at(Metric::WorkerLag, worker.to_string(), beat.as_ref()?.lag().as_secs_f64()))
+    };
+    beats.iter().enumerate().filter_map(reading).collect()
 }
 
 #[cfg(test)]

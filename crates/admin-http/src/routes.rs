@@ -10,7 +10,7 @@ use hyper::body::Incoming;
 use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use millrace_metrics::{Format, Metric, Reading, write};
+use millrace_metrics::{Format, Reading, write};
 use millrace_server::{Readiness, Running};
 
 use super::api::{self, PREFIX};
@@ -19,14 +19,11 @@ use super::call::Api;
 use super::connections::Busy;
 use super::dashboard;
 use super::handlers::provided;
-use super::pulse::{Beat, Pulse};
+use super::pulse::{self, Beat, Pulse, SCRAPE_PATIENCE};
 use super::reply::{Body, Reply};
 
 /// A worker that has not answered for so long is stuck.
 const STUCK: Duration = Duration::from_secs(2);
-
-/// How long a scrape waits for workers.
-const SCRAPE_PATIENCE: Duration = Duration::from_millis(100);
 
 /// How long a scrape waits for the queue of the hooks, which is on a disk.
 const QUEUE_PATIENCE: Duration = Duration::from_secs(2);
@@ -168,9 +165,7 @@ fn readiness(server: &Running) -> Reply {
 async fn metrics(site: &Site, server: Arc<Running>, request: &Request<Incoming>) -> Reply {
     let beats = site.pulse.feel(&server, SCRAPE_PATIENCE).await;
     let mut readings = server.readings();
-    readings.extend(beats.iter().enumerate().filter_map(|(worker, beat)| {
-        Some(Reading::at(Metric::WorkerLag, worker.to_string(), beat.as_ref()?.lag().as_secs_f64()))
-    }));
+    readings.extend(pulse::readings(&beats));
     readings.extend(queue(&server).await);
     let accept = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     let format = Format::accepted(accept);

@@ -11,12 +11,11 @@ use std::process;
 use std::sync::Arc;
 
 use millrace_server::{Door, Inherited, Predecessor};
+use millrace_terminal::Failure;
 use rustix::io::Errno;
 use rustix::net::{SocketType, getsockname, sockopt};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use thiserror::Error;
-
-use crate::failure::Failure;
 
 /// The variable with the number of sockets.
 pub(crate) const LISTEN_FDS: &str = "LISTEN_FDS";

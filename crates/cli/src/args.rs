@@ -4,18 +4,18 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use millrace_admin::client::Ctl;
+use millrace_bench::bench::Bench;
+use millrace_bench::poller_bench::PollerBench;
+use millrace_bench::race::Race;
 use millrace_generators::protocol::COMMAND as GENERATOR;
 use millrace_load::worker_processes::COMMAND;
 use millrace_manual::Shell;
 use millrace_server::Door;
 
-use crate::bench::Bench;
 use crate::config::{Period, Reference, Said, Written};
 use crate::confine::{HELPER, SPAWNER, USER_FILES};
 use crate::explain::Explain;
 use crate::log::LogCommand;
-use crate::poller_bench::PollerBench;
-use crate::race::Race;
 use crate::user::Users;
 use crate::verify::Verify;
 

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use millrace_log::audit::chain::ChainedFile;
 use millrace_log::audit::record;
 use millrace_log::{Actor, Event};
-
-use crate::failure::Failure;
+use millrace_terminal::Failure;
 
 /// The audit log of the server that is concerned, where it has one.
 pub(crate) struct Audit {

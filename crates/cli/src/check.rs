@@ -9,13 +9,12 @@ use millrace_server::limits::Limit;
 use millrace_server::web::HttpsRedirect;
 use millrace_server::{Config, Permissions};
 use millrace_storage::{Durability, LocalOptions, Uploads};
+use millrace_terminal::{Failure, print};
 
 use crate::announce::{self, Bound};
 use crate::args::Check;
-use crate::bench::output::print;
 use crate::config::{self, DEFAULT, Origin, Site, Written};
 use crate::confine;
-use crate::failure::Failure;
 use crate::who;
 
 pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
@@ -101,6 +100,7 @@ impl Display for Meaning<'_> {
         section("Groups", &site.shown.groups, out)?;
         section("Hooks", &site.shown.hooks, out)?;
         section("Notices", &site.shown.notices, out)?;
+        section("OpenTelemetry", &site.shown.otlp, out)?;
         section("Cluster", &site.shown.cluster, out)?;
         network(&site.config, out)?;
         kept(site, out)?;

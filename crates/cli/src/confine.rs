@@ -13,11 +13,11 @@ use millrace_admin::sockets;
 use millrace_privsep as privsep;
 use millrace_process::{connect_spawner, run_spawner};
 use millrace_sandbox::{Access, Confinement, Grant, Identity, enter, lock, probe};
+use millrace_terminal::Failure;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::config::{Confined, Sandbox};
-use crate::failure::Failure;
 
 /// The command that starts programs for a server in a sandbox; the server runs it.
 pub(crate) const SPAWNER: &str = "start-programs";

@@ -11,9 +11,9 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 use millrace_server::auth::{self, Effective, Explained, Origin};
 use millrace_server::limits::{Limits, Used};
 use millrace_server::{Attempt, Config, Network, Permissions, Protocol};
+use millrace_terminal::Failure;
 
 use crate::config::{self, Said, Written};
-use crate::failure::Failure;
 
 #[derive(Debug, Args)]
 pub(crate) struct Explain {

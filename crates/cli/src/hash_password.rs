@@ -7,11 +7,10 @@ use std::process;
 use std::thread;
 
 use millrace_server::auth::{check_password, hash_password};
+use millrace_terminal::Failure;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-
-use crate::failure::Failure;
 
 /// Characters that a password should have (OWASP ASVS 2.1.1).
 const ADVISED_LENGTH: usize = 12;

@@ -7,11 +7,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 
 use millrace_server::Door;
+use millrace_terminal::Failure;
 use rustix::fs::{Stat, fstat};
 use rustix::net::getpeername;
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
-
-use crate::failure::Failure;
 
 /// Where the system's log listens.
 const SYSTEM_LOG: &str = "/dev/log";

@@ -7,13 +7,13 @@ use millrace_log::{Event, IssuedLink};
 use millrace_server::auth::plain_host;
 use millrace_server::web::{Gives, Link};
 use millrace_server::{Account, Accounts, Attempt, Authenticator, Decision, Protocol};
+use millrace_terminal::Failure;
 use millrace_vfs::{VirtualPath, Wait};
 
 use crate::announce::web_url;
 use crate::args::MakeLink;
 use crate::audit::Audit;
 use crate::config::{self, Site, Written};
-use crate::failure::Failure;
 
 pub(crate) fn run(arguments: &MakeLink) -> Result<(), Failure> {
     let site = config::load(Written::default(), Some(&arguments.config))?;

@@ -11,9 +11,9 @@ use millrace_log::audit::verify::{Torn, Verified, VerifyError, verify};
 use millrace_log::binary::{ConvertError, Converted, Form, convert};
 use millrace_server::cluster::AuditTable;
 use millrace_server::{CopiesError, compare_with_copies, verify_copies, write_copies};
+use millrace_terminal::Failure;
 
 use crate::config::{self, Written};
-use crate::failure::Failure;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LogCommand {

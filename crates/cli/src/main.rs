@@ -8,22 +8,17 @@ mod activation;
 mod announce;
 mod args;
 mod audit;
-mod bench;
 mod check;
 mod config;
 mod confine;
 mod explain;
-mod failure;
 mod hash_password;
 mod inetd;
-mod limits;
 mod link;
 mod log;
 mod notices;
 mod notify;
-mod poller_bench;
 mod qr_code;
-mod race;
 mod ready;
 mod serve;
 mod user;
@@ -33,11 +28,11 @@ mod who;
 use std::process::ExitCode;
 
 use args::{Cli, Command};
-use bench::output::print;
 use clap::{CommandFactory, Parser};
-use failure::Failure;
-use millrace_admin::client;
+use millrace_admin::client::{self, ClientError};
+use millrace_bench::{bench, limits, poller_bench, race};
 use millrace_manual as manual;
+use millrace_terminal::{Failure, print};
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
@@ -48,7 +43,7 @@ fn main() -> ExitCode {
         Command::StartPrograms => done(confine::run()),
         Command::PrivilegedHelper => done(confine::run_helper()),
         Command::UserFiles => done(confine::run_user_files()),
-        Command::Ctl(arguments) => done(client::run(*arguments).map_err(Failure::from)),
+        Command::Ctl(arguments) => done(client::run(*arguments).map_err(of_client)),
         Command::Race(arguments) => race::run(&arguments),
         Command::Limits => limits::run(),
         Command::PollerBench(arguments) => poller_bench::run(&arguments),
@@ -75,4 +70,12 @@ fn main() -> ExitCode {
 /// Of what has nothing to say besides that it went well.
 fn done(result: Result<(), Failure>) -> Result<ExitCode, Failure> {
     result.map(|()| ExitCode::SUCCESS)
+}
+
+/// What `millrace ctl` could not do.
+fn of_client(error: ClientError) -> Failure {
+    match error {
+        ClientError::Usage(_) => Failure::Configuration(error.to_string()),
+        error => Failure::Running(error.to_string()),
+    }
 }

@@ -3,9 +3,8 @@
 use std::sync::{Arc, Weak};
 
 use millrace_notices::{Look, Notices, Rule, Warn};
-use millrace_server::Running;
-
-use crate::failure::Failure;
+use millrace_server::{Running, readings_of};
+use millrace_terminal::Failure;
 
 /// Begins to watch a server, until it ends or hands over.
 pub(crate) fn watch(rules: Vec<Rule>, running: &Arc<Running>) -> Result<Notices, Failure> {
@@ -17,10 +16,6 @@ pub(crate) fn watch(rules: Vec<Rule>, running: &Arc<Running>) -> Result<Notices,
 }
 
 fn look(running: &Weak<Running>) -> Option<Look> {
-    let backlog = running.upgrade()?.backlog();
-    // A disk may hold this up; the server is not kept alive meanwhile.
-    let queue = backlog.as_ref().map(Running::queue_readings);
-    let running = running.upgrade().filter(|running| !running.is_ending())?;
-    let readings = running.readings().into_iter().chain(queue.into_iter().flatten());
-    Some(Look::now(running.metrics(), readings.collect()))
+    let (running, readings) = readings_of(running).filter(|(running, _)| !running.is_ending())?;
+    Some(Look::now(running.metrics(), readings))
 }

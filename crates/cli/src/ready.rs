@@ -5,10 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::process;
 
+use millrace_terminal::Failure;
 use serde::Serialize;
 
 use crate::announce::Bound;
-use crate::failure::Failure;
 
 /// A server that accepts connections.
 #[derive(Debug, Serialize)]

@@ -21,16 +21,15 @@ use millrace_notices::Notices;
 use millrace_server::limits::Quotas;
 use millrace_server::{Config, Door, Predecessor, Prepared, ReloadError, Running, Server, StartError};
 use millrace_storage::{LocalStorage, SweepReport};
+use millrace_terminal::{Failure, has_color};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::activation::Activated;
 use crate::announce::{self, Bound, Terminal};
 use crate::args::Serve;
-use crate::bench::output::has_color;
 use crate::config::{self, Changed, Confined, Loaded, Site, Snapshot, Written};
 use crate::confine::Held;
-use crate::failure::Failure;
 use crate::inetd;
 use crate::notices;
 use crate::notify;
@@ -163,6 +162,8 @@ fn serve(arguments: Serve, beginning: Beginning) -> Result<(), Failure> {
         admin: Arc::clone(&admin),
     };
     let notices = Arc::new(notices::watch(std::mem::take(&mut site.notices), &running)?);
+    let telemetry = site.otlp.take().map(|collector| millrace_admin_http::tell(collector, &running));
+    let telemetry = telemetry.transpose().map_err(|error| no_thread(&error))?;
     let administration = administration(&site, &running, orders(&again, notices));
     let control = match folder.filter(|_| inherited.is_none()) {
         Some(folder) => open_default_control(&folder, &running, &administration),
@@ -188,6 +189,7 @@ fn serve(arguments: Serve, beginning: Beginning) -> Result<(), Failure> {
     running.wait();
     drop(control);
     admin.close();
+    telemetry.iter().for_each(|telemetry| telemetry.finish(LAST_LOOK));
     let lingering = Lingering::of(&running, &site);
     // FTP and HTTP, and so the whole served tree: unnamed files of open uploads leave nothing behind.
     drop((running, site));
@@ -524,7 +526,11 @@ fn listen_to_signals(mut signals: Signals, running: Weak<Running>, again: Again)
         .name("millrace-signals".to_owned())
         .spawn(listen)
         .map(drop)
-        .map_err(|error| Failure::Running(format!("cannot start a thread: {error}")))
+        .map_err(|error| no_thread(&error))
+}
+
+fn no_thread(error: &io::Error) -> Failure {
+    Failure::Running(format!("cannot start a thread: {error}"))
 }
 
 /// How often expired partial uploads are removed.

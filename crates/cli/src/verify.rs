@@ -8,10 +8,8 @@ use std::sync::{Mutex, PoisonError};
 
 use clap::Args;
 use millrace_storage::{FileState, verify};
+use millrace_terminal::{Failure, print};
 use serde_json::json;
-
-use crate::bench::output::print;
-use crate::failure::Failure;
 
 #[derive(Debug, Args)]
 pub(crate) struct Verify {

@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 /// The crates, by folder, from the lowest tier up.
 const TIERS: &[&[&str]] = &[
     // Vocabulary: imports nothing of ours.
-    &["vfs", "net", "process", "sandbox", "blocking", "uring", "stats", "payload"],
+    &["vfs", "net", "process", "sandbox", "blocking", "uring", "stats", "payload", "terminal"],
     // Protocols and back ends.
     &["ftp", "http", "privsep", "storage", "s3", "indexed"],
     // Policy.
-    &["limits", "cluster", "accounts", "metrics", "log", "hooks", "acme", "notices", "oidc"],
+    &["limits", "cluster", "accounts", "metrics", "log", "hooks", "acme", "notices", "oidc", "telemetry"],
     // What sessions of every protocol run on.
     &["runtime"],
     // Drivers of the protocols on it.
     &["ftp-server", "gateway", "http-server"],
     // Programs.
-    &["server", "load", "generators", "lab", "manual"],
+    &["server", "load", "generators", "lab", "bench", "manual"],
     // The control interface of a server.
     &["admin", "admin-http"],
     // The binary.

@@ -1,6 +1,7 @@
 //! A node of a cluster: joins, leaves, takes places for sessions, and answers what the others are.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -22,6 +23,8 @@ pub struct Cluster {
     events: Option<Arc<dyn EventTable>>,
     /// The copies of the nodes' audit logs, where there are some.
     audit: Option<Arc<dyn AuditTable>>,
+    /// Where this node takes data connections of its sessions from other nodes.
+    data_address: Option<IpAddr>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -32,6 +35,7 @@ impl Cluster {
             shared: Arc::new(Shared::new(table, entry, timing)),
             events: None,
             audit: None,
+            data_address: None,
             thread: Mutex::default(),
         }
     }
@@ -46,6 +50,17 @@ impl Cluster {
     pub fn with_audit(mut self, audit: Option<Arc<dyn AuditTable>>) -> Self {
         self.audit = audit;
         self
+    }
+
+    /// Has the nodes hand on data connections to one another, to this one at this address.
+    pub fn with_data_address(mut self, address: Option<IpAddr>) -> Self {
+        self.data_address = address;
+        self
+    }
+
+    /// Returns where this node takes data connections of its sessions from other nodes, where it does.
+    pub fn data_address(&self) -> Option<IpAddr> {
+        self.data_address
     }
 
     /// Returns the copies of the nodes' audit logs, where there are some.

@@ -12,8 +12,9 @@ impl Shared {
     /// Learns which locks were given.
     pub(crate) fn learn_locks(&self) -> Result<(), TableError> {
         let since = lock(&self.locks).edition;
+        let asked = Instant::now();
         let new = self.table.pull_locks(since)?;
-        lock(&self.locks).learn(new, Instant::now());
+        lock(&self.locks).learn(new, asked, Instant::now());
         Ok(())
     }
 }

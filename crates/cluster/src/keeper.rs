@@ -51,15 +51,16 @@ struct Moment {
 type Step = fn(&mut Keeper, Moment) -> Result<(), TableError>;
 
 /// What is done besides keeping the lease; transfers may wait for the first.
-const STEPS: [Step; 8] = [
-    Keeper::exchange_transfers,
+const STEPS: [Step; 9] = [
     Keeper::exchange_bans,
     Keeper::exchange_trees,
     Keeper::exchange_failures,
     Keeper::exchange_logins,
     Keeper::share_secrets,
     Keeper::share_rates,
+    Keeper::share_data_routes,
     Keeper::perform_errands,
+    Keeper::exchange_transfers,
 ];
 
 impl Keeper {
@@ -256,6 +257,14 @@ impl Keeper {
             let rates = demands.into_iter().map(|demand| demand.rate);
             self.member.grant(&rates.zip(parts).collect::<Vec<_>>());
         }
+        Ok(())
+    }
+
+    /// Tells where the node takes data connections of its sessions, where it does, and learns where the others do.
+    fn share_data_routes(&mut self, moment: Moment) -> Result<(), TableError> {
+        let Some(epoch) = self.tells_under(moment) else { return Ok(()) };
+        let Some(own) = self.member.data_route() else { return Ok(()) };
+        self.member.use_data_routes(self.shared.table.share_data_route(epoch, &own)?);
         Ok(())
     }
 

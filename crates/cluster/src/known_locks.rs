@@ -27,8 +27,8 @@ pub(crate) struct KnownLocks {
 }
 
 impl KnownLocks {
-    /// Learns which locks were given.
-    pub(crate) fn learn(&mut self, new: NewLocks, now: Instant) {
+    /// Learns which locks were given, as was asked at a time: the process may have been stopped since.
+    pub(crate) fn learn(&mut self, new: NewLocks, asked: Instant, now: Instant) {
         let NewLocks { locks, are_any, edition } = new;
         if !are_any {
             self.on.clear();
@@ -49,7 +49,7 @@ impl KnownLocks {
             self.on.clear();
             self.beneath.clear();
         }
-        (self.edition, self.are_any, self.pulled) = (edition, are_any, Some(now));
+        (self.edition, self.are_any, self.pulled) = (edition, are_any, Some(asked));
     }
 
     /// Returns whether there were neither locks nor properties a moment ago.
@@ -90,13 +90,20 @@ mod tests {
         let beneath = Wanted { beneath: vec![FOLDER], ..Wanted::default() };
         let minute = Duration::from_secs(60);
         let given = || vec![(FILE, vec![FOLDER], minute)];
-        known.learn(NewLocks { locks: given(), are_any: true, edition: 7 }, now);
+        known.learn(NewLocks { locks: given(), are_any: true, edition: 7 }, now, now);
         assert!(known.may_hold(&on(FILE), now) && known.may_hold(&beneath, now));
         assert!(!known.may_hold(&on(FOLDER), now) && !known.are_none(now));
         assert!(!known.may_hold(&on(FILE), now + minute));
-        known.learn(NewLocks { locks: Vec::new(), are_any: false, edition: 7 }, now);
+        known.learn(NewLocks { locks: Vec::new(), are_any: false, edition: 7 }, now, now);
         assert!(!known.may_hold(&on(FILE), now) && known.are_none(now));
         assert!(!known.are_none(now + FRESH), "what was heard long ago says nothing of now");
+    }
+
+    #[test]
+    fn what_was_asked_long_before_the_answer_was_heard_says_nothing_of_now() {
+        let (mut known, now) = (KnownLocks::default(), Instant::now());
+        known.learn(NewLocks::default(), now, now + FRESH);
+        assert!(!known.are_none(now + FRESH));
     }
 
     #[test]
@@ -104,7 +111,7 @@ mod tests {
         let (mut known, now, minute) = (KnownLocks::default(), Instant::now(), Duration::from_secs(60));
         let place = |number: usize| (number as u128).to_be_bytes();
         let locks = (1..=MOST + 1).map(|number| (place(number), Vec::new(), minute)).collect();
-        known.learn(NewLocks { locks, are_any: true, edition: 1 }, now);
+        known.learn(NewLocks { locks, are_any: true, edition: 1 }, now, now);
         assert!(known.on.is_empty() && known.may_hold(&on(place(0)), now));
         assert!(!known.may_hold(&on(place(0)), now + minute));
     }

@@ -1,5 +1,5 @@
 //! What several servers share that name one database: the nodes with their leases, the places of sessions, bans and
-//! failed logins, the counts of quotas, locks and properties of WebDAV, resumable uploads.
+//! failed logins, the counts of quotas, locks and properties of WebDAV, resumable uploads, ways for data connections.
 //!
 //! ```text
 //!  logins (pool)   places.rs ──┐                            ┌──► table.rs (trait), postgres/ (tables and functions)
@@ -25,6 +25,7 @@ mod ban_sync;
 mod book;
 mod browser_logins;
 mod cluster;
+mod data_route;
 mod dav;
 mod dav_table;
 mod errands;
@@ -59,6 +60,7 @@ pub use asking::NodeAnswer;
 pub use audit::{ArrivedRecord, AuditChain, AuditCopy, AuditTable};
 pub use browser_logins::{BrowserLogin, LoginEnd, LoginLifetime, LoginUse};
 pub use cluster::Cluster;
+pub use data_route::{DataRoute, SEAL};
 pub use dav_table::{
     Changing, DavTable, FoundDav, Granting, LockBounds, NewLocks, PlaceDigest, SharedLock, SharedProperties,
     Wanted,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use millrace_limits::{BanReport, Bans, Logins, Quotas, RateDemand, SharedRate};
 
+use crate::data_route::DataRoute;
 use crate::shared_secret::SharedSecret;
 use crate::table::NodeState;
 
@@ -27,6 +28,10 @@ pub trait Member: Send + Sync {
     fn demands(&self) -> Vec<RateDemand>;
     /// It has these parts of rates from now on.
     fn grant(&self, parts: &[(SharedRate, u64)]);
+    /// Where it takes data connections of its sessions from other nodes; `None` where it does not.
+    fn data_route(&self) -> Option<DataRoute>;
+    /// The other nodes take those of theirs there, the newest node first.
+    fn use_data_routes(&self, routes: Vec<DataRoute>);
     /// Performs an errand of another node, and returns the answer.
     fn perform(&self, errand: &str) -> String;
 }

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Weak};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use thiserror::Error;
@@ -59,7 +61,13 @@ pub(crate) struct Shared {
     /// The places of sessions by the session's number and its user: of several logins at once the first takes the place, and
     /// the others wait for it. Locked for a look.
     slots: Mutex<HashMap<Holder, Arc<Slot>>>,
+    /// How many logins wait for places that other nodes give back.
+    waiting: AtomicUsize,
 }
+
+/// How many logins at most wait for such places at once; of more, each is told at once that the limit is reached. They have threads
+/// on which others log in.
+const MOST_WAITING: usize = 8;
 
 /// What the keeper is called for.
 #[derive(Debug, Clone, Copy, Default)]
@@ -109,6 +117,7 @@ impl Shared {
             call: Mutex::default(),
             called: Condvar::new(),
             slots: Mutex::default(),
+            waiting: AtomicUsize::new(0),
         }
     }
 
@@ -119,7 +128,7 @@ impl Shared {
         if let Some(place) = place.upgrade() {
             return Ok(place);
         }
-        let epoch = match self.ask(claims) {
+        let epoch = match self.ask_twice(claims) {
             Ok(epoch) => epoch,
             Err(error) => {
                 drop(place);
@@ -133,6 +142,24 @@ impl Shared {
         Ok(taken)
     }
 
+    /// Asks, and again where all places are taken: another node may not have given back yet what a session held that has
+    /// just ended, and whose client now comes here.
+    fn ask_twice(&self, claims: &[Claim]) -> Result<Epoch, PlaceError> {
+        let refused = match self.ask(claims) {
+            Err(refused @ PlaceError::Full(_)) => refused,
+            answer => return answer,
+        };
+        let may_wait = self.waiting.fetch_add(1, Ordering::Relaxed) < MOST_WAITING;
+        let answer = if may_wait {
+            thread::sleep(self.timing.exchange + self.timing.exchange / 4);
+            self.ask(claims)
+        } else {
+            Err(refused)
+        };
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        answer
+    }
+
     fn ask(&self, claims: &[Claim]) -> Result<Epoch, PlaceError> {
         let begun = lock(&self.book).begin(claims, Instant::now());
         let epoch = match begun {
@@ -144,8 +171,7 @@ impl Shared {
             Ok(taking) => taking,
             Err(error @ TableError::Busy) => return Err(PlaceError::Away(error.to_string().into())),
             Err(error) => {
-                lock(&self.book).lease.doubt(epoch);
-                self.call(|call| call.is_urgent = true);
+                self.unanswered(epoch, &error);
                 return Err(PlaceError::Away(error.to_string().into()));
             }
         };
@@ -157,6 +183,15 @@ impl Shared {
                 self.call(|call| call.is_urgent = true);
                 Err(self.away())
             }
+        }
+    }
+
+    /// A write under this epoch has no answer: it may be executed yet, behind what this node asks next. So the node registers anew
+    /// first, with what it has; what is late is refused then.
+    pub(crate) fn unanswered(&self, epoch: Epoch, error: &TableError) {
+        if !error.is_undone() {
+            lock(&self.book).lease.doubt(epoch);
+            self.call(|call| call.is_urgent = true);
         }
     }
 

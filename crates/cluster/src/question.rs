@@ -36,4 +36,9 @@ impl TableError {
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(self, Self::Refused(_))
     }
+
+    /// Returns whether what was asked is not done, and will not be.
+    pub(crate) fn is_undone(&self) -> bool {
+        matches!(self, Self::Busy | Self::Away(_) | Self::Refused(_) | Self::LaterTables)
+    }
 }

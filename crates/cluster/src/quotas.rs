@@ -40,7 +40,16 @@ impl Shared {
     }
 }
 
-/// An answer that does not come may have been done: what is told is told again, and a lock ends with its number.
+/// Returns what a question without an answer means.
+fn unheard(error: &TableError) -> SharedCountError {
+    match error.is_undone() {
+        true => SharedCountError::Away,
+        false => SharedCountError::Unanswered,
+    }
+}
+
+/// An answer that does not come may have been done: what is told is told again, and a lock ends with its number or with the
+/// registration.
 impl SharedCounts for Cluster {
     fn is_in_use(&self) -> bool {
         self.is_begun()
@@ -53,7 +62,14 @@ impl SharedCounts for Cluster {
             Ok(Told::Known(state)) => Ok(state),
             Ok(Told::Ended) => Err(SharedCountError::Ended),
             Ok(Told::Fenced) => Err(shared.fenced(epoch)),
-            Err(_) => Err(SharedCountError::Away),
+            Err(error) => {
+                // One that is executed behind the next one says what was so before, until the one behind that. But behind the
+                // end of the share, one that begins it would stay.
+                if telling.is_new {
+                    shared.unanswered(epoch, &error);
+                }
+                Err(unheard(&error))
+            }
         }
     }
 
@@ -65,9 +81,11 @@ impl SharedCounts for Cluster {
             Ok(Locking::Locked) => Ok(Some(number)),
             Ok(Locking::Busy) => Ok(None),
             Ok(Locking::Fenced) => Err(shared.fenced(epoch)),
-            Err(_) => {
+            Err(error) => {
+                // Executed when it was given back, it would stay.
+                shared.unanswered(epoch, &error);
                 self.unlock(number);
-                Err(SharedCountError::Away)
+                Err(unheard(&error))
             }
         }
     }
@@ -79,7 +97,7 @@ impl SharedCounts for Cluster {
     fn counted(&self, tree: &str, found: (u64, u64), changes: u64) -> Result<bool, SharedCountError> {
         let shared = self.shared();
         let epoch = shared.asks_under()?;
-        shared.table.count_tree(epoch, tree, found, changes).map_err(|_| SharedCountError::Away)
+        shared.table.count_tree(epoch, tree, found, changes).map_err(|error| unheard(&error))
     }
 
     fn knows(&self, tree: &str) -> bool {

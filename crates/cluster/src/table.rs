@@ -9,6 +9,7 @@ use millrace_limits::{
 use millrace_storage::{Telling, TreeState, Wish};
 
 use crate::browser_logins::{BrowserLogin, LoginEnd, LoginLifetime, LoginUse};
+use crate::data_route::DataRoute;
 use crate::dav_table::DavTable;
 use crate::scope::{Claim, SharedScope};
 use crate::upload_table::UploadTable;
@@ -279,6 +280,9 @@ pub trait Table: DavTable + UploadTable + Debug + Send + Sync {
         turn: TrafficTurn,
         told: &[TrafficTelling],
     ) -> Result<Option<Vec<TrafficAnswer>>, TableError>;
+
+    /// Tells where this node takes data connections of its sessions, and returns where the others do, the newest node first.
+    fn share_data_route(&self, epoch: Epoch, own: &DataRoute) -> Result<Vec<DataRoute>, TableError>;
 
     /// Sends an errand to the other nodes that are alive, or to one of them. Returns its number for each, with whose it is.
     fn send_errand(

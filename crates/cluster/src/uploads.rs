@@ -37,13 +37,21 @@ pub struct UploadLock {
 }
 
 impl UploadLock {
-    /// Returns whether no other node can have had it since it was taken. Waits only where the lease of this node is over.
+    /// Returns whether no other node can have had it since it was taken. Waits only where the registration is another one by now.
     pub fn holds(&self) -> Result<bool, UploadDenied> {
         let Some((_, number)) = self.held else { return Ok(false) };
         if self.surely_holds() {
             return Ok(true);
         }
-        self.shared.table.holds_lock(&self.key, number).map_err(|_| UploadDenied::Away)
+        let grants = || lock(&self.shared.book).lease.grants(Instant::now());
+        let epoch = grants().ok_or(UploadDenied::Away)?;
+        let holds = self.shared.table.holds_lock(&self.key, number).map_err(|_| UploadDenied::Away)?;
+        // The lock went over to that registration. What was so when it was asked is so for as long as the lease lasts: the
+        // process may have been stopped before it heard the answer.
+        match grants() == Some(epoch) {
+            true => Ok(holds),
+            false => Err(UploadDenied::Away),
+        }
     }
 
     /// Returns whether the registration under which it was taken holds: then no other node has had it. Does not wait.
@@ -170,7 +178,11 @@ impl Cluster {
                 shared.call(|call| call.is_urgent = true);
                 Err(UploadDenied::Away)
             }
-            Err(_) => Err(UploadDenied::Away),
+            Err(error) => {
+                // Executed behind the next lock of this node, it would be in the place of that one.
+                shared.unanswered(epoch, &error);
+                Err(UploadDenied::Away)
+            }
         }
     }
 }

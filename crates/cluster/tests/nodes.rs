@@ -16,6 +16,8 @@ mod logins;
 mod postgresql;
 #[path = "quotas/mod.rs"]
 mod quotas;
+#[path = "routes/mod.rs"]
+mod routes;
 #[path = "secrets/mod.rs"]
 mod secrets;
 #[path = "transfers/mod.rs"]
@@ -29,8 +31,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use millrace_cluster::{
-    BanChange, Claim, Cluster, Epoch, Member, NodeEntry, NodeState, Place, PlaceError, PostgresTable,
-    Renewal, SharedBan, SharedScope, SharedSecret, Table, Taking, Timing,
+    BanChange, Claim, Cluster, DataRoute, Epoch, Member, NodeEntry, NodeState, Place, PlaceError,
+    PostgresTable, Renewal, SharedBan, SharedScope, SharedSecret, Table, Taking, Timing,
 };
 use millrace_limits::{
     BanReport, BanRules, Bans, Direction, LoginRates, Logins, NetworkBits, Quotas, RateDemand, Scope,
@@ -111,7 +113,7 @@ fn the_tables_are_made_once_and_those_of_a_later_version_are_left_alone() {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     assert_eq!(epochs.len(), 8);
-    assert_eq!(server.run("SELECT steps FROM millrace_cluster.form"), "13");
+    assert_eq!(server.run("SELECT steps FROM millrace_cluster.form"), "14");
     server.run("UPDATE millrace_cluster.form SET steps = 99");
     let error = table(&server).register(&entry("one"), None, &[]).unwrap_err();
     assert_eq!(error.to_string(), "the tables of the cluster are of a later version of Millrace");
@@ -271,6 +273,8 @@ struct Server {
     logins: Logins,
     told: std::sync::Mutex<Vec<String>>,
     secrets: std::sync::Mutex<Vec<[u8; 32]>>,
+    route: Option<DataRoute>,
+    routes: std::sync::Mutex<Vec<DataRoute>>,
 }
 
 impl Member for Server {
@@ -310,6 +314,14 @@ impl Member for Server {
         assert!(parts.is_empty());
     }
 
+    fn data_route(&self) -> Option<DataRoute> {
+        self.route.clone()
+    }
+
+    fn use_data_routes(&self, routes: Vec<DataRoute>) {
+        *self.routes.lock().unwrap() = routes;
+    }
+
     fn perform(&self, errand: &str) -> String {
         format!("{errand}, done")
     }
@@ -322,6 +334,10 @@ fn rates() -> LoginRates {
 }
 
 fn node(server: &Postgres, name: &str) -> (Cluster, Arc<Server>) {
+    node_at(server, name, None)
+}
+
+fn node_at(server: &Postgres, name: &str, route: Option<DataRoute>) -> (Cluster, Arc<Server>) {
     let config = server.connection().parse().unwrap();
     let table = PostgresTable::new(Arc::new(Way(config)), SECOND).unwrap();
     let cluster = Cluster::new(Box::new(table), entry(name), Timing::of_lease(6 * SECOND));
@@ -331,6 +347,8 @@ fn node(server: &Postgres, name: &str) -> (Cluster, Arc<Server>) {
         logins: Logins::new(rates(), NetworkBits::default(), Instant::now()),
         told: Default::default(),
         secrets: Default::default(),
+        route,
+        routes: Default::default(),
     });
     cluster.begin(Arc::clone(&member) as _).unwrap();
     (cluster, member)

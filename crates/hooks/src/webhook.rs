@@ -97,6 +97,11 @@ impl Credentials {
         }
     }
 
+    /// Returns the header fields.
+    pub fn fields(&self) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
+        self.headers.iter().map(|(name, value)| (name, value))
+    }
+
     /// Its index in a [`Keyring`].
     pub(super) fn number(&self) -> usize {
         self.number

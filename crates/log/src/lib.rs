@@ -18,6 +18,7 @@ mod outlet;
 mod position;
 mod recent;
 mod rotation;
+mod spans;
 mod syslog;
 mod trace;
 mod undecided;
@@ -30,7 +31,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use millrace_metrics::{Protocol, Registry, Shard};
+use millrace_metrics::{Metric, Protocol, Registry, Shard};
 use millrace_vfs::Timestamp;
 
 pub use self::access::{AccessFormat, Request};
@@ -45,6 +46,8 @@ use self::outlet::{Events, FileKind, LogFile, events, log_file};
 pub use self::position::{Position, Sha256};
 use self::recent::Recent;
 pub use self::rotation::Rotation;
+use self::spans::SpansOfTurn;
+pub use self::spans::{Operation, Span, Spans};
 use self::syslog::Syslog;
 pub use self::syslog::{SyslogError, SyslogSettings};
 pub use self::trace::{TraceFilter, TraceLine, Traced};
@@ -139,6 +142,7 @@ pub struct Log {
     watched: Arc<Watched>,
     recent: Arc<Recent>,
     traced: Arc<Traced>,
+    spans: Arc<Spans>,
 }
 
 /// The lines of one turn.
@@ -151,6 +155,7 @@ pub struct Lines {
     requests: Vec<u8>,
     records: String,
     live: String,
+    spans: SpansOfTurn,
     clock: access::Clock,
 }
 
@@ -194,7 +199,7 @@ impl Log {
             AuditLog::open(audit, told.clone(), syslog.clone()).map_err(|error| (audit.path.clone(), error))
         });
         let (audit, transfers_have_times) = (audit.transpose()?, settings.transfers_have_times);
-        let (metrics, watched, recent, traced) = Default::default();
+        let (metrics, watched, recent, traced, spans) = Default::default();
         Ok(Self {
             format,
             events,
@@ -209,6 +214,7 @@ impl Log {
             watched,
             recent,
             traced,
+            spans,
         })
     }
 
@@ -297,6 +303,9 @@ impl Log {
     /// Adds a request to the lines of this turn: as JSON where that is the format of the log, else in that of the file.
     pub fn request(&self, lines: &mut Lines, now: Timestamp, subject: &Subject<'_>, request: &Request<'_>) {
         counting::count_request(self.shard(lines), request);
+        if self.spans.is_on() {
+            self.spans.note_request(&mut lines.spans, now, subject, request);
+        }
         self.show(lines, now, subject, &Event::Requested(request));
         match (self.format, &self.access) {
             _ if self.is_binary() => binary::write_request(now, subject, request, &mut lines.requests),
@@ -338,9 +347,12 @@ impl Log {
         self.audit(lines, now, subject, &Event::Transferred(transfer));
     }
 
-    /// Counts a transfer by HTTP that is not logged by itself.
-    pub fn count_http_transfer(&self, lines: &Lines, transfer: &Measured) {
+    /// Counts a transfer by HTTP that is not logged by itself. Its request is told next.
+    pub fn count_http_transfer(&self, lines: &mut Lines, transfer: &Measured) {
         counting::count_transfer(self.shard(lines), Protocol::Http, transfer);
+        if self.spans.is_on() {
+            lines.spans.note_transfer(transfer);
+        }
     }
 
     /// Adds an event to the audit log alone, where that records it.
@@ -355,6 +367,9 @@ impl Log {
         counting::count(self.shard(lines), &event);
         if let Event::Transferred(transfer) = event {
             self.write_transfer(lines, now, subject, transfer, "ftp");
+            if self.spans.is_on() {
+                self.spans.note(&mut lines.spans, now, subject, transfer);
+            }
             if self.is_binary() {
                 binary::write_transfer(now, subject, transfer, &mut lines.requests);
             }
@@ -375,6 +390,11 @@ impl Log {
     /// far as they are kept. `wake` is called, on any thread, when there are some; it must not wait.
     pub fn watch(&self, lines: usize, wake: Box<dyn Fn() + Send + Sync>) -> Live {
         self.recent.watch(lines, &self.watched, wake)
+    }
+
+    /// Returns the spans of what has ended.
+    pub fn spans(&self) -> &Arc<Spans> {
+        &self.spans
     }
 
     /// Returns who follows commands and replies.
@@ -407,6 +427,10 @@ impl Log {
 
     /// Hands over the lines of a turn.
     pub fn flush(&self, lines: &mut Lines) {
+        if !lines.spans.is_empty() {
+            let dropped = self.spans.push(&mut lines.spans);
+            self.shard(lines).add(Metric::SpansDropped, &[], dropped);
+        }
         let requests = if self.is_binary() { &[][..] } else { &lines.requests[..] };
         if !lines.live.is_empty() || !lines.events.is_empty() || !requests.is_empty() {
             self.recent.push([lines.events.as_bytes(), requests], &lines.live, &self.watched);
@@ -477,6 +501,7 @@ mod tests {
             watched: Arc::default(),
             recent: Arc::default(),
             traced: Arc::default(),
+            spans: Arc::default(),
         };
         let mut lines = Lines::default();
         let subject =

@@ -9,13 +9,15 @@ mod page;
 mod process;
 mod registry;
 mod rows;
+mod snapshot;
 mod text;
 mod waits;
 
 pub use page::page;
 pub use process::{process_readings, process_start};
 pub use registry::{Registry, Shard, Verb};
-pub use rows::{Kind, Label, Metric, ROWS, Row, Source, Unit};
+pub use rows::{BUCKETS, Kind, Label, METHODS, Metric, ROWS, Row, Source, Unit};
+pub use snapshot::Snapshot;
 pub use text::{Format, Reading, write};
 pub use waits::{Cause, Waited, Waits};
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::rows::{BUCKETS, CELLS, HISTOGRAM, METHODS, Metric, VERBS};
+use super::snapshot::Snapshot;
 
 /// The counts of one worker. It has its own cache lines: two of them, as processors fetch pairs.
 #[repr(align(128))]
@@ -128,8 +129,13 @@ impl Registry {
         self.sums().get(cells).map_or(0, |cells| cells.iter().sum())
     }
 
+    /// Returns what was counted until now.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::new(self.sums())
+    }
+
     /// Adds up all cells.
-    pub(crate) fn sums(&self) -> Vec<u64> {
+    fn sums(&self) -> Vec<u64> {
         let shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
         let mut sums = vec![0_u64; CELLS];
         for shard in shards.iter().chain([&self.shared]) {

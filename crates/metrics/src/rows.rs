@@ -62,7 +62,7 @@ pub struct Row {
 }
 
 /// The upper bounds of the buckets of every histogram, in microseconds; one bucket more has what is above.
-pub(crate) const BUCKETS: [u64; 18] = [
+pub const BUCKETS: [u64; 18] = [
     100,
     250,
     500,
@@ -105,9 +105,10 @@ const FOLDER: Label = Label { name: "folder", values: &[] };
 const FILE: Label = Label { name: "file", values: &[] };
 const VERSION: Label = Label { name: "version", values: &[] };
 const NODE: Label = Label { name: "node", values: &[] };
+const TAKEN: Label = Label { name: "result", values: &[] };
 
 /// The methods of HTTP that have a series each. The last is any other, and a request that is none.
-pub(crate) const METHODS: [&str; 16] = [
+pub const METHODS: [&str; 16] = [
     "GET",
     "HEAD",
     "PUT",
@@ -222,6 +223,8 @@ metrics! {
         "Warnings in the log.";
     LogLinesLost "millrace_log_lines_lost_total" Counter None Read [LOG]
         "Lines that a log lacks, as its disk was full or its reader too slow.";
+    SpansDropped "millrace_otlp_spans_dropped_total" Counter None Counted []
+        "Spans that the collector of OpenTelemetry lacks: their queue was full, or it did not take them.";
     DiskFree "millrace_disk_free_bytes" Gauge Bytes Read [FOLDER]
         "Free bytes of the file system of a folder: one that is served, of logs, or of what is kept.";
     DiskSize "millrace_disk_size_bytes" Gauge Bytes Read [FOLDER]
@@ -232,6 +235,8 @@ metrics! {
         "The version of the server; the value is always 1.";
     ClusterNode "millrace_cluster_node" Gauge None Read [NODE]
         "1 where the server is registered in its cluster, 0 where it is not now, by the name of the node.";
+    HandedOn "millrace_data_connections_handed_on_total" Counter None Read [TAKEN]
+        "Data connections that came here for a session of another node, and whether a node took them.";
     OpenDescriptors "process_open_fds" Gauge None Read []
         "Descriptors that are open.";
     MostDescriptors "process_max_fds" Gauge None Read []

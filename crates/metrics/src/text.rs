@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 
 use super::registry::Registry;
 use super::rows::{BUCKETS, HISTOGRAM, Kind, Metric, ROWS, Row, Source, Unit};
+use super::snapshot::Snapshot;
 
 /// The form of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,13 +61,13 @@ impl Reading {
 
 /// Writes all metrics. One that is read and has no reading is left out.
 pub fn write(registry: &Registry, readings: &[Reading], format: Format) -> String {
-    let sums = registry.sums();
+    let counted = registry.snapshot();
     let mut out = String::with_capacity(32 * 1024);
     for row in &ROWS {
         match row.source {
             Source::Counted => {
                 write_head(row, format, &mut out);
-                write_counted(row, &sums, &mut out);
+                write_counted(row, &counted, &mut out);
             }
             Source::Read => {
                 let readings = readings.iter().filter(|reading| reading.metric == row.metric);
@@ -104,16 +105,13 @@ fn write_head(row: &Row, format: Format, out: &mut String) {
     }
 }
 
-fn write_counted(row: &Row, sums: &[u64], out: &mut String) {
-    for series in 0..row.series() {
-        let labels = labels_of(row, series);
-        let places = places_of(row, series);
-        let Some(first) = row.metric.cell(&places) else { continue };
+fn write_counted(row: &'static Row, counted: &Snapshot, out: &mut String) {
+    for (labels, cells) in counted.series(row) {
         match row.kind {
-            Kind::Histogram => write_histogram(row, &labels, &sums[first..first + HISTOGRAM], out),
+            Kind::Histogram => write_histogram(row, &labels, cells, out),
             Kind::Counter | Kind::Gauge => {
                 write_name(row, "", &labels, None, out);
-                write_number(row.unit, sums[first], out);
+                write_number(row.unit, cells[0], out);
             }
         }
     }
@@ -169,18 +167,6 @@ fn seconds(micros: u64) -> String {
         text.pop();
     }
     text
-}
-
-fn places_of(row: &Row, mut series: usize) -> Vec<usize> {
-    let mut places = vec![0; row.labels.len()];
-    for (place, label) in places.iter_mut().zip(row.labels).rev() {
-        (*place, series) = (series % label.values.len(), series / label.values.len());
-    }
-    places
-}
-
-fn labels_of(row: &Row, series: usize) -> Vec<&'static str> {
-    places_of(row, series).iter().zip(row.labels).map(|(place, label)| label.values[*place]).collect()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //!
 //! - [`listener`] binds control and data listeners, [`stream`] reads and writes sockets without blocking.
 //! - [`copy`] moves file bytes: `sendfile`, `splice`, and reads that never wait for a disk.
+//! - [`relay`] passes the bytes of one connection on to another.
 //! - [`timer`] keeps many deadlines cheaply, [`inbox`] is how other threads reach a reactor.
 //! - [`fd_passing`] gives descriptors to another process.
 //! - [`tls`] is TLS over such sockets, [`proxy`] what a proxy says before anything else comes.
@@ -15,6 +16,7 @@ pub mod inbox;
 pub mod limits;
 pub mod listener;
 pub mod proxy;
+pub mod relay;
 pub mod stream;
 pub mod timer;
 pub mod tls;

@@ -15,6 +15,8 @@ use rustix::net::{
     socket_with, sockopt,
 };
 
+use crate::stream;
+
 /// How many connections may wait to be accepted on a control listener; the kernel caps it at somaxconn.
 const CONTROL_BACKLOG: i32 = 4096;
 
@@ -106,6 +108,14 @@ pub fn bind_data(address: SocketAddr) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
+/// As [`bind_data`], for a port at which another node has its sessions. A second process of this one may have it at the same
+/// time: the predecessor of this one.
+pub fn bind_for_another(address: SocketAddr) -> io::Result<OwnedFd> {
+    let socket = open(address, true, false)?;
+    listen(&socket, DATA_BACKLOG)?;
+    Ok(socket)
+}
+
 fn open(address: SocketAddr, reuse_port: bool, only_its_own: bool) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -128,10 +138,7 @@ fn open(address: SocketAddr, reuse_port: bool, only_its_own: bool) -> io::Result
 fn prepare_control(socket: &OwnedFd, keepalive: Duration) -> io::Result<()> {
     sockopt::set_socket_oobinline(socket, true)?;
     if !keepalive.is_zero() {
-        sockopt::set_socket_keepalive(socket, true)?;
-        sockopt::set_tcp_keepidle(socket, keepalive)?;
-        sockopt::set_tcp_keepintvl(socket, (keepalive / 4).max(Duration::from_secs(1)))?;
-        sockopt::set_tcp_keepcnt(socket, 4)?;
+        stream::keep_alive(socket, keepalive)?;
     }
     Ok(())
 }

@@ -115,6 +115,34 @@ pub fn take(socket: impl AsFd) -> io::Result<Result<Option<Header>, ProxyFault>>
     Ok(parsed)
 }
 
+/// Returns a header of version 2 for a connection that is passed on. Two addresses of different families are both written as
+/// IPv6.
+pub fn header(ends: &Ends) -> Vec<u8> {
+    let mut header = [&SIGNATURE[..], &[0x21]].concat();
+    match (ends.client.ip(), ends.server.ip()) {
+        (IpAddr::V4(client), IpAddr::V4(server)) => {
+            header.extend([0x11, 0, 12]);
+            header.extend(client.octets());
+            header.extend(server.octets());
+        }
+        (client, server) => {
+            header.extend([0x21, 0, 36]);
+            header.extend(mapped(client).octets());
+            header.extend(mapped(server).octets());
+        }
+    }
+    header.extend(ends.client.port().to_be_bytes());
+    header.extend(ends.server.port().to_be_bytes());
+    header
+}
+
+fn mapped(ip: IpAddr) -> Ipv6Addr {
+    match ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    }
+}
+
 /// Version 1: `PROXY TCP4 192.0.2.7 203.0.113.1 51234 21`, or `PROXY UNKNOWN` and anything.
 fn line(bytes: &[u8]) -> Result<Option<Header>, ProxyFault> {
     let Some(end) = bytes.iter().take(LINE).position(|&byte| byte == b'\n') else {
@@ -248,23 +276,15 @@ mod tests {
 
     use super::*;
 
-    fn header(version: u8, ends: Ends) -> Vec<u8> {
+    /// A header of either version.
+    fn made(version: u8, ends: Ends) -> Vec<u8> {
+        if version == 2 {
+            return header(&ends);
+        }
         let kind = if ends.client.is_ipv4() { "TCP4" } else { "TCP6" };
-        if version == 1 {
-            let (client, server) = (ends.client, ends.server);
-            let ips = format!("{} {}", client.ip(), server.ip());
-            return format!("PROXY {kind} {ips} {} {}\r\n", client.port(), server.port()).into_bytes();
-        }
-        let mut body = Vec::new();
-        for ip in [ends.client.ip(), ends.server.ip()] {
-            match ip {
-                IpAddr::V4(ip) => body.extend(ip.octets()),
-                IpAddr::V6(ip) => body.extend(ip.octets()),
-            }
-        }
-        body.extend(ends.client.port().to_be_bytes());
-        body.extend(ends.server.port().to_be_bytes());
-        second(0x21, if kind == "TCP4" { 0x11 } else { 0x21 }, &body)
+        let (client, server) = (ends.client, ends.server);
+        let ips = format!("{} {}", client.ip(), server.ip());
+        format!("PROXY {kind} {ips} {} {}\r\n", client.port(), server.port()).into_bytes()
     }
 
     fn second(command: u8, family: u8, body: &[u8]) -> Vec<u8> {
@@ -293,7 +313,7 @@ mod tests {
             ends in addresses(),
             behind in any::<Vec<u8>>(),
         ) {
-            let mut bytes = header(version, ends);
+            let mut bytes = made(version, ends);
             let length = bytes.len();
             for cut in 0..length {
                 prop_assert_eq!(parse(&bytes[..cut]), Ok(None));
@@ -310,7 +330,7 @@ mod tests {
             fields in prop::collection::vec(any::<u8>(), 0..40),
             noise in any::<bool>(),
         ) {
-            let mut bytes = header(version, ends);
+            let mut bytes = made(version, ends);
             if version == 2 && noise {
                 let body = [&bytes[16..], &fields].concat();
                 bytes = second(0x21, bytes[13], &body);
@@ -337,6 +357,16 @@ mod tests {
             let beginning: [&[u8]; 3] = [b"", WORD, SIGNATURE];
             let _ = parse(&[beginning[begin], &bytes[..]].concat());
         }
+    }
+
+    #[test]
+    fn ends_of_two_families_are_what_they_were() {
+        let ends = Ends {
+            client: "[2001:db8::7]:51234".parse().unwrap(),
+            server: "192.0.2.1:50000".parse().unwrap(),
+        };
+        let bytes = header(&ends);
+        assert_eq!(parse(&bytes), Ok(Some(Header { length: bytes.len(), ends: Some(ends) })));
     }
 
     #[test]

@@ -85,9 +85,22 @@ pub fn end_writing(socket: impl AsFd) -> io::Result<()> {
     Ok(shutdown(socket, Shutdown::Write)?)
 }
 
+/// Has the kernel ask a silent peer whether it is still there, so that one that has vanished is noticed.
+pub fn keep_alive(socket: impl AsFd, silence: Duration) -> io::Result<()> {
+    sockopt::set_socket_keepalive(&socket, true)?;
+    sockopt::set_tcp_keepidle(&socket, silence)?;
+    sockopt::set_tcp_keepintvl(&socket, (silence / 4).max(Duration::from_secs(1)))?;
+    Ok(sockopt::set_tcp_keepcnt(&socket, 4)?)
+}
+
 /// Makes the close that follows a reset, so that the peer cannot take what it got for a whole file.
 pub fn reset_on_close(socket: impl AsFd) {
     let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));
+}
+
+/// Has a close send what waits, and then the end, after all.
+pub fn end_on_close(socket: impl AsFd) {
+    let _ = sockopt::set_socket_linger(socket, None);
 }
 
 /// Has what fills no packet wait for more, for 200 ms at most; or no longer, which sends what waits. Closing does that too.

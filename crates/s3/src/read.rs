@@ -20,7 +20,7 @@ use crate::http::Answer;
 const FIRST: u64 = 8 << 20;
 /// Bytes of a range that is fetched ahead, and how many of those there are at most.
 const AHEAD: u64 = 4 << 20;
-const MOST_AHEAD: usize = 2;
+const MOST_AHEAD: usize = 3;
 
 /// An open object.
 #[derive(Debug)]
@@ -123,6 +123,20 @@ impl ObjectReader {
         Ok(())
     }
 
+    /// Returns true if `left` has bytes of the place `offset`, from memory where they are there.
+    fn has_come(&mut self, offset: u64) -> bool {
+        if offset != self.position {
+            return false;
+        }
+        if self.left.is_empty()
+            && let Source::Fetched(bytes, _) = &mut self.source
+            && let Some(more) = bytes.pop_front()
+        {
+            self.left = more;
+        }
+        !self.left.is_empty()
+    }
+
     async fn next_source(&mut self) -> Result<(), StoreError> {
         let is_next = self.ahead.front().is_some_and(|range| range.start == self.position);
         if let Some(range) = self.ahead.pop_front().filter(|_| is_next) {
@@ -153,12 +167,14 @@ impl ReadStream for ObjectReader {
         let bucket = Arc::clone(&self.bucket);
         let mut count = 0;
         while count < buffer.len() && offset + (count as u64) < self.size {
-            bucket.wait(self.fill(offset + count as u64)).map_err(|error| match error {
-                error if error.is_failed_condition() || error.is_missing() => {
-                    FileError::Io(std::io::Error::other("the object was replaced while it was read"))
-                }
-                error => error.into(),
-            })?;
+            if !self.has_come(offset + count as u64) {
+                bucket.wait(self.fill(offset + count as u64)).map_err(|error| match error {
+                    error if error.is_failed_condition() || error.is_missing() => {
+                        FileError::Io(std::io::Error::other("the object was replaced while it was read"))
+                    }
+                    error => error.into(),
+                })?;
+            }
             let more = self.left.len().min(buffer.len() - count);
             buffer[count..count + more].copy_from_slice(&self.left.split_to(more));
             self.position += more as u64;

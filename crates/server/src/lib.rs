@@ -22,6 +22,7 @@
 mod audit_copies;
 mod certificates;
 pub mod config;
+mod data_relay;
 mod disks;
 mod housekeeping;
 mod kept_bans;
@@ -63,6 +64,6 @@ pub use millrace_storage as storage;
 pub use millrace_vfs as vfs;
 pub use running::connection::ConnectionError;
 pub use running::logins::{AdminLogin, find_account};
-pub use running::readings::Readiness;
+pub use running::readings::{Readiness, readings_of, spans_of};
 pub use running::upgrade::{AdminListener, HandOverError, Predecessor, TakeOverError, hand_over_also};
 pub use running::{Prepared, ReloadError, Running, Server, StartError, cluster_of, perform_errands};

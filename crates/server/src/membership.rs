@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use millrace_cluster::{Member, NodeState, SharedSecret};
+use millrace_cluster::{DataRoute, Member, NodeState, SharedSecret};
 use millrace_net::tls::TicketSecret;
 
 use crate::limits::{BanReport, Bans, Logins, Quotas, RateDemand, SharedRate};
@@ -76,6 +76,17 @@ impl Member for ServerNode {
 
     fn grant(&self, parts: &[(SharedRate, u64)]) {
         self.state.upgrade().iter().for_each(|state| state.limits.grant(parts, Instant::now()));
+    }
+
+    fn data_route(&self) -> Option<DataRoute> {
+        self.state.upgrade()?.data_relay.get().map(|relay| relay.route().clone())
+    }
+
+    fn use_data_routes(&self, routes: Vec<DataRoute>) {
+        let Some(state) = self.state.upgrade() else { return };
+        if let Some(relay) = state.data_relay.get() {
+            relay.follow(routes);
+        }
     }
 
     fn perform(&self, errand: &str) -> String {

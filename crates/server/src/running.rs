@@ -14,10 +14,10 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millrace_net::limits;
 use millrace_net::tls::LoadError;
@@ -32,6 +32,7 @@ use crate::audit_copies;
 use crate::blocking::BlockingPool;
 use crate::certificates;
 use crate::config::Config;
+use crate::data_relay::{DataRelay, RelayLimits, RelayParts};
 use crate::hooks::{HookError, Pools};
 use crate::housekeeping::{self, keep_bans, keep_dav, keep_quotas};
 use crate::log::{self, Log};
@@ -71,6 +72,8 @@ pub struct Running {
     audit_copies: Mutex<Option<Periodic>>,
     /// The way to the server that has taken over; it is told of the end.
     pub(crate) successor: Mutex<Option<OwnedFd>>,
+    /// Whether one has, also when it has been told.
+    is_handed_over: AtomicBool,
     /// Sockets beside its own, which a successor gets, too.
     admin: Mutex<Vec<AdminListener>>,
 }
@@ -163,6 +166,7 @@ impl Prepared {
         let Self { mut running, workers } = self;
         let state = Arc::clone(&running.state);
         millrace_process::limit_programs(state.config.program_limits);
+        relay_data_connections(&running)?;
         // While the predecessor accepts yet: the database may take its time.
         membership::join(&state).map_err(StartError::Worker)?;
         let replaces =
@@ -201,6 +205,7 @@ impl Running {
             housekeeping: Mutex::default(),
             audit_copies: Mutex::default(),
             successor: Mutex::default(),
+            is_handed_over: AtomicBool::new(false),
             admin: Mutex::default(),
         }
     }
@@ -280,6 +285,8 @@ impl Running {
             // A worker that panicked has ended as well.
             let _ = thread.join();
         }
+        // Clients of other nodes have as long as its own had.
+        self.state.data_relay.get().iter().for_each(|relay| relay.finish());
         self.housekeeping.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.state.shared.side.close();
         self.pools.iter().for_each(BlockingPool::close);
@@ -314,6 +321,7 @@ impl Running {
     /// Ends at once: running transfers are aborted.
     pub fn stop_now(&self) {
         self.workers.iter().for_each(|worker| worker.send(WorkerMessage::Stop));
+        self.state.data_relay.get().iter().for_each(|relay| relay.end_by(Instant::now()));
     }
 
     /// Has workers serve.
@@ -327,6 +335,33 @@ impl Running {
         }
         Ok(())
     }
+}
+
+/// Begins to hand on data connections between nodes, where the cluster does that.
+fn relay_data_connections(running: &Running) -> Result<(), StartError> {
+    let cluster = running.state.config.cluster.as_ref();
+    let Some((cluster, address)) = cluster.and_then(|cluster| Some((cluster, cluster.data_address()?)))
+    else {
+        return Ok(());
+    };
+    let log = running.log.clone();
+    let relay = DataRelay::start(RelayParts {
+        node: cluster.name().to_owned(),
+        address,
+        places: running.ftp.iter().chain(&running.ftps).map(SocketAddr::ip).collect(),
+        doors: [&running.ftp, &running.ftps, &running.http, &running.https]
+            .into_iter()
+            .flatten()
+            .map(SocketAddr::port)
+            .collect(),
+        pool: running.state.shared.ftp.passive.clone(),
+        proxies: Arc::clone(&running.state.proxies),
+        warn: Box::new(move |text| log.warn(text)),
+        limits: RelayLimits::of(running.state.sessions.descriptors().most),
+    });
+    let listen = |source| StartError::Listen { address: SocketAddr::new(address, 0), source };
+    let _ = running.state.data_relay.set(relay.map_err(listen)?);
+    Ok(())
 }
 
 impl Drop for Running {

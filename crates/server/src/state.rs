@@ -12,6 +12,7 @@ use millrace_runtime::services::Services;
 use millrace_runtime::worker::Client as _;
 
 use crate::config::Config;
+use crate::data_relay::DataRelay;
 use crate::disks::Disks;
 use crate::kept_bans::BanFile;
 use crate::worker::{Client, Core, Errand, Sender, SharedByWorkers, Worker, WorkerMessage};
@@ -38,6 +39,8 @@ pub(crate) struct ServerState {
     pub(crate) is_on_record: AtomicBool,
     /// It accepts clients, and is about to drain.
     pub(crate) is_leaving: AtomicBool,
+    /// Hands on data connections between nodes of a cluster, where they do that.
+    pub(crate) data_relay: OnceLock<DataRelay>,
     /// Performs what other nodes of the cluster ask of this one.
     pub(crate) errands: OnceLock<Errands>,
     /// Why the server ends, for the log: what was said first. Guarded for a look.
@@ -95,6 +98,10 @@ impl ServerState {
         self.is_ending.store(true, Ordering::Release);
         let end = Instant::now() + grace;
         self.shared.ftp.passive.share_with_others(true);
+        self.data_relay.get().iter().for_each(|relay| {
+            relay.retire();
+            relay.end_by(end);
+        });
         self.config.quotas.iter().for_each(|quotas| quotas.leave());
         self.tell_workers(|| move |worker: &mut Worker| worker.retire(end));
     }
@@ -104,6 +111,7 @@ impl ServerState {
         self.is_ending.store(true, Ordering::Release);
         let end = Instant::now() + grace;
         self.shared.side.begin_shutdown();
+        self.data_relay.get().iter().for_each(|relay| relay.end_by(end));
         self.tell_workers(|| move |worker: &mut Worker| worker.shut_down(end));
     }
 }

@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use millrace_server::config::{Acme, Challenge, KeyPair, LETS_ENCRYPT};
+use millrace_terminal::Failure;
 
 use super::places::Places;
 use super::said::{Place, Said};
 use super::slot::is_on;
 use super::tls;
 use super::written::Written;
-use crate::failure::Failure;
 
 /// What was written about it; where the CA is to ask is not settled yet.
 #[derive(Debug)]

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use millrace_server::config::{AuditSettings, KeyPair, SyslogError, SyslogSettings, Trust};
+use millrace_terminal::Failure;
 
 use super::places::Places;
 use super::said::Said;
 use super::slot::is_on;
 use super::written::Written;
-use crate::failure::Failure;
 
 /// The audit log; its file can be written to now.
 pub(super) fn audit_log(written: &Written, places: &Places<'_>) -> Result<Option<AuditSettings>, Failure> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use millrace_s3::{Credentials, Settings};
 use millrace_server::auth::{MountedBucket, MountedFiles, SetupError, Sql};
+use millrace_terminal::Failure;
 use millrace_vfs::hash::Algorithms;
 
 use super::folders::{FolderTable, TIMEOUT, sql};
@@ -12,7 +13,6 @@ use super::places::Places;
 use super::said::Said;
 use super::sources;
 use super::value::Value;
-use crate::failure::Failure;
 
 /// How long the objects of files that were replaced or removed are kept.
 const KEEP: Duration = Duration::from_secs(3600);

@@ -1,11 +1,13 @@
 //! The `[cluster]` table: the database that nodes share, and what this node is called there.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_server::auth::{Sql, cluster_audit, cluster_events, cluster_table};
 use millrace_server::cluster::{Cluster, NodeEntry, Timing};
+use millrace_terminal::Failure;
 
 use super::places::Places;
 use super::said::Said;
@@ -13,7 +15,6 @@ use super::setting::{default, required, settings, unset};
 use super::slot::{One, is_on};
 use super::sources;
 use super::value::{Period, Switch};
-use crate::failure::Failure;
 
 /// How long an answer may take.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -45,6 +46,9 @@ settings! {
         /// Whether records of the [audit log](audit.md#in-a-cluster) are copied to this database, where those of all nodes are
         /// read, and compared with the files
         share_audit: One<Switch> = default("false");
+        /// The address of this node in the network of the nodes. With it a data connection may
+        /// [come to any node](cluster.md#data-connections), which hands it on to the one that has the session
+        data_address: One<String> = unset("data connections come to the node of their session");
     }
 }
 
@@ -90,6 +94,12 @@ pub(crate) fn cluster(tables: &[ClusterTable], places: &Places<'_>) -> Result<Op
     let shares_audit = is_on(table.share_audit.clone(), false);
     let audit = shares_audit.then(|| cluster_audit(&settings)).transpose().map_err(failed)?;
     let entry = NodeEntry { name: name(table), version: env!("CARGO_PKG_VERSION").to_owned(), lease };
+    let address = |said: &Said<String>| {
+        said.value
+            .parse::<IpAddr>()
+            .map_err(|_| places.error(&said.place, "data-address", "it is no IP address"))
+    };
+    let data_address = table.data_address.as_ref().map(address).transpose()?;
     let cluster = Cluster::new(database, entry, Timing::of_lease(lease));
-    Ok(Some(Arc::new(cluster.with_events(events).with_audit(audit))))
+    Ok(Some(Arc::new(cluster.with_events(events).with_audit(audit).with_data_address(data_address))))
 }

@@ -13,6 +13,7 @@ use millrace_process::{Policy, Word};
 use millrace_sandbox::{Access, Grant, Identity, covers};
 use millrace_server::config::{AccessFormat, ProgramLimits};
 use millrace_server::hooks::Template;
+use millrace_terminal::Failure;
 use rustix::process::geteuid;
 
 use super::cluster::ClusterTable;
@@ -24,7 +25,6 @@ use super::slot::is_on;
 use super::value::Sandbox;
 use super::written::Written;
 use super::{Loaded, database, tls};
-use crate::failure::Failure;
 
 /// What variables of programs may be called: those of hooks, and those of CGI.
 const VARIABLES: &[&str] = &[
@@ -205,6 +205,7 @@ impl Loaded {
         let of_hooks = written.hook.iter().filter_map(|hook| hook.secret_file.as_ref());
         let of_notices = written.notice.iter().flat_map(NoticeTable::files);
         let of_provider = written.admin_oidc.iter().flat_map(OidcTable::files);
+        let of_collector = written.otlp.iter().filter_map(|table| table.ca.as_ref());
         let of_cluster = written.cluster.iter().flat_map(ClusterTable::files);
         let texts =
             [&written.greeting_file, &written.welcome_file, &written.limit_file].into_iter().flatten();
@@ -225,6 +226,7 @@ impl Loaded {
             .chain(of_hooks)
             .chain(of_notices)
             .chain(of_cluster)
+            .chain(of_collector)
             .chain(of_provider)
             .chain(pages);
         grants.extend(files.flat_map(|said| Grant::file(&absolute(said), Access::Read)));

@@ -5,10 +5,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use millrace_server::auth::Database;
+use millrace_terminal::Failure;
 
 use super::places::Places;
 use super::said::Said;
-use crate::failure::Failure;
 
 /// Where `millrace user` keeps accounts, and `millrace serve` finds them, where neither is told another place.
 pub(crate) fn default_path() -> Option<PathBuf> {

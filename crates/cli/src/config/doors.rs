@@ -3,13 +3,13 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use millrace_server::Config;
+use millrace_terminal::Failure;
 
 use super::places::Places;
 use super::said::{Place, Said};
 use super::value::{Listen, Ports};
 use super::written::Written;
 use crate::activation::LISTEN_FDS;
-use crate::failure::Failure;
 
 /// Where FTP is served when nothing says where.
 const DEFAULT_FTP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 2121);

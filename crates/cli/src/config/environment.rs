@@ -10,7 +10,7 @@ use super::report::nearest;
 use super::said::Place;
 use super::setting::Table;
 use super::written::Written;
-use crate::failure::Failure;
+use millrace_terminal::Failure;
 
 const PREFIX: &str = "MILLRACE_";
 

@@ -3,13 +3,13 @@
 use std::fmt::Display;
 use std::ops::Range;
 
+use millrace_terminal::Failure;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::profiles;
 use super::report::{Source, nearest};
 use super::setting::{Row, Table, Unset, toml};
-use crate::failure::Failure;
 
 /// Mistakes that are reported at most; more would scroll the first away.
 const MOST: usize = 10;

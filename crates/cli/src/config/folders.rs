@@ -10,6 +10,7 @@ use millrace_server::auth::{Mount, MountedDatabase, MountedDirectory, MountedFil
 use millrace_server::limits::{HeldQuota, Quantity, Scheduled};
 use millrace_server::{Permission, Permissions};
 use millrace_storage::{Key, LocalOptions};
+use millrace_terminal::Failure;
 use millrace_vfs::hash::Algorithms;
 
 use super::bucket::Layout;
@@ -19,7 +20,6 @@ use super::setting::{default, required, settings, unset};
 use super::slot::{Many, One};
 use super::sources;
 use super::value::{Access, Period, Switch, UploadHash};
-use crate::failure::Failure;
 
 /// How long a database may take for an answer.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);

@@ -8,6 +8,7 @@ use millrace_server::Hooks;
 use millrace_server::hooks::{
     Action, Algorithm, Credentials, EVENTS, Event, PathPattern, Rule, Rules, Template,
 };
+use millrace_terminal::Failure;
 
 use super::places::Places;
 use super::said::{Place, Said};
@@ -15,7 +16,6 @@ use super::setting::{default, required, settings, unset};
 use super::slot::{Many, Map, One};
 use super::sources;
 use super::value::{Count, OnFailure, Period, Switch};
-use crate::failure::Failure;
 
 /// How long a program or a receiver may take, where nothing is said.
 const TIME_LIMIT: Duration = Duration::from_secs(10);

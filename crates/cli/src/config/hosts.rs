@@ -8,6 +8,7 @@ use millrace_server::auth::{Chain, Database, Homes, HostAddress, HostName, Known
 use millrace_server::config::FtpHost;
 use millrace_server::limits::Limit;
 use millrace_storage::LocalOptions;
+use millrace_terminal::Failure;
 
 use super::error::ValueError;
 use super::places::Places;
@@ -16,7 +17,6 @@ use super::setting::{required, settings, unset};
 use super::slot::{Many, One};
 use super::texts::text_file;
 use super::value::{Line, Switch, Value};
-use crate::failure::Failure;
 
 settings! {
     /// A `[[host]]` table.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use millrace_server::Network;
 use millrace_server::limits::{Class, Limit, Limits, Quantity, RateLimit, Scheduled, ServerLimits};
+use millrace_terminal::Failure;
 
 use super::error::ValueError;
 use super::logins::GroupTable;
@@ -16,7 +17,6 @@ use super::slot::{Many, One};
 use super::texts::text_file;
 use super::value::{Listen, Switch, Value};
 use super::written::Written;
-use crate::failure::Failure;
 
 impl Value for Limit {
     const EXPECTED: &'static str = "a number, such as 1000 or \"10M; mon-fri 08:00-18:00 1M\"";

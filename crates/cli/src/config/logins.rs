@@ -10,6 +10,7 @@ use millrace_server::auth::{
 use millrace_server::config::CertificateLogin;
 use millrace_server::limits::Limit;
 use millrace_server::{Accounts, Permissions};
+use millrace_terminal::Failure;
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -21,7 +22,6 @@ use super::said::{Place, Said};
 use super::setting::{Range, required, settings, unset};
 use super::slot::{Many, One, Slot};
 use super::value::{Access, Value};
-use crate::failure::Failure;
 
 settings! {
     /// A `[[user]]` table. A missing key is reported when it is resolved, with the place of the table.

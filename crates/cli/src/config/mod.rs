@@ -24,6 +24,7 @@ mod notices;
 mod obstacles;
 mod oidc;
 mod origins;
+mod otlp;
 mod own;
 mod places;
 mod profiles;
@@ -49,10 +50,9 @@ use std::sync::Arc;
 use std::{fs, io};
 
 use millrace_server::limits::Quotas;
+use millrace_terminal::{Failure, print};
 
 use self::places::Places;
-use crate::bench::output::print;
-use crate::failure::Failure;
 use logins::UserTable;
 use report::KnownKeys;
 use setting::Table;

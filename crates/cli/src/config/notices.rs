@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use millrace_notices::{Kind, Mail, MailEncryption, MailServer, Receiver, Rule, Thresholds};
 use millrace_server::hooks::Action;
+use millrace_terminal::Failure;
 
 use super::hooks::credentials;
 use super::places::Places;
@@ -14,7 +15,6 @@ use super::slot::{Many, Map, One};
 use super::sources;
 use super::value::{Count, Period};
 use super::written::Written;
-use crate::failure::Failure;
 
 settings! {
     /// A `[[notice]]` table. That it has a receiver is checked when it is resolved.

@@ -5,13 +5,13 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use millrace_terminal::Failure;
 use rustix::fs::{Access, AtFlags, CWD, FsWord, PROC_SUPER_MAGIC, accessat, statfs};
 
 use super::places::Places;
 use super::said::Said;
 use super::tls::SelfSigned;
 use super::written::Written;
-use crate::failure::Failure;
 
 /// Virtual file systems (`proc`, `sysfs`), in which no file can be created, whatever their modes.
 const OF_THE_KERNEL: [FsWord; 2] = [PROC_SUPER_MAGIC, 0x6265_6572];

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use millrace_oidc::{Provider, Settings, SetupError};
+use millrace_terminal::Failure;
 
 use super::places::Places;
 use super::said::Said;
@@ -11,7 +12,6 @@ use super::setting::{default, required, settings, unset};
 use super::slot::{Many, One};
 use super::sources;
 use super::written::Written;
-use crate::failure::Failure;
 
 settings! {
     /// The `[admin-oidc]` table.

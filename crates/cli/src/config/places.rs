@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::report::Source;
 use super::said::{Place, Said};
-use crate::failure::Failure;
+use millrace_terminal::Failure;
 
 /// Says where something wrong was written.
 pub(crate) struct Places<'a> {

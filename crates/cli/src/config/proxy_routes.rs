@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use millrace_server::config::{Peer, ProxyRoute, Upstream};
+use millrace_terminal::Failure;
 use millrace_vfs::VirtualPath;
 
 use super::places::Places;
@@ -11,7 +12,6 @@ use super::said::Said;
 use super::setting::{default, required, settings, unset};
 use super::slot::One;
 use super::value::{Count, Period, Switch};
-use crate::failure::Failure;
 
 settings! {
     /// A `[[proxy]]` table.

@@ -10,6 +10,7 @@ use super::limits::{ClassTable, ListenerTable};
 use super::logins::{GroupTable, UserTable};
 use super::notices::NoticeTable;
 use super::oidc::OidcTable;
+use super::otlp::OtlpTable;
 use super::profiles;
 use super::proxy_routes::ProxyTable;
 #[cfg(test)]
@@ -20,7 +21,7 @@ use super::web::{CorsTable, ErrorPageTable, HeaderTable};
 use super::written::Written;
 
 /// An example of each kind of `[[table]]`.
-const TABLES: [fn(&mut String); 15] = [
+const TABLES: [fn(&mut String); 16] = [
     example_of::<UserTable>,
     example_of::<GroupTable>,
     example_of::<SourceTable>,
@@ -36,6 +37,7 @@ const TABLES: [fn(&mut String); 15] = [
     example_of::<NoticeTable>,
     example_of::<ClusterTable>,
     example_of::<OidcTable>,
+    example_of::<OtlpTable>,
 ];
 
 /// The table of a section of the top level, in Markdown.

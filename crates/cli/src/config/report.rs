@@ -1,9 +1,8 @@
 //! Errors that show where: file, line, column, the line itself.
 
+use millrace_terminal::Failure;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-
-use crate::failure::Failure;
 
 /// A configuration file that was read.
 #[derive(Debug)]
@@ -86,6 +85,9 @@ fn without_value(message: &str, line: &str) -> String {
 /// Keys with secret values, or keys that begin tables with such.
 const SECRET: [&str; 6] = ["password", "totp", "header", "user", "source", "shutdown-password"];
 
+/// Tables of what is posted to, with header fields that may be secrets.
+const RECEIVERS: [&str; 3] = ["hook", "notice", "otlp"];
+
 /// Returns true if a line may contain a password, also under a misspelt key, because error messages end up in logs. Of
 /// users' tables only keys that are known to be harmless, or are similar to one, are shown.
 fn is_secret(before: &str, line: &str, keys: &KnownKeys) -> bool {
@@ -120,17 +122,22 @@ fn is_secret(before: &str, line: &str, keys: &KnownKeys) -> bool {
 fn is_harmless_key(before: &str, key: &str, keys: &KnownKeys) -> bool {
     let mut lines = before.lines().map(str::trim_start);
     match lines.rfind(|line| line.starts_with('[')) {
-        None => keys.file.contains(&key) && key != "hook",
+        None => keys.file.contains(&key) && !RECEIVERS.contains(&key),
         Some(table) => table.starts_with("[[user]]") && keys.user.contains(&key),
     }
 }
 
-/// Returns true if a line may contain credentials for receivers of webhooks.
+/// Returns true if a line may contain credentials for receivers of posts.
 fn is_for_receivers(before: &str, key: &str, line: &str) -> bool {
     let table = before.lines().rev().map(str::trim_start).find(|line| line.starts_with('[')).unwrap_or("");
-    let has_headers = table.starts_with("[[hook]]") && line.contains("header") || table.starts_with("[hook.");
-    has_headers
-        || key == "hook"
+    let name = table.trim_start_matches('[');
+    let first =
+        |name: &str| name.split(['.', ']']).next().unwrap_or("").trim().trim_matches(['"', '\'']).to_owned();
+    let is_among = RECEIVERS.contains(&first(name).as_str());
+    let is_header = ["header", "uthorization", "api-key", "oken"].iter().any(|part| line.contains(part));
+    let has_query = line.split_once("://").is_some_and(|(_, rest)| rest.contains('?'));
+    is_among && (is_header || has_query || strsim::jaro_winkler(key, "headers") > 0.8 || name.contains('.'))
+        || RECEIVERS.contains(&first(key).as_str())
         || line.replace("secret-file", "").contains("secret")
         || strsim::jaro_winkler(key, "secret") > 0.9
 }
@@ -237,6 +244,17 @@ mod tests {
             ("", "passwrd = \"s3cret\"", true),
             (user, "directory = \"passwords\"", false),
             ("[[hook]]\n[hook.headers]\n", "state = \"s3cret password\"", true),
+            ("[otlp]\n", "headers = \"Authorization: Bearer 5e9f\"", true),
+            ("[otlp]\n", "heders = { Authorization = \"Bearer 5e9f\" }", true),
+            ("[otlp.headers]\n", "Authorization = \"Bearer 5e9f", true),
+            ("[ otlp . headers ]\n", "X-Key = \"5e9f", true),
+            ("[\"otlp\"]\n", "Authorization = \"Bearer 5e9f\"", true),
+            ("[otlp]\n", "endpoint = \"https://x?key=5e9f\"", true),
+            ("[otlp]\n", "endpoint = \"ftp://collector\"", false),
+            ("", "otlp.headers.X-Key = 5e9f", true),
+            ("", "otlp = { headers = { Authorization = \"Bearer 5e9f\" } }", true),
+            ("[otlp]\n", "interval = \"soon\"", false),
+            ("[[notice]]\n", "headers = \"Authorization: Bearer 5e9f\"", true),
             ("", "user = [{ name = \"a\", key = \"s3cret\" }]", true),
             (user, "acess = \"ro\"", false),
             (user, "access = \"some\"", false),

@@ -12,6 +12,8 @@ use millrace_server::auth::{Chain, Database, DatabaseError, Homes, HostAddress, 
 use millrace_server::limits::Quotas;
 use millrace_server::{Authenticator, Config, config};
 use millrace_storage::{Ledger, LocalOptions, LocalStorage};
+use millrace_telemetry::Collector;
+use millrace_terminal::Failure;
 use millrace_vfs::VirtualPath;
 use millrace_vfs::hash::Algorithms;
 
@@ -29,7 +31,6 @@ use super::tls::{self, Encryption, SelfSigned};
 use super::value::{Access, Anonymous, LogFormat, Switch, Uploads};
 use super::written::Written;
 use super::{doors, obstacles, own, sources};
-use crate::failure::Failure;
 
 /// Everything that was asked for.
 #[derive(Debug)]
@@ -76,6 +77,8 @@ pub(crate) struct Site {
     pub(crate) serves_one_connection: bool,
     /// What administrators are told.
     pub(crate) notices: Vec<Rule>,
+    /// The collector of OpenTelemetry that is told of it.
+    pub(crate) otlp: Option<Collector>,
     /// How the server is confined.
     pub(crate) confined: Confined,
     /// What was written, and where.
@@ -126,6 +129,7 @@ impl Site {
         self.control = None;
         self.admin.clear();
         self.notices.clear();
+        self.otlp = None;
         self.config.cluster = None;
         self.serves_one_connection = true;
     }
@@ -290,6 +294,7 @@ pub(crate) fn resolve(
         config,
         http_by_default,
         notices: super::notices::notices(&said.notice, &places)?,
+        otlp: super::otlp::collector(&said.otlp, &places)?,
         serves_one_connection: false,
     })
 }

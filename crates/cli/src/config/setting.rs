@@ -26,7 +26,7 @@ pub(crate) trait Table: Debug + Clone + Default + 'static {
 
     /// Returns whether there is one of these tables at most, in single brackets.
     fn is_single() -> bool {
-        matches!(Self::SCOPE, "cluster" | "admin-oidc")
+        matches!(Self::SCOPE, "cluster" | "admin-oidc" | "otlp")
     }
 
     /// Returns how such a table begins.

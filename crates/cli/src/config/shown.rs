@@ -10,6 +10,7 @@ use super::hooks::HookTable;
 use super::hosts::HostTable;
 use super::logins::{GroupTable, UserTable};
 use super::notices::NoticeTable;
+use super::otlp::OtlpTable;
 use super::places::Places;
 use super::proxy_routes::ProxyTable;
 use super::said::Said;
@@ -23,6 +24,8 @@ pub(crate) struct Shown {
     pub(crate) hooks: Vec<String>,
     /// What administrators are told.
     pub(crate) notices: Vec<String>,
+    /// The collector of OpenTelemetry, if there is one.
+    pub(crate) otlp: Vec<String>,
     /// The cluster, if there is one.
     pub(crate) cluster: Vec<String>,
     /// What holds for members of groups.
@@ -52,6 +55,7 @@ impl Shown {
         Self {
             hooks: written.hook.iter().map(HookTable::shown).collect(),
             notices: written.notice.iter().map(NoticeTable::shown).collect(),
+            otlp: written.otlp.iter().map(OtlpTable::shown).collect(),
             cluster: written.cluster.iter().map(ClusterTable::shown).collect(),
             groups: written.group.iter().map(group).collect(),
             hosts: written

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use millrace_server::auth::{self, Asked, Chain, Ldap, Pam, Service, Source, Sql};
+use millrace_terminal::Failure;
 
 use super::error::ValueError;
 use super::places::Places;
@@ -13,7 +14,6 @@ use super::said::{Place, Said};
 use super::setting::{default, settings, unset};
 use super::slot::{Many, One, is_on};
 use super::value::{Period, Switch, Value};
-use crate::failure::Failure;
 
 /// How long an answer may take.
 const TIMEOUT: Duration = Duration::from_secs(5);

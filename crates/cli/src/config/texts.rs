@@ -5,11 +5,11 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 
 use millrace_server::config::Texts;
+use millrace_terminal::Failure;
 
 use super::places::Places;
 use super::said::Said;
 use super::written::Written;
-use crate::failure::Failure;
 
 /// The most bytes of a text: it is a reply.
 const MOST: u64 = 16 << 10;

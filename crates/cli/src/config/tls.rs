@@ -9,6 +9,7 @@ use millrace_load::units::counted;
 use millrace_server::config::{
     Authorities, Clients, CloseNotify, KeyPair, LoadError, Plan, Resumption, Tls, self_signed,
 };
+use millrace_terminal::Failure;
 
 use super::acme::Wanted;
 use super::places::Places;
@@ -16,7 +17,6 @@ use super::said::{Place, Said};
 use super::slot::is_on;
 use super::value::{Listen, Switch, TlsRequired};
 use super::written::Written;
-use crate::failure::Failure;
 
 /// What was said about TLS.
 #[derive(Debug)]

@@ -11,6 +11,7 @@ use millrace_server::web::{
     Cors, DownloadOrigin, ErrorPage, FieldRule, Fields, Grant, HttpsRedirect, IsolatedOrigin, LinkKeys,
     Origin, Types, Web,
 };
+use millrace_terminal::Failure;
 
 use super::places::Places;
 use super::said::{Place, Said};
@@ -18,7 +19,6 @@ use super::setting::{default, required, settings, unset};
 use super::slot::{Many, Map, One, is_on};
 use super::value::{Count, Period, Redirect, Switch};
 use super::written::Written;
-use crate::failure::Failure;
 
 /// Bytes of a page of errors at most: it is kept in memory and sent in one write.
 const PAGE: usize = 64 * 1024;

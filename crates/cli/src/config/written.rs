@@ -15,6 +15,7 @@ use super::limits::{ClassTable, ListenerTable};
 use super::logins::{GroupTable, UserList};
 use super::notices::NoticeTable;
 use super::oidc::OidcTable;
+use super::otlp::OtlpTable;
 use super::proxy_routes::ProxyTable;
 use super::setting::{default, settings, unset};
 use super::slot::{Many, Map, One};
@@ -467,6 +468,10 @@ settings! {
         "Notices" {
             /// What administrators are told by webhook and mail, each a `[[notice]]` table as below
             notice: Vec<NoticeTable> = unset("none").restart();
+        }
+        "OpenTelemetry" {
+            /// The collector that metrics and traces are sent to by OTLP: the `[otlp]` table, as below
+            otlp: Vec<OtlpTable> = unset("none").restart();
         }
         "Cluster" {
             /// The database that several servers share, so that limits on sessions and bans hold on all of them: the

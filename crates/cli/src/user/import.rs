@@ -10,10 +10,10 @@ use std::path::{Component, Path, PathBuf};
 use clap::{Args, ValueEnum};
 use millrace_load::units::counted;
 use millrace_server::auth::{self, Password, Profile, Stored, User};
+use millrace_terminal::Failure;
 use serde_json::{Map, Value, json};
 
 use super::settings::{self, Setting};
-use crate::failure::Failure;
 
 /// Accounts of smaller numbers are the system's own, on every distribution of the last years.
 const FIRST_UID: u32 = 1000;

@@ -13,11 +13,11 @@ use millrace_load::units::counted;
 use millrace_log::{Administrator, Event};
 use millrace_server::Attempt;
 use millrace_server::auth::{self, Database, DatabaseError, Stored};
+use millrace_terminal::Failure;
 
 use crate::audit::Audit;
 use crate::config::{self, Written};
 use crate::explain;
-use crate::failure::Failure;
 use crate::hash_password;
 use import::Import;
 use settings::Setting;

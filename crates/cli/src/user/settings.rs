@@ -3,9 +3,8 @@
 use std::str::FromStr;
 
 use millrace_server::auth::{self, User};
+use millrace_terminal::Failure;
 use serde_json::{Map, Value};
-
-use crate::failure::Failure;
 
 /// A setting as it was written.
 #[derive(Debug, Clone)]

@@ -12,7 +12,7 @@ const LOGIN: &str = "Authorization: Basic dTpwYXNzd29yZA==\r\n";
 
 /// What clients do: downloads, uploads and listings of several sizes by FTP, requests of several kinds by HTTP, and some of
 /// each that come to nothing.
-fn serve_clients(site: &Site) {
+pub(crate) fn serve_clients(site: &Site) {
     for (name, size) in [("small", 1_000), ("large", 3_000_001), ("empty", 0)] {
         fs::write(site.folder.join("files").join(name), vec![b'x'; size]).unwrap();
     }
@@ -60,7 +60,7 @@ fn abort_a_download(client: &mut crate::client::Client) {
     }
 }
 
-fn objects(text: &str) -> Vec<Value> {
+pub(crate) fn objects(text: &str) -> Vec<Value> {
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 

@@ -3,9 +3,11 @@
 
 #[path = "../kit/client.rs"]
 mod client;
+mod collector;
 mod counting;
 mod health;
 mod notices;
+mod otlp;
 mod prometheus;
 mod site;
 mod waits;

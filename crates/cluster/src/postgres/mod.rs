@@ -6,6 +6,7 @@
 mod audit;
 mod browser_logins;
 mod connections;
+mod data_routes;
 mod dav;
 mod dav_schema;
 mod errands;
@@ -35,6 +36,7 @@ use self::connections::{Connections, Lane};
 use self::error::ClusterError;
 pub use self::events::PostgresEvents;
 use crate::browser_logins::{BrowserLogin, LoginEnd, LoginLifetime, LoginUse};
+use crate::data_route::DataRoute;
 use crate::scope::{Claim, SharedScope};
 use crate::table::{
     BanChange, Epoch, FailureEditions, Locking, NodeEntry, NodeReport, NodeState, Pulled, PulledFailures,
@@ -265,6 +267,10 @@ impl Table for PostgresTable {
         told: &[TrafficTelling],
     ) -> Result<Option<Vec<TrafficAnswer>>, TableError> {
         traffic::share(&self.connections, turn, told)
+    }
+
+    fn share_data_route(&self, epoch: Epoch, own: &DataRoute) -> Result<Vec<DataRoute>, TableError> {
+        data_routes::share(&self.connections, epoch, own)
     }
 
     fn send_errand(

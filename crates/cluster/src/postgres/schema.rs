@@ -11,6 +11,7 @@ use tokio_postgres::Client;
 
 use super::audit::AUDIT;
 use super::browser_logins::BROWSER_LOGINS;
+use super::data_routes::DATA_ROUTES;
 use super::dav_schema::DAV;
 use super::error::ClusterError;
 use super::events_schema::EVENTS;
@@ -36,6 +37,7 @@ const MIGRATIONS: &[&str] = &[
     UPLOADS,
     EVENTS,
     AUDIT,
+    DATA_ROUTES,
     TRAFFIC,
     LOGINS,
 ];

@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use super::questions::{Answer, Question};
+use super::tables::Tables;
 use crate::scope::{Claim, SharedScope};
-use crate::table::{BanChange, Epoch, Pulled, Renewal, SharedBan, Taking};
+use crate::table::{BanChange, Epoch, Locking, Pulled, Renewal, SharedBan, Taking};
 
 /// A row of `node`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +38,7 @@ struct BanRow {
 pub(super) struct Database {
     pub(super) nodes: BTreeMap<Epoch, NodeRow>,
     pub(super) held: BTreeMap<SharedScope, BTreeMap<Epoch, u64>>,
+    pub(super) tables: Tables,
     pulse: Option<Pulse>,
     bans: Vec<BanRow>,
     /// What `reap` has ended, for the invariants; in the order in which it did.
@@ -55,6 +58,7 @@ impl Database {
     pub(super) fn crash(&mut self) {
         self.nodes.clear();
         self.held.clear();
+        self.tables.crash();
         self.pulse = None;
     }
 
@@ -87,6 +91,7 @@ impl Database {
         self.epochs += 1;
         let epoch = Epoch(self.epochs);
         if let Some(replaced) = replaces {
+            self.tables.move_locks(replaced, epoch);
             self.leave(replaced);
         }
         self.nodes.insert(epoch, NodeRow { lease, renewed: now });
@@ -120,10 +125,10 @@ impl Database {
         if let Some(full) = claims.iter().position(|claim| taken(&claim.scope) >= claim.most) {
             return Taking::Full(full);
         }
-        if self.nodes.get(&epoch).is_none_or(|row| row.renewed + row.lease <= now) {
+        if !self.is_alive(epoch, now) {
             return Taking::Fenced;
         }
-        if self.pulse.is_some_and(|pulse| pulse.closed_until > now) {
+        if self.is_closed(now) {
             return Taking::Closed;
         }
         for Claim { scope, .. } in claims {
@@ -132,9 +137,98 @@ impl Database {
         Taking::Taken
     }
 
+    fn is_alive(&self, epoch: Epoch, now: Instant) -> bool {
+        self.nodes.get(&epoch).is_some_and(|row| row.renewed + row.lease > now)
+    }
+
+    /// Returns whether nodes register after a crash.
+    fn is_closed(&self, now: Instant) -> bool {
+        self.pulse.is_some_and(|pulse| pulse.closed_until > now)
+    }
+
+    /// Executes a question.
+    pub(super) fn execute(&mut self, question: &Question, lease: Duration, now: Instant) -> Answer {
+        match question {
+            Question::Register(replaces, places) => {
+                Answer::Registered(self.register(*replaces, lease, places, now))
+            }
+            Question::Renew(epoch, freed) => Answer::Renewed(self.renew(*epoch, freed, now)),
+            Question::Take(epoch, claims) => Answer::Taken(self.take(*epoch, claims, now)),
+            Question::Pull(since) => Answer::Pulled(self.pull_bans(*since, now)),
+            Question::Push(epoch, changes) => Answer::Pushed(self.push_bans(*epoch, changes, now)),
+            question => self.execute_more(question, now),
+        }
+    }
+
+    fn execute_more(&mut self, question: &Question, now: Instant) -> Answer {
+        let (is_there, is_alive) = match question.epoch() {
+            Some(epoch) => (self.nodes.contains_key(&epoch), self.is_alive(epoch, now)),
+            None => (true, true),
+        };
+        let is_closed = self.is_closed(now);
+        let others = |mine: &Epoch| -> Vec<Epoch> {
+            self.nodes.keys().filter(|epoch| *epoch != mine && self.is_alive(**epoch, now)).copied().collect()
+        };
+        let others = if let Question::SendErrand(mine) = question { others(mine) } else { Vec::new() };
+        let tables = &mut self.tables;
+        match question {
+            Question::Unlock(epoch, numbers) => {
+                tables.unlock(*epoch, numbers);
+                Answer::Done
+            }
+            Question::PullLocks(since) => Answer::NewLocks(tables.pull_locks(*since, now)),
+            Question::PullFailures(origin, since) => {
+                let (tallies, edition) = tables.pull_failures(*origin, *since);
+                Answer::Failures(tallies, edition)
+            }
+            Question::PushFailures(_, origin, tallies) if is_there => {
+                Answer::Pushed(tables.push_failures(*origin, tallies))
+            }
+            Question::PushFailures(..) => Answer::Pushed(Renewal::Fenced),
+            Question::ShareRate(epoch, wish) => {
+                Answer::Part(is_alive.then(|| tables.share_rate(*epoch, *wish)))
+            }
+            Question::TakeErrands(epoch) => Answer::Errands(tables.take_errands(*epoch)),
+            Question::AnswerErrand(number) => {
+                tables.answer_errand(*number);
+                Answer::Done
+            }
+            Question::SendErrand(_) => Answer::Errands(tables.send_errand(&others, now)),
+            Question::Answers(numbers) => Answer::Errands(tables.answers(numbers)),
+            Question::EndErrands(numbers) => {
+                tables.end_errands(numbers, now);
+                Answer::Done
+            }
+            Question::LockUpload(..) if !is_alive => Answer::Locked(Locking::Fenced),
+            Question::LockUpload(..) if is_closed => Answer::Locked(Locking::Busy),
+            Question::LockUpload(epoch, key, number) => {
+                Answer::Locked(tables.lock_upload(*epoch, *key, *number))
+            }
+            Question::HoldsUpload(key, number) => Answer::Whether(tables.holds_upload(*key, *number)),
+            Question::FinishUpload(key, number) => Answer::Whether(tables.finish_upload(*key, *number)),
+            Question::ReleaseUpload(key, number) => {
+                tables.release_upload(*key, *number);
+                Answer::Done
+            }
+            Question::GiveLock(place, token, left) => {
+                Answer::Whether(tables.give_lock(*place, *token, *left, now))
+            }
+            Question::ReleaseLock(token) => {
+                tables.release_lock(*token, now);
+                Answer::Done
+            }
+            Question::Register(..)
+            | Question::Renew(..)
+            | Question::Take(..)
+            | Question::Pull(_)
+            | Question::Push(..) => unreachable!("they are executed elsewhere"),
+        }
+    }
+
     /// Stands for `DELETE FROM node`, with the places of the epoch (`ON DELETE CASCADE`).
     pub(super) fn leave(&mut self, epoch: Epoch) {
         if self.nodes.remove(&epoch).is_some() {
+            self.tables.end(epoch);
             self.held.values_mut().for_each(|counts| {
                 counts.remove(&epoch);
             });
@@ -176,7 +270,9 @@ impl Database {
     }
 
     /// Returns what a write under an epoch that has ended must leave as it is.
-    pub(super) fn fingerprint(&self) -> (u64, i64, usize) {
-        (self.held.values().flat_map(BTreeMap::values).sum(), self.editions, self.nodes.len())
+    pub(super) fn fingerprint(&self) -> (u64, i64, [usize; 3]) {
+        let Tables { rates, uploads, .. } = &self.tables;
+        let rows = [self.nodes.len(), rates.len(), uploads.len()];
+        (self.held.values().flat_map(BTreeMap::values).sum(), self.editions, rows)
     }
 }

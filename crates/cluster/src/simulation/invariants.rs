@@ -18,9 +18,9 @@ pub(super) struct Violation(pub(super) String);
 /// How long after its death a node has places.
 const FREED: Duration = Duration::from_secs(10);
 /// How long a ban takes to all nodes: 2 s, and half a second, probably for slow clocks and busy keepers (seed 226).
-const SPREAD: Duration = Duration::from_millis(2500);
+pub(super) const SPREAD: Duration = Duration::from_millis(2500);
 /// After so long without trouble nothing of it is left in a node: a question without an answer, a pause, a lease.
-const RECOVERY: Duration = Duration::from_secs(12);
+pub(super) const RECOVERY: Duration = Duration::from_secs(12);
 
 /// A ban that is on its way to all nodes.
 #[derive(Debug)]

@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 use super::database::Database;
 use super::draw::Draw;
 use super::invariants::{Invariants, Violation};
-use super::node::{Answer, LEASE, Login, Node, Question};
-use crate::scope::{Claim, SharedScope};
+use super::node::{LEASE, Node};
+use super::promises::Promises;
+use super::questions::{Answer, Question};
+use super::tasks::{Fact, Next, Task};
 use crate::table::Epoch;
 
 /// How long a node waits for an answer.
@@ -27,8 +29,10 @@ pub(super) struct Process {
     pub(super) born: Instant,
     /// By its clock, a thousand milliseconds last so long.
     rate: u32,
-    stopped_until: Instant,
-    cut_until: Instant,
+    pub(super) stopped_until: Instant,
+    pub(super) cut_until: Instant,
+    /// What it does that asks more than once.
+    tasks: BTreeMap<u64, Task>,
     /// When a message of it was lost or slow, or it was stopped or cut, last.
     pub(super) troubled: Instant,
     /// The epoch of which it has heard last.
@@ -36,6 +40,21 @@ pub(super) struct Process {
 }
 
 impl Process {
+    /// A process that is born at this time, with a clock of this rate.
+    pub(super) fn new(at: Instant, rate: u32) -> Self {
+        Self {
+            node: Node::new(at),
+            is_alive: true,
+            born: at,
+            rate,
+            stopped_until: at,
+            cut_until: at,
+            tasks: BTreeMap::new(),
+            troubled: at,
+            known: None,
+        }
+    }
+
     /// Returns what its clock says.
     pub(super) fn clock(&self, now: Instant) -> Instant {
         self.born + (now - self.born) * self.rate / 1000
@@ -44,14 +63,17 @@ impl Process {
 
 /// A part of a process that waits for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asker {
+pub(super) enum Asker {
     Keeper,
     Login,
+    Task(u64),
 }
 
 #[derive(Debug)]
-enum Event {
+pub(super) enum Event {
     Wake(usize),
+    /// The time has come that a task has waited for.
+    Task(usize, u64),
     /// A client comes, when a process goes on that was stopped.
     Client(usize),
     /// The question arrives at the database; whether its answer is lost.
@@ -60,7 +82,7 @@ enum Event {
 }
 
 #[derive(Debug, Clone)]
-struct Ask {
+pub(super) struct Ask {
     number: u64,
     asker: Asker,
     question: Question,
@@ -69,12 +91,12 @@ struct Ask {
 /// A cluster.
 #[derive(Debug)]
 pub(super) struct World {
-    draw: Draw,
+    pub(super) draw: Draw,
     pub(super) now: Instant,
     pub(super) start: Instant,
     pub(super) database: Database,
     pub(super) processes: Vec<Process>,
-    away_until: Instant,
+    pub(super) away_until: Instant,
     /// Since when the database is there, when it is.
     pub(super) up_since: Instant,
     /// Until when the table of bans is locked.
@@ -84,7 +106,10 @@ pub(super) struct World {
     /// Questions whose answers are waited for.
     open: HashSet<u64>,
     is_calm: bool,
-    invariants: Invariants,
+    pub(super) invariants: Invariants,
+    pub(super) promises: Promises,
+    /// Uploads that are under way.
+    pub(super) uploads: [u64; 3],
     trace: Option<String>,
 }
 
@@ -105,6 +130,8 @@ impl World {
             open: HashSet::new(),
             is_calm: false,
             invariants: Invariants::default(),
+            promises: Promises::default(),
+            uploads: [1, 2, 3],
             trace: traces.then(String::new),
         };
         let nodes = if seed.is_multiple_of(CROWDED) { 100 } else { 3 + world.draw.up_to(8) };
@@ -117,7 +144,7 @@ impl World {
         self.trace.unwrap_or_default()
     }
 
-    fn note(&mut self, what: impl FnOnce() -> String) {
+    pub(super) fn note(&mut self, what: impl FnOnce() -> String) {
         if let Some(trace) = &mut self.trace {
             let _ = writeln!(trace, "{:>7} ms  {}", (self.now - self.start).as_millis(), what());
         }
@@ -131,8 +158,13 @@ impl World {
             self.advance(time)?;
         }
         self.calm()?;
+        // Nodes that were killed last are there again.
+        self.advance(Duration::from_secs(21))?;
+        self.want_all();
         self.advance(Duration::from_secs(25))?;
         self.invariants.at_rest(self)?;
+        self.promises.at_rest(self)?;
+        self.ask_all()?;
         for index in 0..self.processes.len() {
             let node = &mut self.processes[index].node;
             (0..node.sessions.len()).for_each(|_| node.logout(0));
@@ -155,143 +187,12 @@ impl World {
         self.advance(Duration::ZERO)
     }
 
-    /// Does one thing: a fault, clients, or bans.
-    fn act(&mut self) -> Result<(), Violation> {
-        let process = self.draw.up_to(self.processes.len());
-        let is_alive = self.processes[process].is_alive;
-        match self.draw.up_to(1000) {
-            0..15 if is_alive => self.kill(process),
-            15..40 if is_alive => self.stop(process),
-            40..60 if is_alive => self.cut(process),
-            60..66 => self.take_database_away(),
-            66..70 => self.lock_bans(),
-            70..100 if is_alive && self.is_running(process) => self.change_bans(process),
-            _ => {
-                for _ in 0..=self.draw.up_to(6) {
-                    self.client()?;
-                }
-            }
-        }
-        Ok(())
+    pub(super) fn number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
     }
 
-    fn start_node(&mut self, at: Instant) {
-        let rate = 900 + self.draw.up_to(201) as u32;
-        let first = at + self.draw.millis(0, 250);
-        self.push(first, Event::Wake(self.processes.len()));
-        self.processes.push(Process {
-            node: Node::new(at),
-            is_alive: true,
-            born: at,
-            rate,
-            stopped_until: at,
-            cut_until: at,
-            troubled: at,
-            known: None,
-        });
-    }
-
-    fn kill(&mut self, process: usize) {
-        self.note(|| format!("node {process} is killed"));
-        self.processes[process].is_alive = false;
-        self.processes[process].node.sessions.clear();
-        let again = self.now + self.draw.millis(500, 20_000);
-        self.start_node(again);
-    }
-
-    fn stop(&mut self, process: usize) {
-        // Where leases end there is most to see; clients wait there for the process to go on.
-        let (least, most) = if self.draw.permille(500) { (5_400, 7_500) } else { (500, 25_000) };
-        let until = self.now + self.draw.millis(least, most);
-        self.note(|| format!("node {process} is stopped"));
-        if !self.processes[process].node.sessions.is_empty() {
-            self.processes[process].node.logout(0);
-        }
-        self.push(until, Event::Client(process));
-        self.processes[process].stopped_until = until;
-        self.processes[process].troubled = until;
-    }
-
-    fn cut(&mut self, process: usize) {
-        let until = self.now + self.draw.millis(500, 25_000);
-        self.note(|| format!("node {process} is cut off"));
-        self.processes[process].cut_until = until;
-        self.processes[process].troubled = until;
-    }
-
-    fn take_database_away(&mut self) {
-        let most = if self.draw.permille(500) { 3_000 } else { 70_000 };
-        self.away_until = self.now + self.draw.millis(500, most);
-        self.up_since = self.away_until;
-        let crashes = self.draw.permille(500);
-        self.note(|| format!("the database is away; it has crashed: {crashes}"));
-        if crashes {
-            self.database.crash();
-            self.invariants.crashed();
-        }
-    }
-
-    fn lock_bans(&mut self) {
-        self.note(|| "the bans are locked".to_owned());
-        self.bans_locked_until = self.now + self.draw.millis(2_000, 30_000);
-    }
-
-    fn is_running(&self, process: usize) -> bool {
-        let process = &self.processes[process];
-        process.is_alive && process.stopped_until <= self.now && process.born <= self.now
-    }
-
-    fn change_bans(&mut self, process: usize) {
-        let lifts = self.draw.permille(300);
-        let number = self.draw.up_to(250);
-        let network = format!("192.0.2.{number}").parse().expect("an address");
-        let bans = &self.processes[process].node.bans;
-        if lifts {
-            bans.lift(network);
-        } else {
-            bans.ban(network, None);
-        }
-        self.note(|| format!("node {process}: ban of 192.0.2.{number}, lifted: {lifts}"));
-        let (now, up_since) = (self.now, self.up_since);
-        self.invariants.bans_changed(network, (!lifts).then_some(process), now, up_since);
-    }
-
-    /// A client logs in or out.
-    fn client(&mut self) -> Result<(), Violation> {
-        let process = self.draw.up_to(self.processes.len());
-        if !self.is_running(process) {
-            return Ok(());
-        }
-        let sessions = self.processes[process].node.sessions.len();
-        if sessions > 0 && self.draw.permille(450) {
-            let session = self.draw.up_to(sessions);
-            self.processes[process].node.logout(session);
-            return self.invariants.covered(self, process);
-        }
-        self.log_in(process)
-    }
-
-    fn log_in(&mut self, process: usize) -> Result<(), Violation> {
-        let user = [b'a' + self.draw.up_to(3) as u8];
-        let mut claims = vec![Claim { scope: SharedScope::server(), most: 9 }];
-        if self.draw.permille(600) {
-            claims.push(Claim { scope: SharedScope::user(&user), most: 2 });
-        }
-        let clock = self.processes[process].clock(self.now);
-        match self.processes[process].node.login(claims, clock) {
-            Login::Refused => Ok(()),
-            Login::Asks(question) => {
-                self.ask(process, Asker::Login, question);
-                Ok(())
-            }
-            Login::Begun => {
-                self.note(|| format!("node {process}: a session takes a place on"));
-                self.invariants.begun(self, process)
-            }
-        }
-    }
-
-    fn push(&mut self, at: Instant, event: Event) {
+    pub(super) fn push(&mut self, at: Instant, event: Event) {
         self.numbers += 1;
         self.events.insert((at, self.numbers), event);
     }
@@ -301,7 +202,7 @@ impl World {
     }
 
     /// Sends a question, which may be lost or late, as its answer may be.
-    fn ask(&mut self, process: usize, asker: Asker, question: Question) {
+    pub(super) fn ask(&mut self, process: usize, asker: Asker, question: Question) {
         self.numbers += 1;
         let ask = Ask { number: self.numbers, asker, question };
         self.open.insert(ask.number);
@@ -320,7 +221,7 @@ impl World {
     }
 
     /// Lets time pass, and what happens in it happen.
-    fn advance(&mut self, time: Duration) -> Result<(), Violation> {
+    pub(super) fn advance(&mut self, time: Duration) -> Result<(), Violation> {
         let end = self.now + time;
         while let Some(entry) = self.events.first_entry().filter(|entry| entry.key().0 <= end) {
             self.now = self.now.max(entry.key().0);
@@ -331,6 +232,9 @@ impl World {
         let mut invariants = std::mem::take(&mut self.invariants);
         let result = invariants.after_step(self);
         self.invariants = invariants;
+        let mut promises = std::mem::take(&mut self.promises);
+        let result = result.and_then(|()| promises.after_step(self));
+        self.promises = promises;
         if self.invariants.grace_is_over(self.now) {
             self.give_up_the_absent();
         }
@@ -350,8 +254,12 @@ impl World {
     fn happen(&mut self, event: Event) -> Result<(), Violation> {
         match event {
             Event::Arrive(process, ask, answer_lost) => self.arrive(process, ask, answer_lost),
-            Event::Wake(process) | Event::Answer(process, ..) if !self.processes[process].is_alive => Ok(()),
-            Event::Wake(process) | Event::Answer(process, ..)
+            Event::Wake(process) | Event::Answer(process, ..) | Event::Task(process, _)
+                if !self.processes[process].is_alive =>
+            {
+                Ok(())
+            }
+            Event::Wake(process) | Event::Answer(process, ..) | Event::Task(process, _)
                 if self.processes[process].stopped_until > self.now =>
             {
                 // The threads of a process that goes on run in any order.
@@ -361,6 +269,10 @@ impl World {
             }
             Event::Client(process) if self.is_running(process) => self.log_in(process),
             Event::Client(_) => Ok(()),
+            Event::Task(process, task) => {
+                let clock = self.processes[process].clock(self.now);
+                self.go_on(process, task, |task, node, facts| task.wake(node, clock, facts))
+            }
             Event::Wake(process) => {
                 self.push(self.now + TICK, Event::Wake(process));
                 self.wake(process);
@@ -373,7 +285,7 @@ impl World {
         }
     }
 
-    fn wake(&mut self, process: usize) {
+    pub(super) fn wake(&mut self, process: usize) {
         let clock = self.processes[process].clock(self.now);
         if let Some(question) = self.processes[process].node.wake(clock) {
             self.ask(process, Asker::Keeper, question);
@@ -408,21 +320,9 @@ impl World {
     fn execute(&mut self, process: usize, question: &Question) -> Result<Answer, Violation> {
         let (database, now) = (&mut self.database, self.now);
         let before = database.fingerprint();
-        let (epoch, is_there) = match question {
-            Question::Renew(epoch, _) | Question::Take(epoch, _) | Question::Push(epoch, _) => {
-                (Some(*epoch), database.nodes.contains_key(epoch))
-            }
-            Question::Register(..) | Question::Pull(_) => (None, true),
-        };
-        let answer = match question {
-            Question::Register(replaces, places) => {
-                Answer::Registered(database.register(*replaces, LEASE, places, now))
-            }
-            Question::Renew(epoch, freed) => Answer::Renewed(database.renew(*epoch, freed, now)),
-            Question::Take(epoch, claims) => Answer::Taken(database.take(*epoch, claims, now)),
-            Question::Pull(since) => Answer::Pulled(database.pull_bans(*since, now)),
-            Question::Push(epoch, changes) => Answer::Pushed(database.push_bans(*epoch, changes, now)),
-        };
+        let epoch = question.epoch();
+        let is_there = epoch.is_none_or(|epoch| database.nodes.contains_key(&epoch));
+        let answer = database.execute(question, LEASE, now);
         if !is_there && self.database.fingerprint() != before {
             return Err(Violation(format!("{epoch:?} has ended, and has changed something: {question:?}")));
         }
@@ -468,13 +368,56 @@ impl World {
                     self.wake(process);
                 }
             }
+            (Asker::Task(task), question) => {
+                let asked = (&question, answer);
+                self.go_on(process, task, |task, node, facts| task.answer(node, asked, clock, facts))?;
+            }
             (_, question) => {
                 if let Some(question) = node.answer_keeper(question, answer, clock) {
                     self.ask(process, Asker::Keeper, question);
                 }
             }
         }
+        for task in std::mem::take(&mut self.processes[process].node.begins) {
+            self.begin(process, task)?;
+        }
+        if self.processes[process].node.is_called() {
+            self.wake(process);
+        }
         self.invariants.covered(self, process)
+    }
+
+    /// Begins a task.
+    pub(super) fn begin(&mut self, process: usize, task: Task) -> Result<(), Violation> {
+        let (number, clock) = (self.number(), self.processes[process].clock(self.now));
+        self.processes[process].tasks.insert(number, task);
+        self.go_on(process, number, |task, node, facts| task.begin(node, clock, facts))
+    }
+
+    /// Goes on with a task, and does what it wants next.
+    fn go_on(
+        &mut self,
+        process: usize,
+        number: u64,
+        step: impl FnOnce(&mut Task, &mut Node, &mut Vec<Fact>) -> Next,
+    ) -> Result<(), Violation> {
+        let Some(mut task) = self.processes[process].tasks.remove(&number) else { return Ok(()) };
+        let mut facts = Vec::new();
+        let next = step(&mut task, &mut self.processes[process].node, &mut facts);
+        for fact in facts {
+            self.note(|| format!("node {process}: {fact:?}"));
+            let mut promises = std::mem::take(&mut self.promises);
+            let result = promises.note(self, process, &fact);
+            self.promises = promises;
+            result?;
+        }
+        match next {
+            Next::End => return Ok(()),
+            Next::Ask(question) => self.ask(process, Asker::Task(number), question),
+            Next::Wait(time) => self.push(self.now + time, Event::Task(process, number)),
+        }
+        self.processes[process].tasks.insert(number, task);
+        Ok(())
     }
 
     /// Returns whether a process has been able to speak with the database for so long.

@@ -134,6 +134,15 @@ impl Login {
         self.member.log_out();
     }
 
+    /// The session is over, and its places among others are free. Who it was of is still known.
+    pub(super) fn leave(&mut self) {
+        self.reviews.overtake();
+        self.member.log_out();
+        if let Some(account) = &mut self.account {
+            account.place = None;
+        }
+    }
+
     /// Decides a login. Returns nothing where the accounts have to be asked.
     pub(super) fn log_in(&mut self, scene: &mut LoginScene<'_>, credentials: Credentials) -> Option<Verdict> {
         if let Some(verdict) = self.turned_away(scene, &credentials.user) {

@@ -307,6 +307,8 @@ impl Connection {
                 None
             }
             Act::Close => {
+                // Before the 221, after which the client may come again at once.
+                self.login.leave();
                 self.wire.give_time_to_leave(core);
                 None
             }

@@ -25,8 +25,10 @@
 //! While a server relieves another both lease from one range: neither keeps a port that is not leased.
 //!
 //! A connection from a proxy belongs to the client that its header names, and to no session before that
-//! ([`Lease::accept`]).
+//! ([`Lease::accept`]). One that another node of a cluster has accepted belongs to the session that waits here for the
+//! client that the node names ([`PassivePool::hand_in`]).
 
+mod handed_on;
 mod lease;
 mod port;
 mod sockets;

@@ -130,6 +130,11 @@ impl Tenants {
         }
     }
 
+    /// Returns whether a tenant waits for a connection from this address.
+    pub(super) fn expects(&self, client: IpAddr) -> bool {
+        self.list.iter().any(|tenant| tenant.client == client)
+    }
+
     /// Returns true if a connection from this address could only be for a new tenant.
     pub(super) fn admits(&self, client: IpAddr) -> bool {
         self.list.iter().all(|tenant| tenant.client != client) && !self.expected.contains(&client)

@@ -13,7 +13,7 @@ use millrace_net::stream;
 use super::*;
 
 /// A doorkeeper that ignores rejected connections.
-struct Silent;
+pub(super) struct Silent;
 
 impl Doorkeeper for Silent {
     fn turn_away(&mut self, _: TurnedAway) {}
@@ -41,19 +41,19 @@ impl Doorkeeper for Book {
     fn forget(&mut self, _: &OwnedFd) {}
 }
 
-fn pool(range: RangeInclusive<u16>) -> PassivePool {
+pub(super) fn pool(range: RangeInclusive<u16>) -> PassivePool {
     PassivePool::new(range, KEPT, Arc::default())
 }
 
-const LOCAL: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+pub(super) const LOCAL: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
-fn client(last: u8) -> IpAddr {
+pub(super) fn client(last: u8) -> IpAddr {
     IpAddr::from([127, 0, 0, last])
 }
 
 /// A range of `count` ports that are free now, and no other test's: below those that the system gives to
 /// outgoing connections.
-fn range(count: u16) -> RangeInclusive<u16> {
+pub(super) fn range(count: u16) -> RangeInclusive<u16> {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     loop {
         let offset = NEXT.fetch_add(count, Ordering::Relaxed);
@@ -66,11 +66,11 @@ fn range(count: u16) -> RangeInclusive<u16> {
 }
 
 /// A client whose connection is known by its address alone.
-fn guest(client: IpAddr) -> Guest {
+pub(super) fn guest(client: IpAddr) -> Guest {
     Guest { client, badge: None, wake: Arc::new(|| {}) }
 }
 
-fn lease(pool: &PassivePool, from: IpAddr) -> Lease {
+pub(super) fn lease(pool: &PassivePool, from: IpAddr) -> Lease {
     match pool.lease(LOCAL, guest(from), Box::new(|_| {})) {
         Leasing::Granted(lease) => lease,
         other => panic!("{other:?}"),
@@ -85,7 +85,7 @@ fn connect(from: IpAddr, to: SocketAddr) -> TcpStream {
 }
 
 /// When a test gives up.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Waits for the listener's next connection.
 fn wait_for_arrival(lease: &Lease) {

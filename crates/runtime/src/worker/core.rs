@@ -174,8 +174,8 @@ impl Core {
     }
 
     /// Counts a transfer by HTTP that is not logged by itself.
-    pub fn count_transfer(&self, transfer: &log::Measured) {
-        self.services.log.count_http_transfer(&self.lines, transfer);
+    pub fn count_transfer(&mut self, transfer: &log::Measured) {
+        self.services.log.count_http_transfer(&mut self.lines, transfer);
     }
 
     /// Restores the buffers that a panic may have taken, and drops what they hold of the connection that panicked.

@@ -20,6 +20,7 @@ use millrace_runtime::sessions::{Descriptors, Sessions};
 use super::StartError;
 use crate::blocking::BlockingPool;
 use crate::config::{Config, Tls};
+use crate::data_relay::RelayLimits;
 use crate::disks::Disks;
 use crate::hooks::Pools;
 use crate::kept_bans::BanFile;
@@ -99,7 +100,9 @@ pub(crate) fn state(
     if let Err(error) = read {
         log.warn(&error.to_string());
     }
-    let reserve = descriptor_reserve(descriptors);
+    let relays = config.cluster.as_ref().is_some_and(|cluster| cluster.data_address().is_some());
+    let for_relay = if relays { RelayLimits::of(descriptors).descriptors() } else { 0 };
+    let reserve = descriptor_reserve(descriptors) + for_relay;
     let descriptors = Descriptors { most: descriptors, reserve, workers: config.workers };
     let threads = config.blocking_threads;
     let sessions = Arc::new(sessions(&config, descriptors));
@@ -167,6 +170,7 @@ pub(crate) fn state(
         workers: OnceLock::new(),
         is_on_record: AtomicBool::new(false),
         is_leaving: AtomicBool::new(false),
+        data_relay: OnceLock::new(),
         errands: OnceLock::new(),
         end: Mutex::default(),
         config,

@@ -1,12 +1,15 @@
 //! What metrics and health checks ask of a server that runs.
 
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::{Instant, SystemTime};
 
 use millrace_blocking::PoolLoad;
+use millrace_log::Spans;
 use millrace_metrics::{Metric, Reading, Registry, process_readings};
 
 use super::Running;
+use crate::data_relay::DataRelay;
 use crate::hooks::Backlog;
 use crate::worker::{Worker, WorkerMessage};
 
@@ -19,6 +22,21 @@ pub enum Readiness {
     Draining,
     /// Another process accepts instead.
     HandedOver,
+}
+
+/// Returns the spans of what the workers of a server have ended.
+pub fn spans_of(running: &Running) -> &Arc<Spans> {
+    running.log.spans()
+}
+
+/// Reads the metrics that are not counted, and the queue of the hooks. Returns nothing where the server has ended.
+pub fn readings_of(running: &Weak<Running>) -> Option<(Arc<Running>, Vec<Reading>)> {
+    let backlog = running.upgrade()?.backlog();
+    // A disk may hold this up; the server is not kept alive meanwhile.
+    let queue = backlog.as_ref().map(Running::queue_readings);
+    let running = running.upgrade()?;
+    let readings = running.readings().into_iter().chain(queue.into_iter().flatten()).collect();
+    Some((running, readings))
 }
 
 impl Running {
@@ -97,6 +115,8 @@ impl Running {
         let registered =
             |(name, is_member)| Reading::at(Metric::ClusterNode, name, f64::from(u8::from(is_member)));
         readings.extend(node.map(registered));
+        let handed_on = state.data_relay.get().map(DataRelay::counts).into_iter().flatten();
+        readings.extend(handed_on.map(|(result, count)| Reading::at(Metric::HandedOn, result, count as f64)));
         readings.extend(state.disks.readings(&state.pool));
         let lost = state.log.lost_lines().into_iter();
         readings.extend(lost.map(|(log, lines)| Reading::at(Metric::LogLinesLost, log, lines as f64)));

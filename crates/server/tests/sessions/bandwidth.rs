@@ -177,6 +177,20 @@ fn a_paused_transfer_hears_abor() {
     client.expect_alive();
 }
 
+/// The next connection is another worker's, which may be ahead of the one that writes the 221.
+#[test]
+fn a_client_that_has_quit_may_log_in_again_at_once() {
+    let limits = ServerLimits {
+        user: Limits { sessions: Some(Limit::of(1)), ..Limits::default() },
+        ..ServerLimits::default()
+    };
+    let served = serve_with(limited(Arc::new(MemoryStorage::new()), limits));
+    for _ in 0..500 {
+        let mut client = served.login();
+        client.expect("QUIT", 221);
+    }
+}
+
 #[test]
 fn a_user_has_only_so_many_sessions() {
     let limits = ServerLimits {

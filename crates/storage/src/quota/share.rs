@@ -47,6 +47,8 @@ pub(super) struct SharePart {
     is_known: bool,
     /// Changes were made that the database may not know of.
     has_doubts: bool,
+    /// The database may have the share, though no change could begin.
+    may_be_left: bool,
     /// It says that the tree has to be counted again.
     is_doubtful: bool,
     /// Changes that it was told of, and whether room was needed since.
@@ -66,6 +68,11 @@ impl SharePart {
     /// A change has ended.
     pub(super) fn end(&mut self) {
         self.own.changes += 1;
+    }
+
+    /// Returns whether the database may have the share, though no change could begin.
+    pub(super) fn may_be_left(&self) -> bool {
+        self.may_be_left
     }
 
     /// What others have reserved.
@@ -185,12 +192,22 @@ impl Tally {
         drop(self.tell(shared, None));
     }
 
-    /// Begins the share, with as much room as there is; a tree that was never counted is counted.
+    /// Begins the share, with as much room as there is; a tree that was never counted is counted. A share that no change can
+    /// begin with is ended within a second: what it has reserved would be missing elsewhere.
     pub(super) fn begin_share(&self, shared: &dyn SharedCounts, most: Allowance) -> Result<(), FileError> {
+        let begun = self.try_to_begin(shared, most);
+        if begun.is_ok() {
+            self.counts().share.may_be_left = false;
+        }
+        begun
+    }
+
+    fn try_to_begin(&self, shared: &dyn SharedCounts, most: Allowance) -> Result<(), FileError> {
         let wish = Wish { bytes: 0, files: 0, most, ahead: AHEAD };
         let told = self.tell(shared, Some(wish)).map(|(_, state)| state);
         match told {
             Ok(TreeState { is_counted: false, .. }) => {
+                self.counts().share.may_be_left = true;
                 let (found, changes) = (count(self.storage())?, 0);
                 shared.counted(self.key(), found, changes).map_err(|_| FileError::Busy)?;
                 self.tell(shared, Some(wish)).map(drop).map_err(|_| FileError::Busy)
@@ -202,11 +219,15 @@ impl Tally {
                 }
                 Ok(())
             }
-            Err(_) if self.counts().share.is_known => {
-                self.counts().share.has_doubts = true;
-                Ok(())
+            Err(error) => {
+                let share = &mut self.counts().share;
+                if share.is_known {
+                    share.has_doubts = true;
+                    return Ok(());
+                }
+                share.may_be_left |= error == SharedCountError::Unanswered;
+                Err(FileError::Busy)
             }
-            Err(_) => Err(FileError::Busy),
         }
     }
 
@@ -245,6 +266,10 @@ impl Tally {
         let Ok(_only) = self.counting.try_lock() else { return false };
         let mut counts = self.counts();
         if counts.state != State::Changing {
+            if std::mem::take(&mut counts.share.may_be_left) {
+                drop(counts);
+                self.end_left_share(shared);
+            }
             return true;
         }
         let is_quiet = counts.changes == counts.seen;
@@ -264,6 +289,22 @@ impl Tally {
             self.refresh(shared);
         }
         false
+    }
+
+    /// Ends a share with which no change has begun.
+    fn end_left_share(&self, shared: &dyn SharedCounts) {
+        let told = {
+            let mut counts = self.counts();
+            counts.share.room = (0, 0);
+            Telling { is_last: true, ..counts.telling() }
+        };
+        let _turn = lock(&self.asking);
+        let ended = shared.tell(self.key(), told, None);
+        let mut counts = self.counts();
+        counts.begin_anew(&told);
+        // Told again in a second, where it could not be.
+        counts.share.may_be_left = ended.is_err_and(|error| error != SharedCountError::Ended);
+        counts.share.has_doubts = told.is_doubtful && counts.share.may_be_left;
     }
 
     fn end_share(&self, shared: &dyn SharedCounts) -> bool {

@@ -85,6 +85,9 @@ pub enum SharedCountError {
     /// The database cannot be asked now.
     #[error("the counts of quotas cannot be shared now")]
     Away,
+    /// The database has not answered: what was asked may have been done.
+    #[error("the database of the counts of quotas has not answered")]
+    Unanswered,
     /// This server was taken for dead, and its share has ended.
     #[error("the share of this server has ended")]
     Ended,

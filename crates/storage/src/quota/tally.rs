@@ -218,7 +218,8 @@ impl Tally {
 
     /// Returns whether the ledger is up to date.
     pub(super) fn is_kept(&self) -> bool {
-        self.counts().state != State::Changing
+        let counts = self.counts();
+        counts.state != State::Changing && !counts.share.may_be_left()
     }
 
     /// Stores the count in the ledger, if nothing has changed since the last call, or if this is the `last` time.

@@ -11,6 +11,7 @@ use crate::config::limits::{ClassTable, ListenerTable};
 use crate::config::logins::{GroupTable, UserTable};
 use crate::config::notices::NoticeTable;
 use crate::config::oidc::OidcTable;
+use crate::config::otlp::OtlpTable;
 use crate::config::proxy_routes::ProxyTable;
 use crate::config::setting::{Row, Unset};
 use crate::config::sources::SourceTable;
@@ -43,6 +44,7 @@ fn tables() -> Vec<(String, String)> {
             scope::<NoticeTable>(),
             scope::<ClusterTable>(),
             scope::<OidcTable>(),
+            scope::<OtlpTable>(),
         ])
         .collect()
 }

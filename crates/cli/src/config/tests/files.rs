@@ -525,6 +525,27 @@ fn the_names_of_a_bucket_are_in_a_database_where_that_is_said() {
 }
 
 #[test]
+fn a_collector_is_one_table_with_an_endpoint() {
+    let folder = Folder::new();
+    let endpoint = "endpoint = \"https://otel.example.net\"";
+    let site = folder.file(&format!("[otlp]\n{endpoint}\nheaders = {{ api-key = \"se\" }}\n")).unwrap();
+    assert!(site.otlp.is_some());
+    assert_eq!(site.shown.otlp, ["to https://otel.example.net"]);
+    assert!(folder.file("").unwrap().otlp.is_none());
+    for (text, told) in [
+        (format!("[[otlp]]\n{endpoint}"), "is one table, which begins with [otlp], in single brackets"),
+        ("[otlp]\ninterval = \"1m\"".to_owned(), "[otlp] table needs `endpoint`"),
+        ("[otlp]\nendpoint = \"localhost:4318\"".to_owned(), "is no address of a receiver"),
+        (format!("[otlp]\n{endpoint}\nheaders = {{ host = \"a\" }}"), "the server sends itself"),
+        (format!("[otlp]\n{endpoint}\ninterval = \"0\""), "interval"),
+        (format!("[otlp]\n{endpoint}\ntraces = true"), "`traces`"),
+    ] {
+        let error = folder.error(folder.file(&text));
+        assert!(error.contains(told), "{text}: {error}");
+    }
+}
+
+#[test]
 fn a_cluster_is_one_table_in_single_brackets_with_a_database() {
     let folder = Folder::new();
     let database = "database = \"host=/run/postgresql dbname=millrace\"";

@@ -253,7 +253,7 @@ fn say_what_is_known(running: &Running, socket: &OwnedFd) -> io::Result<()> {
 impl Running {
     /// Returns whether another process has taken over.
     pub(in crate::running) fn is_handed_over(&self) -> bool {
-        self.successor.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.is_handed_over.load(Ordering::Acquire)
     }
 }
 
@@ -265,6 +265,7 @@ fn retire(running: &Running, socket: OwnedFd, successor: u32) {
     hand_over_also(running, Vec::new());
     state.retire(state.config.grace);
     *running.successor.lock().unwrap_or_else(PoisonError::into_inner) = Some(socket);
+    running.is_handed_over.store(true, Ordering::Release);
 }
 
 /// Tells the server that has taken over, if there is one, what the last sessions have done. The end of the socket is that of

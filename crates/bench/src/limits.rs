@@ -4,10 +4,10 @@ use std::process::ExitCode;
 
 use millrace_lab::limits;
 
-use crate::bench::output::print;
-use crate::failure::Failure;
+use millrace_terminal::{Failure, print};
 
-pub(crate) fn run() -> Result<ExitCode, Failure> {
+/// Prints it.
+pub fn run() -> Result<ExitCode, Failure> {
     print(&limits::render().to_string())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -31,15 +31,16 @@ use millrace_load::run::Ending;
 use millrace_load::run::{RunError, address_of, caution};
 use millrace_load::stop::{Asked, Stop};
 use millrace_load::verdict::Bound;
+use millrace_terminal::{Failure, print};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-pub(crate) use self::flags::{Bench, Flags};
+pub use self::flags::Bench;
+pub(crate) use self::flags::Flags;
 use self::gate::Gate;
 use self::live::Live;
 use self::output::Output;
 use self::progress::Line;
-use crate::failure::Failure;
 
 /// Exit status: a threshold or an operation failed, or bytes were wrong.
 pub(crate) const FAILED: u8 = 1;
@@ -55,7 +56,8 @@ const ECHO: Duration = Duration::from_millis(500);
 /// The request to end a run.
 static STOP: Stop = Stop::new();
 
-pub(crate) fn run(arguments: &Bench) -> Result<ExitCode, Failure> {
+/// Runs the command.
+pub fn run(arguments: &Bench) -> Result<ExitCode, Failure> {
     if let Some(path) = &arguments.read {
         return show(path, arguments);
     }
@@ -103,14 +105,14 @@ fn server_of(plan: &Plan) -> Option<i32> {
 }
 
 /// Runs a part of another process's load, by that process's order.
-pub(crate) fn work() -> Result<(), Failure> {
+pub fn work() -> Result<(), Failure> {
     millrace_load::worker_processes::serve(stdin(), stdout()).map_err(|error| {
         Failure::Running(format!("this is a part of \"millrace bench\", which starts it: {error}."))
     })
 }
 
 /// Is a generator of another process's load, by that process's orders.
-pub(crate) fn generate() -> Result<(), Failure> {
+pub fn generate() -> Result<(), Failure> {
     generator::serve(stdin(), stdout()).map_err(|error| {
         Failure::Running(format!("this is a generator of \"millrace bench\", which starts it: {error}."))
     })
@@ -194,7 +196,7 @@ fn plan_site(arguments: &Bench) -> Result<ExitCode, Failure> {
     let headroom =
         percent.map_err(|_| wrong(format!("--headroom {:?} is no share", arguments.headroom)))? / 100.0;
     let plan = planning::plan(&measured, &arguments.need, users, headroom);
-    output::print(&plan.map_err(|error| wrong(error.to_string()))?.to_string())?;
+    print(&plan.map_err(|error| wrong(error.to_string()))?.to_string())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -331,7 +333,7 @@ fn find(
 fn list() -> Result<ExitCode, Failure> {
     for (name, _) in BUILT_IN {
         let preset = Preset::built_in(name).map_err(advise_plan)?;
-        output::print(&format!("{name:<20} {}\n", preset.summary))?;
+        print(&format!("{name:<20} {}\n", preset.summary))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -14,11 +14,11 @@ use millrace_load::plan::Plan;
 use millrace_load::run::RunError;
 use millrace_load::stop::Stop;
 use millrace_load::units::counted;
+use millrace_terminal::{Failure, print};
 
 use super::flags::Bench;
-use super::output::{Sink, print, write};
+use super::output::{Sink, write};
 use super::{advise_race as advise, report_on_signals};
-use crate::failure::Failure;
 
 /// Exit status: slower than the baseline.
 const SLOWER: u8 = 4;

@@ -16,11 +16,11 @@ use millrace_load::run::Ending;
 use millrace_load::run::RunError;
 use millrace_load::stop::Stop;
 use millrace_load::units::users;
+use millrace_terminal::{Failure, has_color, print};
 
-use crate::bench::output::{Sink, has_color, print, write};
+use crate::bench::output::{Sink, write};
 use crate::bench::progress::Between;
 use crate::bench::{FAILED, Flags, INCONCLUSIVE, advise_race as advise, preset, report_on_signals};
-use crate::failure::Failure;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -54,7 +54,7 @@ static STOP: Stop = Stop::new();
     mut_arg("server-pid", |flag| flag.hide(true)),
     mut_arg("server-root", |flag| flag.hide(true))
 )]
-pub(crate) struct Race {
+pub struct Race {
     /// The servers to compare: a known server's name, the path of its program, or a URL
     ///
     /// A known server is started for the race in a fresh folder, on ports of its own; flags for it may
@@ -126,7 +126,8 @@ pub(crate) struct Race {
     markdown: Option<PathBuf>,
 }
 
-pub(crate) fn run(arguments: &Race) -> Result<ExitCode, Failure> {
+/// Runs the command.
+pub fn run(arguments: &Race) -> Result<ExitCode, Failure> {
     if arguments.list {
         return list();
     }

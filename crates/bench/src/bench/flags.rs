@@ -41,7 +41,7 @@ another. docs/benchmarks.md says how to read the figures, and when to believe th
 /// `millrace bench`.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
-pub(crate) struct Bench {
+pub struct Bench {
     /// The server to load: ftp://user:password@host:port/folder
     ///
     /// Test files are made in the folder, and removed afterwards. Or ftpes:// and ftps:// for FTP in TLS; http://

@@ -5,16 +5,16 @@
 //! may be the baseline, stays whole until then, whatever becomes of the run.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, IsTerminal, Write, stdout};
+use std::io::{self, Write, stdout};
 use std::path::{Path, PathBuf};
 
 use millrace_lab::from_log::LogRates;
 use millrace_lab::html;
 use millrace_lab::report::{Report, csv, markdown, text, zb};
 use millrace_lab::search::Capacity;
+use millrace_terminal::{Failure, has_color, print};
 
 use super::Bench;
-use crate::failure::Failure;
 
 /// Everything that a run writes to.
 pub(super) struct Output {
@@ -195,19 +195,4 @@ fn replace(place: &Path, bytes: &[u8]) -> io::Result<()> {
 
 fn failed(path: &Path, error: &io::Error) -> Failure {
     Failure::Running(format!("{} cannot be written: {error}.", path.display()))
-}
-
-/// A reader that has gone (`millrace bench ... | head`) is no failure.
-pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    match stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(failed(Path::new("standard output"), &error))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Returns true if it is a terminal, and color is not disabled (<https://no-color.org>).
-pub(crate) fn has_color(stream: &impl IsTerminal) -> bool {
-    stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

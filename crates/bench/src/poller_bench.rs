@@ -7,12 +7,11 @@ use std::time::Duration;
 use clap::Args;
 use millrace_lab::poller::{Answer, Question, compare, most_pairs};
 use millrace_load::selector::SELECTORS;
-
-use crate::failure::Failure;
+use millrace_terminal::Failure;
 
 /// `millrace poller-bench`.
 #[derive(Debug, Args)]
-pub(crate) struct PollerBench {
+pub struct PollerBench {
     /// How many sockets are watched [default: 100,1000,9000, as far as descriptors go]
     #[arg(long, value_name = "N,...", value_delimiter = ',',
           value_parser = clap::value_parser!(u32).range(1..))]
@@ -41,7 +40,8 @@ struct Column {
     answers: Vec<Answer>,
 }
 
-pub(crate) fn run(arguments: &PollerBench) -> Result<ExitCode, Failure> {
+/// Runs the command.
+pub fn run(arguments: &PollerBench) -> Result<ExitCode, Failure> {
     let most = most_pairs();
     if let Some(many) = arguments.sockets.iter().find(|&&sockets| sockets as usize > most) {
         let text =

@@ -17,10 +17,10 @@ use millrace_load::progress::{Progress, Snapshot};
 use millrace_load::stop::Stop;
 use millrace_load::units::{counted, users};
 use millrace_load::verdict::Bound;
+use millrace_terminal::has_color;
 use rustix::termios::tcgetwinsize;
 
 use self::screen::{Color, Row, Screen};
-use super::output::has_color;
 use super::progress::Between;
 
 /// Lines of the view.

@@ -1,0 +1,249 @@
+//! Posts to a collector by HTTP, and what it answers (OTLP, "OTLP/HTTP Response").
+//!
+//! The invariant: the time and the size of an answer are limited, and redirects are not followed.
+
+use std::time::{Duration, SystemTime};
+
+use millrace_hooks::Webhook;
+use millrace_http::date;
+use serde_json::Value;
+use ureq::http::Response;
+use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
+use ureq::{Agent, Body, Proxy};
+
+use super::settings::{Settings, SetupError};
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Bytes of an answer.
+const LONGEST: u64 = 64 * 1024;
+
+/// Characters of its message that are repeated.
+const SHOWN: usize = 200;
+
+/// What is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Signal {
+    /// Readings and counts.
+    Metrics,
+    /// Spans.
+    Traces,
+}
+
+impl Signal {
+    /// Returns the word for it in the address and in messages.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Metrics => "metrics",
+            Self::Traces => "traces",
+        }
+    }
+
+    /// Returns the field of an answer that says how many things were refused.
+    fn rejected(self) -> &'static str {
+        match self {
+            Self::Metrics => "rejectedDataPoints",
+            Self::Traces => "rejectedSpans",
+        }
+    }
+}
+
+/// What became of a post.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// All of it was taken.
+    Taken,
+    /// So many things were not, and why.
+    Partly(u64, String),
+    /// It may be taken later: why it was not, and after how long the collector wants to see it again.
+    Later(String, Option<Duration>),
+    /// It will not be taken.
+    Refused(String),
+}
+
+/// A collector that was configured.
+#[derive(Debug, Clone)]
+pub struct Collector {
+    pub(crate) settings: Settings,
+    agent: Agent,
+}
+
+impl Collector {
+    /// Checks the settings; nothing is sent yet.
+    pub fn new(settings: Settings) -> Result<Self, SetupError> {
+        Webhook::check(&settings.endpoint)?;
+        if settings.endpoint.contains(['?', '#']) {
+            return Err(SetupError::Query);
+        }
+        let of_pem = |item| match item {
+            Ok(PemItem::Certificate(certificate)) => Some(certificate),
+            _ => None,
+        };
+        let roots = settings.roots.as_deref();
+        let trusted = match roots.map(|pem| parse_pem(pem).filter_map(of_pem).collect::<Vec<_>>()) {
+            None => RootCerts::WebPki,
+            Some(none) if none.is_empty() => return Err(SetupError::NoCertificate),
+            Some(certificates) => RootCerts::new_with_certs(&certificates),
+        };
+        let tls = TlsConfig::builder().root_certs(trusted).build();
+        // What goes in clear goes to a collector nearby, and by no proxy.
+        let is_encrypted = settings.endpoint.starts_with("https:");
+        let config = Agent::config_builder()
+            .timeout_global(Some(PATIENCE))
+            .max_redirects(0)
+            .http_status_as_error(false)
+            .user_agent(concat!("millrace/", env!("CARGO_PKG_VERSION")))
+            .proxy(if is_encrypted { Proxy::try_from_env() } else { None })
+            .tls_config(tls);
+        Ok(Self { agent: config.build().into(), settings })
+    }
+
+    /// Returns where a signal is posted to.
+    pub(crate) fn url(&self, signal: Signal) -> String {
+        format!("{}/v1/{}", self.settings.endpoint.trim_end_matches('/'), signal.word())
+    }
+
+    /// Posts a message. Waits for the collector.
+    pub(crate) fn post(&self, signal: Signal, body: &[u8]) -> Answer {
+        let request = self.agent.post(self.url(signal)).header("content-type", "application/json");
+        let fields = self.settings.headers.fields();
+        let request = fields.fold(request, |request, (name, value)| request.header(name, value));
+        match request.send(body) {
+            Ok(response) => understand(signal, response),
+            Err(error) => Answer::Later(error.to_string(), None),
+        }
+    }
+}
+
+fn understand(signal: Signal, mut response: Response<Body>) -> Answer {
+    let status = response.status().as_u16();
+    let after = response
+        .headers()
+        .get("retry-after")
+        .and_then(|value| retry_after(value.as_bytes(), SystemTime::now()));
+    // Read to its end also where it means nothing: the connection can then be used again.
+    let body = response.body_mut().with_config().limit(LONGEST).read_to_vec().unwrap_or_default();
+    let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let told = |message: &Value| {
+        let message: String = message.as_str().unwrap_or_default().chars().take(SHOWN).collect();
+        if message.is_empty() { message } else { format!(": {message}") }
+    };
+    match status {
+        200..300 => {
+            let partial = &answer["partialSuccess"];
+            let rejected = &partial[signal.rejected()];
+            // A number of 64 bits is a text in JSON, but for those who write it otherwise.
+            let rejected = rejected.as_str().map_or(rejected.as_u64(), |text| text.parse().ok()).unwrap_or(0);
+            match rejected {
+                0 => Answer::Taken,
+                some => Answer::Partly(some, format!("it rejects {some}{}", told(&partial["errorMessage"]))),
+            }
+        }
+        408 | 429 | 502..=504 => {
+            Answer::Later(format!("it answers {status}{}", told(&answer["message"])), after)
+        }
+        _ => Answer::Refused(format!("it answers {status}{}", told(&answer["message"]))),
+    }
+}
+
+/// Returns how long to wait by a field `Retry-After`: seconds, or a date.
+fn retry_after(value: &[u8], now: SystemTime) -> Option<Duration> {
+    let now = now.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    match str::from_utf8(value).ok()?.trim().parse() {
+        Ok(seconds) => Some(Duration::from_secs(seconds)),
+        Err(_) => {
+            let at = u64::try_from(date::parse(value)?).ok()?;
+            Some(Duration::from_secs(at).saturating_sub(now))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millrace_hooks::Credentials;
+
+    fn settings(endpoint: &str) -> Settings {
+        Settings {
+            endpoint: endpoint.to_owned(),
+            headers: Credentials::default().header("Authorization", "Bearer secret").unwrap(),
+            attributes: Vec::new(),
+            interval: Duration::from_secs(15),
+            one_in: 1,
+            roots: None,
+        }
+    }
+
+    fn answer(status: u16, body: &str) -> Answer {
+        let body = Body::builder().data(body.to_owned());
+        let response = Response::builder().status(status).header("Retry-After", "7");
+        understand(Signal::Traces, response.body(body).unwrap())
+    }
+
+    #[test]
+    fn signals_go_to_addresses_beneath_the_endpoint() {
+        for endpoint in ["http://127.0.0.1:4318", "http://127.0.0.1:4318/"] {
+            let collector = Collector::new(settings(endpoint)).unwrap();
+            assert_eq!(collector.url(Signal::Metrics), "http://127.0.0.1:4318/v1/metrics");
+            assert!(!format!("{collector:?}").contains("secret"));
+        }
+        let beneath = Collector::new(settings("https://otel.example.net/otlp")).unwrap();
+        assert_eq!(beneath.url(Signal::Traces), "https://otel.example.net/otlp/v1/traces");
+    }
+
+    #[test]
+    fn settings_that_cannot_be_right_are_refused() {
+        for (endpoint, why) in [
+            ("127.0.0.1:4318", "is no address of a receiver"),
+            ("grpc://127.0.0.1:4317", "is no address of a receiver"),
+            ("http://u:secret@127.0.0.1:4318", "write an Authorization"),
+            ("http://127.0.0.1:4318?a=b", "has a query"),
+        ] {
+            let error = Collector::new(settings(endpoint)).unwrap_err().to_string();
+            assert!(error.contains(why) && !error.contains("secret"), "{endpoint}: {error}");
+        }
+        let roots = Some(b"no certificate".to_vec());
+        let error = Collector::new(Settings { roots, ..settings("https://a") }).unwrap_err();
+        assert!(matches!(error, SetupError::NoCertificate));
+    }
+
+    #[test]
+    fn an_answer_says_whether_to_try_again() {
+        let seven = Some(Duration::from_secs(7));
+        for (status, body, expected) in [
+            (200, "{}", Answer::Taken),
+            (200, "", Answer::Taken),
+            (200, "{\"partialSuccess\":{}}", Answer::Taken),
+            (200, "{\"partialSuccess\":{\"rejectedSpans\":\"0\"}}", Answer::Taken),
+            (
+                200,
+                "{\"partialSuccess\":{\"rejectedSpans\":\"2\",\"errorMessage\":\"old\"}}",
+                Answer::Partly(2, "it rejects 2: old".to_owned()),
+            ),
+            (202, "{\"partialSuccess\":{\"rejectedSpans\":3}}", Answer::Partly(3, "it rejects 3".to_owned())),
+            (400, "{\"message\":\"bad\"}", Answer::Refused("it answers 400: bad".to_owned())),
+            (302, "moved", Answer::Refused("it answers 302".to_owned())),
+            (500, "[1", Answer::Refused("it answers 500".to_owned())),
+            (429, "{}", Answer::Later("it answers 429".to_owned(), seven)),
+            (503, "\"text\"", Answer::Later("it answers 503".to_owned(), seven)),
+        ] {
+            assert_eq!(answer(status, body), expected, "{status} {body}");
+        }
+    }
+
+    #[test]
+    fn when_to_come_again_is_seconds_or_a_date() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_770);
+        for (value, seconds) in [
+            ("120", Some(120)),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", Some(7)),
+            ("Sat, 06 Nov 1993 08:49:37 GMT", Some(0)),
+            ("-1", None),
+            ("soon", None),
+            ("99999999999999999999", None),
+        ] {
+            assert_eq!(retry_after(value.as_bytes(), now), seconds.map(Duration::from_secs), "{value}");
+        }
+    }
+}

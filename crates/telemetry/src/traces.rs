@@ -1,0 +1,247 @@
+//! The message of spans (`ExportTraceServiceRequest`). Attributes have the names of OpenTelemetry's semantic conventions, where
+//! they have one.
+//!
+//! Each span is a trace of its own. What belongs to one session has the same `session.id`.
+
+use std::time::Duration;
+
+use millrace_log::{Operation, Span};
+use millrace_metrics::METHODS;
+use ring::rand::{SecureRandom, SystemRandom};
+use serde_json::{Value, json};
+
+use super::attributes::{Attributes, scope};
+
+/// `SPAN_KIND_SERVER`
+const SERVER: u8 = 2;
+
+/// `STATUS_CODE_ERROR`
+const ERROR: u8 = 2;
+
+/// Bytes of the number of a trace.
+const TRACE_ID: usize = 16;
+
+/// Bytes of that of a span.
+const SPAN_ID: usize = 8;
+
+/// Writes these spans.
+pub(crate) fn message(resource: &Value, spans: &[Span]) -> Vec<u8> {
+    let mut random = vec![0; spans.len() * (TRACE_ID + SPAN_ID)];
+    SystemRandom::new().fill(&mut random).expect("every Linux since 3.17 has getrandom");
+    let ids = random.chunks_exact(TRACE_ID + SPAN_ID);
+    let spans: Vec<Value> =
+        spans.iter().zip(ids).map(|(span, id)| one(span, id.split_at(TRACE_ID))).collect();
+    let scope_spans = json!([{ "scope": scope(), "spans": spans }]);
+    json!({ "resourceSpans": [{ "resource": resource, "scopeSpans": scope_spans }] }).to_string().into_bytes()
+}
+
+fn one(span: &Span, (trace, id): (&[u8], &[u8])) -> Value {
+    let (name, attributes, error) = match &span.operation {
+        Operation::Transfer { path, failure } => {
+            let direction = span.transfer.map_or("transfer", |transfer| transfer.direction.word());
+            let attributes = common(span, "ftp").text("file.path", path);
+            (
+                format!("FTP {direction}"),
+                attributes,
+                failure.as_ref().map(|failure| json!({ "message": failure })),
+            )
+        }
+        Operation::Request { method, .. } => {
+            let (attributes, is_error) = of_request(span);
+            let name = if is_known(method) { method.as_str() } else { "HTTP" };
+            (name.to_owned(), attributes, is_error.then(|| json!({})))
+        }
+    };
+    let status = error.map_or(json!({}), |mut status| {
+        status["code"] = ERROR.into();
+        status
+    });
+    json!({
+        "traceId": hex(trace),
+        "spanId": hex(id),
+        "name": name,
+        "kind": SERVER,
+        "startTimeUnixNano": nanoseconds(span.started),
+        "endTimeUnixNano": nanoseconds(span.ended),
+        "attributes": attributes.into_json(),
+        "status": status,
+    })
+}
+
+/// The attributes of every span.
+fn common(span: &Span, protocol: &str) -> Attributes {
+    let peer = span.peer.ip().to_canonical().to_string();
+    let attributes = Attributes::default()
+        .text("network.protocol.name", protocol)
+        .text("session.id", &span.session.to_string())
+        .text("client.address", &peer)
+        .number("client.port", span.peer.port().into())
+        .maybe("user.name", span.user.as_deref());
+    let attributes = span.waited.spent().fold(attributes, |all, (cause, time)| {
+        all.double(&format!("millrace.waited.{}", cause.word()), time.as_secs_f64())
+    });
+    let Some(transfer) = &span.transfer else { return attributes };
+    let result = if transfer.has_failed { "failed" } else { "complete" };
+    let attributes = attributes
+        .text("millrace.transfer.direction", transfer.direction.word())
+        .text("millrace.transfer.result", result)
+        .number("millrace.transfer.bytes", transfer.bytes);
+    let first = transfer.first_byte.as_ref().map(Duration::as_secs_f64);
+    first.into_iter().fold(attributes, |all, first| all.double("millrace.transfer.first_byte", first))
+}
+
+/// The attributes of a request, and whether it has failed here: what a client did wrong is no error of a server.
+fn of_request(span: &Span) -> (Attributes, bool) {
+    let attributes = common(span, "http");
+    let Operation::Request { method, target, protocol, host, agent, status, bytes } = &span.operation else {
+        return (attributes, false);
+    };
+    let attributes = match is_known(method) {
+        true => attributes.text("http.request.method", method),
+        false => {
+            attributes.text("http.request.method", "_OTHER").text("http.request.method_original", method)
+        }
+    };
+    let (path, query) = match target.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (&**target, None),
+    };
+    let is_error = *status >= 500;
+    let error = is_error.then(|| status.to_string());
+    let attributes = attributes
+        .text("url.path", path)
+        .maybe("url.query", query)
+        .text("network.protocol.version", protocol.trim_start_matches("HTTP/"))
+        .maybe("server.address", host.as_deref())
+        .maybe("user_agent.original", agent.as_deref())
+        .number("http.response.status_code", (*status).into())
+        .number("http.response.body.size", *bytes)
+        .maybe("error.type", error.as_deref());
+    (attributes, is_error || span.transfer.is_some_and(|transfer| transfer.has_failed))
+}
+
+/// Returns whether a method has a name that clients cannot make up.
+fn is_known(method: &str) -> bool {
+    METHODS[..METHODS.len() - 1].contains(&method)
+}
+
+fn nanoseconds(micros: u64) -> String {
+    (u128::from(micros) * 1000).to_string()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use millrace_log::{Direction, Measured};
+    use millrace_metrics::{Cause, Waited};
+
+    use super::*;
+
+    fn span(operation: Operation, transfer: Option<Measured>) -> Span {
+        Span {
+            operation,
+            session: 7,
+            peer: "[::ffff:192.0.2.1]:1025".parse().unwrap(),
+            user: Some("ann".to_owned()),
+            started: 1_000_000_000_000_001,
+            ended: 1_000_000_000_000_002,
+            waited: [(Cause::Client, Duration::from_millis(1500))].into_iter().collect(),
+            transfer,
+        }
+    }
+
+    fn moved(direction: Direction, has_failed: bool) -> Option<Measured> {
+        let first_byte = Some(Duration::from_millis(500));
+        let (elapsed, waited) = (Duration::from_secs(2), Waited::default());
+        Some(Measured { direction, bytes: 42, elapsed, first_byte, waited, has_failed })
+    }
+
+    fn request(method: &str, status: u16, transfer: Option<Measured>) -> Span {
+        let operation = Operation::Request {
+            method: method.to_owned(),
+            target: "/a b?c=d".to_owned(),
+            protocol: "HTTP/1.1",
+            host: Some("files.example.net".to_owned()),
+            agent: None,
+            status,
+            bytes: 3,
+        };
+        span(operation, transfer)
+    }
+
+    fn written(spans: &[Span]) -> Vec<Value> {
+        let message: Value = serde_json::from_slice(&message(&json!({}), spans)).unwrap();
+        message["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone()
+    }
+
+    fn attributes(span: &Value) -> BTreeMap<String, Value> {
+        let all = span["attributes"].as_array().unwrap().iter();
+        let value = |one: &Value| one["value"].as_object().unwrap().values().next().unwrap().clone();
+        all.map(|one| (one["key"].as_str().unwrap().to_owned(), value(one))).collect()
+    }
+
+    #[test]
+    fn a_transfer_says_what_it_moved_and_waited_for() {
+        let (path, failure) = ("/a".to_owned(), Some("the client has gone".to_owned()));
+        let failed = span(Operation::Transfer { path, failure }, moved(Direction::Upload, true));
+        let span = &written(&[failed])[0];
+        assert_eq!(span["name"], "FTP upload");
+        assert_eq!(span["status"], json!({ "code": 2, "message": "the client has gone" }));
+        assert_eq!(span["startTimeUnixNano"], "1000000000000001000");
+        assert_eq!(span["endTimeUnixNano"], "1000000000000002000");
+        let told = attributes(span);
+        for (key, value) in [
+            ("file.path", json!("/a")),
+            ("session.id", json!("7")),
+            ("client.address", json!("192.0.2.1")),
+            ("client.port", json!("1025")),
+            ("user.name", json!("ann")),
+            ("millrace.waited.client", json!(1.5)),
+            ("millrace.transfer.bytes", json!("42")),
+            ("millrace.transfer.result", json!("failed")),
+            ("millrace.transfer.first_byte", json!(0.5)),
+        ] {
+            assert_eq!(told.get(key), Some(&value), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_request_fails_by_a_status_of_the_server_or_a_transfer_that_was_cut() {
+        let spans = written(&[
+            request("GET", 200, moved(Direction::Download, false)),
+            request("GET", 404, None),
+            request("GET", 503, None),
+            request("GET", 200, moved(Direction::Download, true)),
+        ]);
+        let codes: Vec<_> = spans.iter().map(|span| span["status"]["code"].as_u64().unwrap_or(0)).collect();
+        assert_eq!(codes, [0, 0, 2, 2]);
+        let told = attributes(&spans[0]);
+        assert_eq!((&told["url.path"], &told["url.query"]), (&"/a b".into(), &"c=d".into()));
+        assert_eq!(told["network.protocol.version"], "1.1");
+        assert_eq!(told["http.response.status_code"], "200");
+        assert!(!told.contains_key("error.type") && !told.contains_key("user_agent.original"));
+        assert_eq!(attributes(&spans[2])["error.type"], "503");
+        assert!(!attributes(&spans[1]).contains_key("millrace.transfer.bytes"));
+    }
+
+    #[test]
+    fn clients_make_up_no_names_and_no_two_spans_have_one_number() {
+        let spans =
+            written(&[request("BREW", 501, None), request("", 400, None), request("PROPFIND", 207, None)]);
+        let names: Vec<_> = spans.iter().map(|span| span["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["HTTP", "HTTP", "PROPFIND"]);
+        assert_eq!(attributes(&spans[0])["http.request.method"], "_OTHER");
+        assert_eq!(attributes(&spans[0])["http.request.method_original"], "BREW");
+        let ids = |key: &str| -> BTreeSet<String> {
+            spans.iter().map(|span| span[key].as_str().unwrap().to_owned()).collect()
+        };
+        let (traces, spans) = (ids("traceId"), ids("spanId"));
+        assert!(traces.len() == 3 && traces.iter().all(|id| id.len() == 32), "{traces:?}");
+        assert!(spans.len() == 3 && spans.iter().all(|id| id.len() == 16), "{spans:?}");
+    }
+}
