@@ -19,6 +19,9 @@ use crate::transfers::TransferSync;
 /// How often it looks whether bans have changed here.
 const TICK: Duration = Duration::from_millis(250);
 
+/// How often a node that leaves tells what users have moved, at most.
+const LAST_TELLINGS: usize = 64;
+
 /// The keeper's part of a node.
 pub(crate) struct Keeper {
     shared: Arc<Shared>,
@@ -50,7 +53,7 @@ struct Moment {
 /// One thing that the keeper does.
 type Step = fn(&mut Keeper, Moment) -> Result<(), TableError>;
 
-/// What is done besides keeping the lease; transfers may wait for the first.
+/// What is done besides keeping the lease. The last is the largest question, which may take too long: it comes behind the others.
 const STEPS: [Step; 9] = [
     Keeper::exchange_bans,
     Keeper::exchange_trees,
@@ -92,10 +95,21 @@ impl Keeper {
         }
         let epoch = lock(&self.shared.book).lease.epoch();
         if let Some(epoch) = epoch {
-            // The first may be what has had no answer yet.
-            let _ = (0..2).try_for_each(|_| self.tell_transfers(epoch));
+            self.tell_last_transfers(epoch);
             // Otherwise the lease ends by itself.
             let _ = self.shared.table.leave(epoch);
+        }
+    }
+
+    /// Tells all that users have moved here, as long as there are answers.
+    fn tell_last_transfers(&mut self, epoch: Epoch) {
+        // The first may be what has had no answer yet.
+        for round in 0..LAST_TELLINGS {
+            let is_told =
+                self.tell_transfers(epoch).is_ok() && lock(&self.shared.book).lease.epoch() == Some(epoch);
+            if !is_told || round > 0 && !self.transfers.has_more() {
+                return;
+            }
         }
     }
 

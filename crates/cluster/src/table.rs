@@ -158,8 +158,8 @@ pub struct PulledFailures {
 pub struct TrafficTurn {
     /// Under which it is told.
     pub epoch: Epoch,
-    /// The first registration of the process.
-    pub origin: Epoch,
+    /// The number of the process, drawn at random.
+    pub origin: i64,
     /// Its number, which grows by one.
     pub number: i64,
 }

@@ -17,11 +17,14 @@ const USERS: usize = 1000;
 #[derive(Debug)]
 pub(crate) struct TransferSync {
     quotas: Option<Arc<Quotas>>,
-    /// The first registration of this process.
-    origin: Option<Epoch>,
+    /// The number of this process, by which the database knows what it has told. Epochs would not do: one that was put back to
+    /// an earlier state gives them again.
+    origin: i64,
     /// The registration under which there is room.
     epoch: Option<Epoch>,
     turn: i64,
+    /// Whether there were more users than are told of at once.
+    has_more: bool,
     /// Without an answer yet.
     told: Vec<TrafficTelling>,
 }
@@ -33,12 +36,17 @@ impl TransferSync {
             let shared = Arc::clone(shared);
             quotas.share(move || shared.call(|call| call.is_urgent = true));
         }
-        Self { quotas, origin: None, epoch: None, turn: 0, told: Vec::new() }
+        Self { quotas, origin: random_number(), epoch: None, turn: 0, has_more: false, told: Vec::new() }
     }
 
     /// Returns whether a transfer waits, or soon will.
     pub(crate) fn is_urgent(&self) -> bool {
         self.quotas.as_ref().is_some_and(|quotas| quotas.is_traffic_urgent())
+    }
+
+    /// Returns whether something was left out of the last telling.
+    pub(crate) fn has_more(&self) -> bool {
+        self.has_more
     }
 
     /// The database does not answer: transfers wait for nothing.
@@ -49,23 +57,29 @@ impl TransferSync {
     /// Tells what users have moved, and learns what they may. Asks nothing where there is nothing to tell.
     pub(crate) fn exchange(&mut self, table: &dyn Table, epoch: Epoch) -> Result<Renewal, TableError> {
         let Some(quotas) = &self.quotas else { return Ok(Renewal::Kept) };
-        let origin = *self.origin.get_or_insert(epoch);
         if self.epoch.replace(epoch) != Some(epoch) {
             // It was counted for the one before.
             quotas.give_up_room();
         }
         if self.told.is_empty() {
             self.told = quotas.tell_traffic(USERS);
+            self.has_more = self.told.len() == USERS;
             if self.told.is_empty() {
                 quotas.note_answers(true);
                 return Ok(Renewal::Kept);
             }
             self.turn += 1;
         }
-        let turn = TrafficTurn { epoch, origin, number: self.turn };
+        let turn = TrafficTurn { epoch, origin: self.origin, number: self.turn };
         let Some(answers) = table.share_traffic(turn, &self.told)? else { return Ok(Renewal::Fenced) };
         quotas.learn_traffic(&self.told, &answers);
         self.told.clear();
         Ok(Renewal::Kept)
     }
+}
+
+fn random_number() -> i64 {
+    let mut bytes = [0; 8];
+    let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    i64::from_ne_bytes(bytes) & i64::MAX
 }

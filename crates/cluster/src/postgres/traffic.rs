@@ -152,7 +152,7 @@ pub(super) fn share(
 ) -> Result<Option<Vec<TrafficAnswer>>, TableError> {
     const SHARE: &str = "SELECT millrace_cluster.share_traffic($1, $2, $3, $4, $5, $6, $7, $8, $9)";
     let users: Vec<&[u8]> = told.iter().map(|told| told.user.as_bytes()).collect();
-    let moved = |told: &TrafficTelling| [told.moved.up, told.moved.down, number(told.moved.credit)];
+    let moved = |told: &TrafficTelling| [told.moved.up, told.moved.down, amount(told.moved.credit)];
     let moved: Vec<i64> = told.iter().flat_map(moved).collect();
     let caps: Vec<Option<i64>> = told.iter().flat_map(|told| caps(&told.quota)).collect();
     let wishes: Vec<i64> = told.iter().flat_map(|told| both(told.wish)).collect();
@@ -161,7 +161,7 @@ pub(super) fn share(
     connections.ask(Lane::Keeper, async |client| {
         let parameters: [Parameter<'_>; 9] = [
             (&turn.epoch.0, Type::INT8),
-            (&turn.origin.0, Type::INT8),
+            (&turn.origin, Type::INT8),
             (&turn.number, Type::INT8),
             (&users, Type::BYTEA_ARRAY),
             (&moved, Type::INT8_ARRAY),
@@ -181,7 +181,12 @@ pub(super) fn share(
 }
 
 fn both(MovedBytes { up, down }: MovedBytes) -> [i64; 2] {
-    [number(up), number(down)]
+    [amount(up), amount(down)]
+}
+
+/// An amount, or one with which sums do not overflow.
+fn amount(bytes: u64) -> i64 {
+    number(bytes.min(1 << 60))
 }
 
 fn counts(counts: &TrafficCounts) -> impl Iterator<Item = i64> + use<> {
@@ -191,7 +196,7 @@ fn counts(counts: &TrafficCounts) -> impl Iterator<Item = i64> + use<> {
 
 fn caps(quota: &CurrentQuota) -> impl Iterator<Item = Option<i64>> + use<> {
     let per = |per: Option<Per>| {
-        per.map_or([None; 2], |per| [Some(number(per.bytes)), Some(i64::from(per.period as u8))])
+        per.map_or([None; 2], |per| [Some(amount(per.bytes)), Some(i64::from(per.period as u8))])
     };
     let ratio = quota
         .ratio

@@ -43,7 +43,7 @@ impl Teller {
 
     /// Tells under the number that is there.
     fn repeat(&self, told: &TrafficTelling) -> Option<TrafficAnswer> {
-        let turn = TrafficTurn { epoch: self.epoch, origin: self.epoch, number: self.number };
+        let turn = TrafficTurn { epoch: self.epoch, origin: self.epoch.0, number: self.number };
         let answers = self.table.share_traffic(turn, std::slice::from_ref(told)).unwrap();
         answers.map(|answers| answers[0])
     }
@@ -96,7 +96,7 @@ fn what_is_told_counts_once_and_the_room_of_all_is_never_more_than_what_is_left(
     assert_eq!(one.repeat(&telling(1, 1)), None);
     assert_eq!(week(&other.tell(0, 0)).down, week(&before).down);
     // It tells it under its next registration, with its number and the name of its process.
-    let origin = one.epoch;
+    let origin = one.epoch.0;
     one.epoch = one.table.register(&entry("one"), None, &[]).unwrap();
     let turn = TrafficTurn { epoch: one.epoch, origin, number: one.number };
     for _ in 0..2 {

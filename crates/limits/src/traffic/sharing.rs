@@ -9,7 +9,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use millrace_vfs::OverQuota;
@@ -56,6 +56,8 @@ pub(super) struct Sharing {
     answers: AtomicBool,
     /// Whether a transfer waits for room, or soon will.
     is_urgent: AtomicBool,
+    /// Where the next telling begins among the users.
+    next: AtomicUsize,
     /// Has the server tell, and ask, at once.
     ring: Box<dyn Fn() + Send + Sync>,
 }
@@ -130,7 +132,7 @@ impl Room {
             return left;
         }
         self.quota = quota;
-        if left.is_err() && self.answered.is_some_and(|answered| answered.elapsed() < FRESH) {
+        if left.is_err() && self.is_fresh() {
             return left;
         }
         let most = left.unwrap_or(0).min(self.available(direction));
@@ -140,8 +142,15 @@ impl Room {
         Ok(most)
     }
 
+    /// Returns whether what the others have told was heard a moment ago.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.sharing.answers.load(Relaxed) && self.answered.is_some_and(|answered| answered.elapsed() < FRESH)
+    }
+
+    /// What was given back since the last telling is no room before the next: the others may have it by then.
     fn available(&mut self, direction: Direction) -> u64 {
-        self.granted.way(direction).saturating_add_signed(-*self.untold.way(direction))
+        let moved = u64::try_from(*self.untold.way(direction)).unwrap_or(0);
+        self.granted.way(direction).saturating_sub(moved)
     }
 
     fn want(&mut self, direction: Direction) {
@@ -155,11 +164,11 @@ impl Room {
         self.untold != Since::default() || self.granted != MovedBytes::default()
     }
 
-    /// How much room it needs: none where nothing has moved and nothing waits.
+    /// How much room it needs: none where nothing has moved and nothing waits, or where nothing limits it.
     fn wish(&mut self, direction: Direction) -> u64 {
         let moved = u64::try_from(*self.untold.way(direction)).unwrap_or(0);
         let (times, least, most) = AHEAD;
-        match moved > 0 || self.wanted[direction as usize] {
+        match self.quota.limits(direction) && (moved > 0 || self.wanted[direction as usize]) {
             true => moved.saturating_mul(times).clamp(least, most),
             false => 0,
         }
@@ -186,6 +195,10 @@ impl Room {
         self.is_refused =
             is_short(told.wish.up, answer.room.up) || is_short(told.wish.down, answer.room.down);
         (self.granted, self.answered) = (answer.room, Some(Instant::now()));
+        if told.before.is_some() {
+            // The user may have been forgotten meanwhile, and have come again with the same.
+            self.before = None;
+        }
     }
 }
 
@@ -221,6 +234,7 @@ impl Quotas {
         let sharing = Sharing {
             answers: AtomicBool::new(false),
             is_urgent: AtomicBool::new(false),
+            next: AtomicUsize::new(0),
             ring: Box::new(ring),
         };
         let sharing = self.sharing.get_or_init(|| Arc::new(sharing));
@@ -259,17 +273,25 @@ impl Quotas {
         }
     }
 
-    /// Takes what is to be told, of so many users at most, in the order of their names; first of those whose transfers wait. It
-    /// is to be told until there is an answer, which [`Quotas::learn_traffic`] gets.
+    /// Takes what is to be told, of so many users at most, in the order of their names; first of those whose transfers wait. Where
+    /// there are more, others come next time, and soon. It is to be told until there is an answer, which
+    /// [`Quotas::learn_traffic`] gets.
     pub fn tell_traffic(&self, most: usize) -> Vec<TrafficTelling> {
         let Some(sharing) = self.sharing.get() else { return Vec::new() };
         sharing.is_urgent.store(false, Relaxed);
         let users = self.lock();
         let waits =
             |traffic: &Traffic| traffic.lock().room.as_ref().is_some_and(|room| room.wanted.contains(&true));
-        let (waiting, others): (Vec<_>, Vec<_>) = users.iter().partition(|(_, traffic)| waits(traffic));
+        let (mut waiting, mut others): (Vec<_>, Vec<_>) =
+            users.iter().partition(|(_, traffic)| waits(traffic));
+        let next = sharing.next.fetch_add(most, Relaxed);
+        for some in [&mut waiting, &mut others] {
+            let first = next.checked_rem(some.len()).unwrap_or(0);
+            some.rotate_left(first);
+        }
         let tell = |(user, traffic): (&String, &Arc<Traffic>)| traffic.lock().room.as_mut()?.tell(user);
         let mut told: Vec<_> = waiting.into_iter().chain(others).filter_map(tell).take(most).collect();
+        sharing.is_urgent.fetch_or(told.len() == most, Relaxed);
         told.sort_by(|one, other| one.user.cmp(&other.user));
         told
     }

@@ -248,6 +248,45 @@ fn room_for_a_user_who_is_forgotten_is_given_back() {
 }
 
 #[test]
+fn a_direction_without_a_limit_needs_no_room() {
+    let ratio = "1:2".parse().unwrap();
+    let (server, mut told) =
+        (Server::new(TransferQuota { ratio, ..TransferQuota::default() }), Told::default());
+    told.exchange(0, &server);
+    assert_eq!(server.moved.reserve(Direction::Upload, 0, 1 << 20), Ok(1 << 20));
+    let telling = told.exchange(0, &server).remove(0);
+    assert_eq!((telling.moved.up, telling.wish), (1 << 20, MovedBytes::default()));
+}
+
+#[test]
+fn while_the_others_answer_the_day_is_theirs() {
+    const NEXT_DAY: i64 = 86_400;
+    let (server, mut told) = (Server::downloading(), Told::default());
+    told.counts.periods = [MovedBytes { up: 0, down: MOST }; 3];
+    assert_eq!(server.reserve(1), Ok(0));
+    told.exchange(0, &server);
+    let refused = server.moved.reserve(Direction::Download, NEXT_DAY, 1);
+    assert_eq!(refused.map_err(|over| over.counted), Err(Counted::Downloaded));
+    server.quotas.note_answers(false);
+    assert!(server.moved.reserve(Direction::Download, NEXT_DAY, 1).unwrap() > 0);
+}
+
+#[test]
+fn of_more_users_than_are_told_at_once_each_has_its_turn() {
+    let server = Server::downloading();
+    let users = ["ann", "bob", "cid"].map(|user| (user, server.quotas.traffic(user)));
+    let mut told = std::collections::BTreeSet::new();
+    for _ in 0..3 {
+        users.iter().for_each(|(_, traffic)| traffic.add_elsewhere(Since { down: 1, ..Since::default() }, 0));
+        let telling = server.quotas.tell_traffic(1);
+        assert!(server.quotas.is_traffic_urgent(), "the others are to be told soon");
+        told.insert(telling[0].user.clone());
+        server.quotas.learn_traffic(&telling, &[TrafficAnswer::default()]);
+    }
+    assert_eq!(told.len(), 3);
+}
+
+#[test]
 fn names_that_are_very_long_are_counted_here() {
     let server = Server::downloading();
     let traffic = server.quotas.traffic(&"x".repeat(LONGEST_NAME + 1));
