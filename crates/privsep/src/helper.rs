@@ -36,6 +36,13 @@ const STACK: usize = 64 * 1024;
 /// Serves a server at this socket until it closes its end, and so have its successors. `user_files` is the command that
 /// calls [`run_user_files`](crate::run_user_files).
 pub fn run_helper(socket: OwnedFd, user_files: fn() -> Command) -> io::Result<()> {
+    limit_process()?;
+    serve_as_helper(socket, user_files)
+}
+
+/// [`run_helper`] without limits of its process, which a fuzzer's memory would exceed.
+#[doc(hidden)]
+pub fn serve_as_helper(socket: OwnedFd, user_files: fn() -> Command) -> io::Result<()> {
     let mut buffer = vec![0; LONGEST];
     let Some((message, connections)) = receive(&socket, &mut buffer)? else { return Ok(()) };
     let policy = Policy::read(message)?;
@@ -56,14 +63,18 @@ pub fn run_helper(socket: OwnedFd, user_files: fn() -> Command) -> io::Result<()
     served
 }
 
-/// Limits this process, which has one thread yet, and confines it as far as modules of PAM bear. What is not root has no
-/// rights to give up, and needs those that programs of modules get (`unix_chkpwd`).
-fn confine(policy: &Policy) -> io::Result<()> {
+fn limit_process() -> io::Result<()> {
     for (resource, most) in LIMITS {
         let current = getrlimit(resource);
         let at_most = |limit: Option<u64>| Some(limit.map_or(most, |limit| limit.min(most)));
         setrlimit(resource, Rlimit { current: at_most(current.current), maximum: at_most(current.maximum) })?;
     }
+    Ok(())
+}
+
+/// Confines this process, which has one thread yet, as far as modules of PAM bear. What is not root has no rights to give
+/// up, and needs those that programs of modules get (`unix_chkpwd`).
+fn confine(policy: &Policy) -> io::Result<()> {
     // Passwords are in its memory: no other process of its user reads it.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     if let Some(trees) = policy.sandbox.as_ref().filter(|_| unistd::geteuid().is_root()) {

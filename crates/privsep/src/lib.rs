@@ -68,6 +68,6 @@ pub use agent::{close_inherited, run_user_files};
 pub use call::FileCall;
 pub use client::{Helper, HelperError, StartError, connect_helper, helper, join_helper};
 pub use files::UserFiles;
-pub use helper::run_helper;
+pub use helper::{run_helper, serve_as_helper};
 pub use policy::{Policy, Service, Setup};
 pub use question::{Answer, Entry, LONGEST_PASSWORD, LONGEST_USER, Question, Request, Verdict};

@@ -119,6 +119,9 @@ const PRCTLS: &[i32] = &[
     libc::PR_GET_NO_NEW_PRIVS,
 ];
 
+/// fchmodat2, which libc does not name for each machine; its number is the same on all.
+const FCHMODAT2: c_long = 452;
+
 /// Calls that every processor has.
 const CALLS: &[c_long] = &[
     // Files that are open.
@@ -178,7 +181,7 @@ const CALLS: &[c_long] = &[
     libc::SYS_symlinkat,
     libc::SYS_truncate,
     libc::SYS_fchmodat,
-    libc::SYS_fchmodat2,
+    FCHMODAT2,
     libc::SYS_fchownat,
     libc::SYS_utimensat,
     libc::SYS_getxattr,

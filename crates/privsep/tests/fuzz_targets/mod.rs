@@ -9,8 +9,9 @@ use std::path::{Component, Path};
 use std::thread;
 
 use millrace_privsep::{
-    Answer, FileCall, LONGEST_PASSWORD, LONGEST_USER, Policy, Request, Setup, run_helper,
+    Answer, FileCall, LONGEST_PASSWORD, LONGEST_USER, Policy, Request, Setup, serve_as_helper,
 };
+use rustix::io::retry_on_intr;
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
     recv, sendmsg, socketpair,
@@ -77,7 +78,7 @@ fn others(message: &[u8]) {
 /// a failure, and ends when the server does.
 fn connection(how: u8, packets: &[u8]) {
     let (control, theirs) = pair();
-    let helper = thread::spawn(move || run_helper(theirs, || panic!("it starts a process")));
+    let helper = thread::spawn(move || serve_as_helper(theirs, || panic!("it starts a process")));
     let (ours, theirs) = pair();
     send(&control, &Policy::default().to_bytes(), &[theirs.as_fd()]);
     drop(theirs);
@@ -111,10 +112,11 @@ fn send(socket: &OwnedFd, message: &[u8], descriptors: &[BorrowedFd<'_>]) {
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     assert!(descriptors.is_empty() || ancillary.push(SendAncillaryMessage::ScmRights(descriptors)));
     let parts = [std::io::IoSlice::new(message)];
-    sendmsg(socket, &parts, &mut ancillary, SendFlags::NOSIGNAL).expect("room");
+    retry_on_intr(|| sendmsg(socket, &parts, &mut ancillary, SendFlags::NOSIGNAL)).expect("room");
 }
 
 fn receive<'a>(socket: &OwnedFd, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
-    let (count, _) = recv(socket, &mut *buffer, RecvFlags::empty()).expect("a socket");
+    // A fuzzer's timer interrupts it.
+    let (count, _) = retry_on_intr(|| recv(socket, &mut *buffer, RecvFlags::empty())).expect("a socket");
     (count > 0).then(|| &buffer[..count])
 }
