@@ -64,9 +64,17 @@ impl RelayLimits {
 
 /// What has become of connections that came for other nodes.
 #[derive(Debug, Default)]
-struct RelayCounts {
+pub(crate) struct RelayCounts {
     taken: AtomicU64,
     refused: AtomicU64,
+}
+
+impl RelayCounts {
+    /// Returns each count with the value of its label in the metrics.
+    pub(crate) fn by_result(&self) -> [(&'static str, u64); 2] {
+        let Self { taken, refused } = self;
+        [("taken", taken.load(Ordering::Relaxed)), ("refused", refused.load(Ordering::Relaxed))]
+    }
 }
 
 /// Tells the operator something.
@@ -117,9 +125,8 @@ impl DataRelay {
     }
 
     /// Returns how many connections for other nodes these have taken, and how many they have not.
-    pub(crate) fn counts(&self) -> [(&'static str, u64); 2] {
-        let RelayCounts { taken, refused } = &*self.counts;
-        [("taken", taken.load(Ordering::Relaxed)), ("refused", refused.load(Ordering::Relaxed))]
+    pub(crate) fn counts(&self) -> &RelayCounts {
+        &self.counts
     }
 
     /// The other nodes take theirs there.

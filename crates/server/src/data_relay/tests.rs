@@ -181,7 +181,10 @@ fn a_connection_to_a_port_of_another_node_reaches_the_session_there_with_all_byt
     session.write_all(&sent).unwrap();
     drop(session);
     assert!(upload.join().unwrap() == sent);
-    assert_eq!([a.relay.counts()[0], b.relay.counts()[0]], [("taken", 1), ("taken", 0)]);
+    assert_eq!(
+        [a.relay.counts().by_result()[0], b.relay.counts().by_result()[0]],
+        [("taken", 1), ("taken", 0)]
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ use millrace_log::Spans;
 use millrace_metrics::{Metric, Reading, Registry, process_readings};
 
 use super::Running;
-use crate::data_relay::DataRelay;
+use crate::data_relay::{DataRelay, RelayCounts};
 use crate::hooks::Backlog;
 use crate::worker::{Worker, WorkerMessage};
 
@@ -115,7 +115,9 @@ impl Running {
         let registered =
             |(name, is_member)| Reading::at(Metric::ClusterNode, name, f64::from(u8::from(is_member)));
         readings.extend(node.map(registered));
-        let handed_on = state.data_relay.get().map(DataRelay::counts).into_iter().flatten();
+        // A server that hands on nothing counts it too: a dashboard shows 0 then, and no gap.
+        let none = RelayCounts::default();
+        let handed_on = state.data_relay.get().map_or(&none, DataRelay::counts).by_result();
         readings.extend(handed_on.map(|(result, count)| Reading::at(Metric::HandedOn, result, count as f64)));
         readings.extend(state.disks.readings(&state.pool));
         let lost = state.log.lost_lines().into_iter();
