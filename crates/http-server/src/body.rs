@@ -9,6 +9,7 @@ use std::time::Instant;
 use millrace_ftp::codec::Coding;
 use millrace_ftp::session::{ByteRange, TransferError};
 use millrace_limits::{Direction, LimitHandle, Pace, Tree};
+use millrace_net::Wire;
 use millrace_runtime::transfer::{Sender, Share, Shared, Socket, TURN, Taken, Turn};
 use millrace_vfs::{FileError, FileRange, ReadHandle, ReadStream, Readiness};
 
@@ -40,7 +41,7 @@ impl Part {
 pub(crate) enum Sink<'a> {
     Socket(&'a mut Socket),
     /// Memory, with room for so many more.
-    Memory(&'a mut Vec<u8>, usize),
+    Memory(&'a mut Wire, usize),
 }
 
 /// A body on its way out.
@@ -177,10 +178,10 @@ impl Body {
                             sender.turn(socket, &self.shared, scratch, &mut share)
                         }
                         Sink::Memory(memory, room) => {
-                            let before = memory.len();
+                            let before = memory.pending().len();
                             let turn =
                                 sender.turn_to_memory((&mut **memory, *room), &self.shared, &mut share);
-                            *room -= (memory.len() - before).min(*room);
+                            *room -= (memory.pending().len() - before).min(*room);
                             turn
                         }
                     };

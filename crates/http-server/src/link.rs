@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use millrace_limits::Flow;
 use millrace_net::tls::{Channel, Heard, client_names};
-use millrace_net::{listener, stream};
+use millrace_net::{Wire, listener, stream};
 use millrace_runtime::slab::Key;
 use millrace_runtime::socket_state::SocketState;
 use millrace_runtime::transfer::Socket;
@@ -24,14 +24,14 @@ use crate::worker::Core;
 /// Bytes of an answer that a stream of HTTP/2 makes ahead of what its client takes.
 const AHEAD: usize = 64 * 1024;
 
-/// Bytes of output for which the memory is kept.
+/// Bytes of a stream's output for which the memory is kept.
 const SPARE: usize = 32 * 1024;
 
 /// A connection's socket and what waits to be sent by it.
 #[derive(Debug)]
 pub(crate) struct ClientLink {
     carrier: Carrier,
-    /// What the client has not taken.
+    /// What the client has not taken of a socket.
     output: Vec<u8>,
     state: SocketState,
     first_answer: FirstAnswer,
@@ -43,8 +43,8 @@ pub(crate) struct ClientLink {
 #[derive(Debug)]
 enum Carrier {
     Socket(Socket),
-    /// A stream of HTTP/2, whose connection has taken so many bytes of the output.
-    Stream(usize),
+    /// A stream of HTTP/2: its connection takes its output from here.
+    Stream(Wire),
 }
 
 /// What a client has seen of the first thing that it sent.
@@ -73,25 +73,26 @@ impl DerefMut for ClientLink {
 impl ClientLink {
     /// A client sends its request at once: more often than not it has come already.
     pub(crate) fn new(socket: OwnedFd) -> Self {
-        Self::by(Carrier::Socket(Socket::new(socket)), Vec::new())
+        Self::by(Carrier::Socket(Socket::new(socket)))
     }
 
     /// The same of a stream of HTTP/2.
     pub(crate) fn of_stream() -> Self {
-        Self::by(Carrier::Stream(0), Vec::new())
+        Self::by(Carrier::Stream(Wire::default()))
     }
 
     /// The same of another stream, in the memory of this one.
     pub(crate) fn reuse(&mut self) {
-        let mut output = std::mem::take(&mut self.output);
-        output.clear();
-        *self = Self::by(Carrier::Stream(0), output);
+        let Carrier::Stream(wire) = &mut self.carrier else { return };
+        let mut wire = std::mem::take(wire);
+        wire.consume(wire.pending().len());
+        *self = Self::by(Carrier::Stream(wire));
     }
 
-    fn by(carrier: Carrier, output: Vec<u8>) -> Self {
+    fn by(carrier: Carrier) -> Self {
         let mut state = SocketState::default();
         state.expect_bytes();
-        Self { carrier, output, state, first_answer: FirstAnswer::Awaited, sent_in: 0 }
+        Self { carrier, output: Vec::new(), state, first_answer: FirstAnswer::Awaited, sent_in: 0 }
     }
 
     /// The socket, where there is one.
@@ -142,47 +143,39 @@ impl ClientLink {
 
     /// Where the bytes of a body go.
     pub(crate) fn sink(&mut self) -> Sink<'_> {
-        self.compact();
         match &mut self.carrier {
             Carrier::Socket(socket) => Sink::Socket(socket),
-            Carrier::Stream(_) => {
-                let room = AHEAD.saturating_sub(self.output.len());
-                Sink::Memory(&mut self.output, room)
+            Carrier::Stream(wire) => {
+                let room = AHEAD.saturating_sub(wire.pending().len());
+                Sink::Memory(wire, room)
             }
-        }
-    }
-
-    /// Gives up the part of a stream's output that was taken.
-    fn compact(&mut self) {
-        if let Carrier::Stream(taken) = &mut self.carrier
-            && *taken > 0
-        {
-            self.output.drain(..std::mem::take(taken));
         }
     }
 
     /// What waits to be taken of a stream's output.
     pub(crate) fn waiting(&self) -> &[u8] {
-        match self.carrier {
-            Carrier::Stream(taken) => &self.output[taken..],
+        match &self.carrier {
+            Carrier::Stream(wire) => wire.pending(),
             Carrier::Socket(_) => &self.output,
         }
     }
 
     /// So much of a stream's output was taken.
     pub(crate) fn take(&mut self, count: usize) {
-        if let Carrier::Stream(taken) = &mut self.carrier {
-            *taken += count;
-            if *taken == self.output.len() {
-                (*taken, self.output) = (0, spare(std::mem::take(&mut self.output)));
+        if let Carrier::Stream(wire) = &mut self.carrier {
+            wire.consume(count);
+            if wire.capacity() > SPARE {
+                wire.release();
             }
         }
     }
 
     /// Gives back the memory of the output, where none waits.
     pub(crate) fn shrink(&mut self) {
-        if self.output.is_empty() {
-            self.output = Vec::new();
+        match &mut self.carrier {
+            Carrier::Stream(wire) => wire.release(),
+            Carrier::Socket(_) if self.output.is_empty() => self.output = Vec::new(),
+            Carrier::Socket(_) => {}
         }
     }
 
@@ -247,12 +240,13 @@ impl ClientLink {
             core.out.clear();
             return 0;
         }
-        if !core.out.is_empty() {
-            self.compact();
-        }
-        let Carrier::Socket(socket) = &mut self.carrier else {
-            self.output.append(&mut core.out);
-            return 0;
+        let socket = match &mut self.carrier {
+            Carrier::Socket(socket) => socket,
+            Carrier::Stream(wire) => {
+                wire.append(&core.out);
+                core.out.clear();
+                return 0;
+            }
         };
         let write = |bytes: &[u8]| socket.write_or_wait(bytes, follows);
         let (sent, is_full) = self.state.send(&mut self.output, &mut core.out, write);
@@ -308,7 +302,7 @@ impl ClientLink {
 
     /// Returns whether all was sent.
     pub(crate) fn is_flushed(&self) -> bool {
-        self.output.is_empty() && self.channel().is_none_or(Channel::is_flushed)
+        self.waiting().is_empty() && self.channel().is_none_or(Channel::is_flushed)
     }
 
     /// Bytes that were never sent.
@@ -353,15 +347,6 @@ impl ClientLink {
         socket.tls = Some(Box::new(channel.settle()?));
         Ok(())
     }
-}
-
-/// The memory of output that was taken, where it is worth keeping.
-fn spare(mut output: Vec<u8>) -> Vec<u8> {
-    if output.capacity() > SPARE {
-        return Vec::new();
-    }
-    output.clear();
-    output
 }
 
 /// The names in the certificate that a client has shown.

@@ -5,6 +5,7 @@
 //! - [`relay`] passes the bytes of one connection on to another.
 //! - [`timer`] keeps many deadlines cheaply, [`inbox`] is how other threads reach a reactor.
 //! - [`fd_passing`] gives descriptors to another process.
+//! - [`Wire`] is bytes on their way to one.
 //! - [`tls`] is TLS over such sockets, [`proxy`] what a proxy says before anything else comes.
 //! - [`host_address`] is an address that a virtual host is known by.
 //! - [`limits`] is what the process is allowed.
@@ -20,6 +21,9 @@ pub mod relay;
 pub mod stream;
 pub mod timer;
 pub mod tls;
+mod wire;
+
+pub use wire::Wire;
 
 /// What [`inbox`] shares between threads; `tests/loom.rs` tries every order instead.
 mod sync {

@@ -11,8 +11,8 @@ use std::os::fd::AsFd;
 
 use super::connection::Tls;
 use super::fault::Fault;
-use super::wire::{Unwritten, Wire};
-use crate::stream;
+use super::unwritten::Unwritten;
+use crate::{Wire, stream};
 
 /// How much is encrypted before it is written to the socket: 4 full records, one call.
 const BATCH: usize = 64 * 1024;

@@ -27,7 +27,8 @@ use super::hello::Hello;
 use super::records::{Opened, Read, Records};
 use super::ticket_resend::{self, Renewal};
 use super::tickets::Binding;
-use super::wire::{Unwritten, Wire};
+use super::unwritten::Unwritten;
+use crate::Wire;
 
 /// The most incomplete input that is kept: a handshake message of 64 KiB, more than any legitimate one.
 const KEPT: usize = 64 * 1024 + 256;

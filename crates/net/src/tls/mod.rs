@@ -32,7 +32,7 @@ mod self_signed;
 mod shared_tickets;
 mod ticket_resend;
 mod tickets;
-mod wire;
+mod unwritten;
 
 #[cfg(test)]
 mod tests;
@@ -55,4 +55,4 @@ pub use rustls::ServerConfig;
 pub use self_signed::{placeholder, self_signed};
 pub use shared_tickets::TicketSecret;
 pub use tickets::TicketId;
-pub use wire::{Unwritten, Wire};
+pub use unwritten::Unwritten;

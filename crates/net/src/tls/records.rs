@@ -30,7 +30,7 @@ use rustls::{ConnectionTrafficSecrets, Error, ProtocolVersion, SupportedCipherSu
 use self::half::Half;
 pub(super) use self::opening::Opened;
 pub(super) use self::sealing::Read;
-use super::wire::Wire;
+use crate::Wire;
 
 const HEADER: usize = 5;
 const TAG: usize = 16;

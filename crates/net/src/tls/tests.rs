@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
-use crate::stream;
+use crate::{Wire, stream};
 
 /// A folder with a self-signed certificate, which goes with the test.
 pub(super) struct Folder(pub(super) PathBuf);

@@ -6,7 +6,8 @@
 
 use std::sync::LazyLock;
 
-use millrace_net::tls::{Acceptor, BUFFER, Connector, Hello, Plan, Tls, Trust, Versions, Wire, self_signed};
+use millrace_net::Wire;
+use millrace_net::tls::{Acceptor, BUFFER, Connector, Hello, Plan, Tls, Trust, Versions, self_signed};
 
 /// The first bytes of a connection: parsing them never panics, and a hello is complete at its last byte only.
 pub(crate) fn hello(input: &[u8]) {

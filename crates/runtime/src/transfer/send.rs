@@ -14,7 +14,7 @@ use millrace_ftp::listing::{Lister, Unread};
 use millrace_ftp::session::{ByteRange, TransferError};
 use millrace_net::copy::Side;
 use millrace_net::tls::{Channel, Unwritten};
-use millrace_net::{copy, stream};
+use millrace_net::{Wire, copy, stream};
 use millrace_vfs::{FileError, FileRange, ReadHandle, ReadStream, Readiness};
 
 use super::{JobKind, Share, Shared, Socket, Turn};
@@ -153,7 +153,7 @@ impl Sender {
     /// Puts its share into memory that has room for so many bytes; waits where there is none left.
     pub fn turn_to_memory(
         &mut self,
-        (out, mut room): (&mut Vec<u8>, usize),
+        (out, mut room): (&mut Wire, usize),
         shared: &Shared,
         share: &mut Share,
     ) -> Turn {
@@ -186,7 +186,7 @@ impl Sender {
                 }
                 _ if self.sent < self.buffer.len() => {
                     let count = most.min(self.buffer.len() - self.sent);
-                    out.extend_from_slice(&self.buffer[self.sent..self.sent + count]);
+                    out.append(&self.buffer[self.sent..self.sent + count]);
                     self.sent += count;
                     count
                 }
@@ -203,18 +203,15 @@ impl Sender {
     }
 
     /// Appends bytes of a file to memory: those that the page cache has, unless the pool has read them.
-    fn read_to_memory(&self, out: &mut Vec<u8>, most: usize) -> io::Result<usize> {
+    fn read_to_memory(&self, out: &mut Wire, most: usize) -> io::Result<usize> {
         let Source::File(FileRange { file, .. }) = &self.source else { return Ok(0) };
-        let start = out.len();
-        // What is asked for is what there is room for: the memory grows no further.
-        out.reserve_exact(most);
-        out.resize(start + most, 0);
-        let read = match self.offset + most as u64 <= self.warmed {
-            true => file.read_at(&mut out[start..], self.offset),
-            false => copy::read_cached(file, &mut out[start..], self.offset),
-        };
-        out.truncate(start + read.as_ref().map_or(0, |count| *count));
-        read
+        let room = &mut out.room(most)[..most];
+        let count = match self.offset + most as u64 <= self.warmed {
+            true => file.read_at(room, self.offset),
+            false => copy::read_cached(file, room, self.offset),
+        }?;
+        out.fill(count);
+        Ok(count)
     }
 
     /// Returns whether nothing is left to be moved.

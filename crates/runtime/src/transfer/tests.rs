@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use millrace_ftp::codec::{Coding, Mode, Type};
 use millrace_ftp::session::ByteRange;
+use millrace_net::Wire;
 use millrace_storage::MemoryStorage;
 use millrace_vfs::{FileRange, ReadHandle, Readiness, Storage, Wait, WriteMode};
 
@@ -244,7 +245,7 @@ fn bytes_that_are_read_and_not_sent_are_left_to_be_sent() {
     let mut sender = Sender::file(handle, ByteRange { start: 0, end: None }, Coding::PLAIN, 0);
     sender.fill().unwrap();
     assert_eq!(sender.left(), Some(1000));
-    let (mut out, shared) = (Vec::new(), Shared::default());
+    let (mut out, shared) = (Wire::default(), Shared::default());
     sender.turn_to_memory((&mut out, 400), &shared, &mut Share::new(400));
-    assert_eq!((out.len(), sender.left()), (400, Some(600)));
+    assert_eq!((out.pending().len(), sender.left()), (400, Some(600)));
 }

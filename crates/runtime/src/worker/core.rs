@@ -9,8 +9,9 @@ use std::time::Instant;
 use millrace_ftp::session::Now;
 use millrace_log::{self as log, Subject};
 use millrace_metrics::{HandshakeResult, Metric, Protocol, Shard};
+use millrace_net::Wire;
 use millrace_net::timer::Wheel;
-use millrace_net::tls::{self, Channel, Wire};
+use millrace_net::tls::{self, Channel};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry};
 

@@ -5,7 +5,8 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::time::Duration;
 
-use millrace_net::tls::{Connector, Trust, Versions, Wire};
+use millrace_net::Wire;
+use millrace_net::tls::{Connector, Trust, Versions};
 use millrace_server::Config;
 
 use crate::kit::{

@@ -4,7 +4,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 
-use millrace_net::tls::{Heard, Versions, Wire};
+use millrace_net::Wire;
+use millrace_net::tls::{Heard, Versions};
 use millrace_server::auth::DataSecurity;
 use millrace_server::config::{CloseNotify, Resumption, Tls};
 use millrace_server::{Account, Attempt, Authenticator, Config, Decision, Permissions, Running};

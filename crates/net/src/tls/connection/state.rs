@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
 
-use crate::tls::wire::Wire;
+use crate::Wire;
 
 /// The writing state of either side's connection.
 pub(super) trait Writer {

@@ -8,7 +8,7 @@ use super::{
     ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, EXPLICIT, Form, HANDSHAKE, HEADER, PLAIN, Records, TAG,
     WARNING, additional, general,
 };
-use crate::tls::wire::Wire;
+use crate::Wire;
 
 /// How much longer a record may be than its plaintext: the type, padding, nonce and tag (RFC 5246, 6.2.3).
 const EXPANSION: usize = 2048;

@@ -6,7 +6,8 @@ use ring::aead::{Aad, NONCE_LEN, Nonce};
 use rustls::{AlertDescription, Error};
 
 use super::{ALERT, APPLICATION_DATA, FATAL, Form, HEADER, PLAIN, Records, TAG, WARNING, additional};
-use crate::tls::wire::{Unwritten, Wire};
+use crate::Wire;
+use crate::tls::unwritten::Unwritten;
 
 /// How much of a file is encrypted at a time: 4 full records, one read and one write.
 pub(super) const BATCH: usize = 4 * PLAIN;

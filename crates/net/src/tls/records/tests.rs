@@ -10,7 +10,8 @@ use rustls::pki_types::ServerName;
 
 use super::super::client::Unchecked;
 use super::super::tests::{Folder, noise};
-use super::super::{Acceptor, Fault, Tls, Wire};
+use super::super::{Acceptor, Fault, Tls};
+use crate::Wire;
 
 /// One end in memory, and what it has to say.
 struct End {
