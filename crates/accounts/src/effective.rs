@@ -286,6 +286,9 @@ impl Effective {
     }
 }
 
+/// What names begin with that a storage keeps for itself.
+const OWN: &str = ".millrace-";
+
 /// Why a path with names in braces is no path for a user.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
@@ -337,9 +340,11 @@ pub enum AdmitError {
     Hours(Vec<Hours>),
 }
 
-/// A name that a template may put into a path: never more than one component, never up.
+/// A name that a template may put into a path: never more than one component, never up, and none of those that a served
+/// folder has for itself (unfinished uploads of other users).
 fn one_component(name: &str) -> Result<&str, TemplateError> {
-    let is_one = !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\0']);
+    let is_own = name.get(..OWN.len()).is_some_and(|start| start.eq_ignore_ascii_case(OWN));
+    let is_one = !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\0']) && !is_own;
     if is_one { Ok(name) } else { Err(TemplateError::Name(name.to_owned())) }
 }
 
@@ -516,6 +521,8 @@ mod tests {
         for (user, template) in [
             ("..", "{user}"),
             ("a/../../b", "{user}"),
+            (".millrace-staging", "{user}"),
+            (".Millrace-staging", "home/{user}"),
             (".", "{user}"),
             ("bob", "{group}"),
             ("bob", "{home}"),

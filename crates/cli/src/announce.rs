@@ -312,7 +312,8 @@ pub(crate) fn warnings(site: &Site, bound: Bound<'_>) -> Vec<String> {
     }
     warnings.extend(programs_of_clients(site));
     warnings.extend(unheard_hosts(site, bound));
-    warnings.extend(site.exposed.iter().chain(&site.unguarded).chain(&site.options_of_clients).cloned());
+    let of_folders = site.exposed.iter().chain(&site.unguarded).chain(&site.reached_twice);
+    warnings.extend(of_folders.chain(&site.options_of_clients).cloned());
     warnings
 }
 

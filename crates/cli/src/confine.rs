@@ -67,7 +67,8 @@ impl Held {
                 let mut grants = [&confined.grants[..], &confined.more].concat();
                 let sockets = confined.control_folder.iter();
                 grants.extend(sockets.map(|folder| Grant::new(folder.clone(), Access::Socket)));
-                grants.extend(ready_file.map(|path| Grant::folder_of(path, Access::Replace)));
+                grants
+                    .extend(ready_file.into_iter().flat_map(|path| Grant::folder_of(path, Access::Replace)));
                 let entered = enter(&grants).map_err(|error| failed(&error))?;
                 if sandbox == Sandbox::Required && !entered.is_complete() {
                     let why = format!("sandbox = \"required\", but there are: {entered}");

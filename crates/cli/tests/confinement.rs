@@ -134,6 +134,28 @@ fn is_root() -> bool {
     is_root
 }
 
+/// Logs and databases lie on other disks by links, some of which lead to nothing before the first start.
+#[test]
+fn files_that_are_links_into_other_folders_are_granted_there() {
+    let folder = folder("links");
+    let names = ["audit", "transfers", "queue.db", "rows.db", "quotas.db"];
+    for name in names {
+        std::os::unix::fs::symlink(format!("../outside/{name}"), folder.join("site").join(name)).unwrap();
+    }
+    fs::write(folder.join("outside/audit"), "").unwrap();
+    configure(
+        &folder,
+        "ftp = \"127.0.0.1:0\"\naudit-log = \"audit\"\nxferlog = \"transfers\"\nhooks-queue = \"queue.db\"\n\
+         quotas = \"quotas.db\"\n[[hook]]\non = \"upload\"\nrun = [\"/bin/true\"]\nwait = false\n\
+         [[folder]]\npath = \"/rows\"\ndatabase = \"rows.db\"\nquota-bytes = \"1M\"\n",
+    );
+    let site = Site::in_folder(folder);
+    assert!(fs::metadata(site.folder.join("outside/audit")).unwrap().len() > 0);
+    for name in ["transfers", "queue.db", "rows.db"] {
+        assert!(site.folder.join("outside").join(name).exists(), "{name}: {}", site.log());
+    }
+}
+
 #[test]
 fn every_thread_is_confined_and_the_log_says_so() {
     let site = Site::start("threads", "ftp = \"127.0.0.1:0\"\n");

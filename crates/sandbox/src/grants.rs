@@ -49,20 +49,29 @@ impl Grant {
     /// directly beneath the root (`/etc`, `/tmp`) is too much for one file: then the file is granted alone. Where the
     /// path is a symbolic link, the file that it leads to is granted likewise.
     pub fn file(path: &Path, access: Access) -> Vec<Self> {
-        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        let target = path.canonicalize().ok().filter(|target| *target != path);
         let one = |path: &Path| {
             let folder = path.parent().filter(|folder| folder.components().count() > 2);
             Self::new(folder.unwrap_or(path), access)
         };
-        [Some(one(&path)), target.as_deref().map(one)].into_iter().flatten().collect()
+        places(path).iter().map(|path| one(path)).collect()
     }
 
-    /// Grants the folder of a file that is made beside others (databases, sockets), whichever folder that is.
-    pub fn folder_of(path: &Path, access: Access) -> Self {
-        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        Self::new(path.parent().unwrap_or(&path), access)
+    /// Grants the folder of a file that is made beside others (databases, sockets), whichever folder that is; also that of the
+    /// file that the path leads to, where it is a symbolic link.
+    pub fn folder_of(path: &Path, access: Access) -> Vec<Self> {
+        places(path).iter().map(|path| Self::new(path.parent().unwrap_or(path), access)).collect()
     }
+}
+
+/// The path, absolute; where it is a symbolic link, the file that it leads to as well, which need not be there yet.
+fn places(path: &Path) -> Vec<PathBuf> {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let made_later = || {
+        let target = path.parent()?.join(path.read_link().ok()?);
+        Some(target.parent()?.canonicalize().ok()?.join(target.file_name()?))
+    };
+    let target = path.canonicalize().ok().or_else(made_later).filter(|target| *target != path);
+    std::iter::once(path).chain(target).collect()
 }
 
 /// Returns whether all that is wanted was granted; else the first that was not.
@@ -151,6 +160,12 @@ mod tests {
         let granted = Grant::file(&folder.join("live/cert.pem"), Access::Read);
         let paths: Vec<&Path> = granted.iter().map(|grant| &*grant.path).collect();
         assert_eq!(paths, [folder.join("live"), folder.join("archive")]);
+        std::os::unix::fs::symlink("../archive/later.db", folder.join("live/later.db")).unwrap();
+        for name in ["cert.pem", "later.db"] {
+            let granted = Grant::folder_of(&folder.join("live").join(name), Access::Write);
+            let paths: Vec<&Path> = granted.iter().map(|grant| &*grant.path).collect();
+            assert_eq!(paths, [folder.join("live"), folder.join("archive")], "{name}");
+        }
         std::fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -9,7 +9,10 @@
 //! A path belongs to the deepest folder that holds it. A folder hides the base's entries at its path. A directory that
 //! only leads to a folder (`/in` above, where the base has none) is shown and can be entered, and takes no entries of
 //! its own. A folder cannot be removed, renamed or replaced by a client; nor can the directories that lead to it.
-//! Renaming from one back end to another is [`FileError::CrossDevice`]: it could not be atomic. Copying works.
+//! Renaming from one back end to another is [`FileError::CrossDevice`]: it could not be atomic. Copying works. Where a
+//! folder hides something of a back end, no links are made in that one (`hidden.rs`).
+
+mod hidden;
 
 use std::io;
 use std::sync::Arc;
@@ -250,6 +253,7 @@ impl Storage for Folders {
             return Err(FileError::AlreadyExists);
         }
         let (storage, inner) = self.route_within(path, Wait::Allowed)?;
+        self.refuse_ways_round(storage)?;
         storage.make_symlink(target, &inner)
     }
 

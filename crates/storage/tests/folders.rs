@@ -119,6 +119,37 @@ fn folders_and_the_ways_to_them_stay_where_they_are() {
     assert_eq!(names(&folders, "/"), ["f", "in", "media"]);
 }
 
+/// A folder that shows a part of the base once more, read-only, is read-only by every path.
+#[test]
+fn no_link_is_made_past_a_folder_to_what_it_hides() {
+    let scratch = Scratch::new();
+    let local = |beneath: &str| {
+        let at = scratch.path().join(beneath);
+        std::fs::create_dir_all(&at).unwrap();
+        LocalStorage::open(&at, LocalOptions::default()).unwrap()
+    };
+    let base = Arc::new(local(""));
+    let with = |at: &str, folder: Arc<dyn Storage>| Folders::new(base.clone()).mount(path(at), folder);
+    let link = |folders: &Folders| match folders.make_symlink(b"pub", &path("/x")) {
+        Ok(()) => folders.remove_file(&path("/x")).is_ok(),
+        Err(error) => {
+            assert!(matches!(error, FileError::PermissionDenied), "{error:?}");
+            false
+        }
+    };
+    let again: Arc<dyn Storage> = Arc::new(ReadOnly::new(local("pub")));
+    let other: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    assert!(!link(&with("/pub", again.clone())), "empty, and the same directory");
+    assert!(link(&with("/pub", other.clone())), "an empty directory hides nothing");
+    base.make_directory(&path("/pub/sub")).unwrap();
+    assert!(!link(&with("/pub", other.clone())) && !link(&with("/pub/sub", Arc::new(local("pub/sub")))));
+    assert!(link(&with("/elsewhere", again.clone())) && link(&with("/pub/none", again.clone())));
+    assert!(!link(&Folders::new(base.clone()).absent(path("/pub"))), "hidden while the folder is away");
+    let nested = with("/m", Arc::new(local("m"))).mount(path("/m/pub"), other);
+    std::fs::create_dir_all(scratch.path().join("m/pub/sub")).unwrap();
+    nested.make_symlink(b"pub", &path("/m/x")).unwrap_err();
+}
+
 #[test]
 fn every_affected_folder_is_asked_about_a_replacement() {
     let (folders, ..) = mounted();

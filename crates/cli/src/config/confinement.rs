@@ -167,10 +167,10 @@ impl Loaded {
         let databases = [&written.users, &written.quotas, &written.hooks_queue].into_iter().flatten();
         let of_hosts = written.host.iter().filter_map(|host| host.users.as_ref());
         let databases = databases.chain(of_hosts).filter(|said| said.is_file()).chain(tables);
-        grants.extend(databases.map(|said| Grant::folder_of(&absolute(said), Access::Write)));
+        grants.extend(databases.flat_map(|said| Grant::folder_of(&absolute(said), Access::Write)));
         let default = written.users.is_none().then(database::default_path).flatten();
         let default = default.filter(|path| path.parent().is_some_and(Path::exists));
-        grants.extend(default.map(|path| Grant::folder_of(&path, Access::Write)));
+        grants.extend(default.iter().flat_map(|path| Grant::folder_of(path, Access::Write)));
 
         let of_hosts = written.host.iter().filter_map(|host| host.xferlog.as_ref());
         let logs =
@@ -183,14 +183,14 @@ impl Loaded {
         grants.extend(logs.flat_map(|path| match path.metadata() {
             // A pipe is opened for reading, too, so that it has a reader.
             Ok(found) if !found.is_file() => vec![Grant::new(path, Access::Device)],
-            _ if is_binary(&path) => vec![Grant::folder_of(&path, Access::Extend)],
-            _ if rotates => vec![Grant::folder_of(&path, Access::Replace)],
+            _ if is_binary(&path) => Grant::folder_of(&path, Access::Extend),
+            _ if rotates => Grant::folder_of(&path, Access::Replace),
             _ => Grant::file(&path, Access::Append),
         }));
         let audit = written.audit_log.iter();
-        grants.extend(audit.map(|said| Grant::folder_of(&absolute(said), Access::Extend)));
+        grants.extend(audit.flat_map(|said| Grant::folder_of(&absolute(said), Access::Extend)));
         let control = written.control.iter().filter(|said| said.is_file());
-        grants.extend(control.map(|said| Grant::folder_of(&absolute(said), Access::Socket)));
+        grants.extend(control.flat_map(|said| Grant::folder_of(&absolute(said), Access::Socket)));
 
         let syslog = [&written.syslog_ca, &written.syslog_cert, &written.syslog_key];
         let files = [&written.tls_client_ca, &written.acme_ca, &written.http_link_keys];
@@ -232,8 +232,13 @@ impl Loaded {
         grants.extend(files.flat_map(|said| Grant::file(&absolute(said), Access::Read)));
         grants.extend(places.file().into_iter().flat_map(|file| Grant::file(file, Access::Read)));
         let is_replaced = is_on(written.admin_writes_config.clone(), false);
-        grants
-            .extend(places.file().filter(|_| is_replaced).map(|file| Grant::folder_of(file, Access::Write)));
+        grants.extend(
+            places
+                .file()
+                .into_iter()
+                .filter(|_| is_replaced)
+                .flat_map(|file| Grant::folder_of(file, Access::Write)),
+        );
         let scripts = written.proxy.iter().filter_map(|route| route.root.as_ref());
         grants.extend(scripts.map(|said| Grant::new(absolute(said), Access::Read)));
         grants

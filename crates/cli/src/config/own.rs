@@ -1,12 +1,15 @@
 //! The server's own files that lie in a served folder: a user with read permission there gets its keys and passwords,
-//! and one with write permission can replace a program that it runs.
+//! and one with write permission can replace a program that it runs, a CA that it trusts, or a page whose scripts run at
+//! its origin.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use super::folders::FolderTable;
 use super::logins::Login;
 use super::places::Places;
 use super::said::Said;
+use super::value::Access;
 use super::written::Written;
 use super::{database, tls};
 
@@ -41,6 +44,9 @@ pub(super) fn files(written: &Written, places: &Places<'_>) -> Vec<Own> {
         ("access-log", &written.access_log),
         ("audit-log", &written.audit_log),
         ("syslog-key", &written.syslog_key),
+        ("syslog-ca", &written.syslog_ca),
+        ("tls-client-ca", &written.tls_client_ca),
+        ("acme-ca", &written.acme_ca),
     ] {
         add(what, said.as_ref());
     }
@@ -52,6 +58,12 @@ pub(super) fn files(written: &Written, places: &Places<'_>) -> Vec<Own> {
         add("password-file", folder.password_file.as_ref());
         add("credentials-file", folder.credentials_file.as_ref());
         add("database", folder.database.as_ref());
+        add("ca", folder.ca.as_ref());
+        add("database-ca", folder.database_ca.as_ref());
+    }
+    // Their scripts run at the server's own origin.
+    for page in &written.error_page {
+        add("error-page", Some(&page.file));
     }
     for host in &written.host {
         add("users", host.users.as_ref());
@@ -59,6 +71,18 @@ pub(super) fn files(written: &Written, places: &Places<'_>) -> Vec<Own> {
     }
     for source in &written.source {
         add("password-file", source.password_file.as_ref());
+        add("ca", source.ca.as_ref());
+    }
+    for cluster in &written.cluster {
+        add("password-file", cluster.password_file.as_ref());
+        add("ca", cluster.ca.as_ref());
+    }
+    for provider in &written.admin_oidc {
+        add("secret-file", provider.secret_file.as_ref());
+        add("ca", provider.ca.as_ref());
+    }
+    for collector in &written.otlp {
+        add("ca", collector.ca.as_ref());
     }
     for hook in &written.hook {
         add("secret-file", hook.secret_file.as_ref());
@@ -66,6 +90,7 @@ pub(super) fn files(written: &Written, places: &Places<'_>) -> Vec<Own> {
     for notice in &written.notice {
         add("secret-file", notice.secret_file.as_ref());
         add("smtp-password-file", notice.smtp_password_file.as_ref());
+        add("smtp-ca", notice.smtp_ca.as_ref());
     }
     for hook in &written.hook {
         files.extend(program(hook.run.first(), places).map(|path| Own { what: "run", path }));
@@ -139,6 +164,33 @@ pub(super) fn warnings(files: &[Own], served: &[PathBuf]) -> Vec<String> {
         })
     };
     served.iter().filter_map(warning).collect()
+}
+
+/// The warnings about `[[folder]]` tables of a part of a served folder, by which clients reach it without the table: a
+/// sentence for each.
+pub(super) fn reached_twice(written: &Written, places: &Places<'_>, served: &[PathBuf]) -> Vec<String> {
+    let warning = |table: &FolderTable| {
+        let is_for_some = !table.users.is_empty() || !table.groups.is_empty();
+        let is_less = table.access.as_ref().is_some_and(|said| said.value == Access::ReadOnly)
+            || table.quota_bytes.is_some()
+            || table.quota_files.is_some();
+        let directory = whole(&places.path(table.directory.as_ref()?));
+        let (root, rest) = served.iter().find_map(|root| Some((root, directory.strip_prefix(root).ok()?)))?;
+        let beneath = Path::new("/").join(rest);
+        let is_elsewhere = beneath != Path::new(table.path.value.trim_end_matches('/'));
+        let who = match (is_for_some, is_less && is_elsewhere) {
+            (true, false) => "who is not among its users reaches it",
+            (_, true) => "clients reach it",
+            (false, false) => return None,
+        };
+        Some(format!(
+            "the folder {} lies in {}, which is served as well: {who} as {}, without what its table says; keep it elsewhere",
+            table.path.value,
+            root.display(),
+            beneath.display()
+        ))
+    };
+    written.folder.iter().filter_map(warning).collect()
 }
 
 /// Files that hold a key or a password; `tls-cert` is one where the key is in it.

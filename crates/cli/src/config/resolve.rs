@@ -91,6 +91,8 @@ pub(crate) struct Site {
     pub(crate) exposed: Vec<String>,
     /// The same of its keys and passwords that others than their owner may read.
     pub(crate) unguarded: Vec<String>,
+    /// The warnings about folders that clients reach without their tables.
+    pub(crate) reached_twice: Vec<String>,
     /// Arguments of hooks that clients could make options of.
     pub(crate) options_of_clients: Vec<String>,
     /// What would keep a server from starting.
@@ -264,6 +266,7 @@ pub(crate) fn resolve(
     let admin = doors::listens(written.admin, "--admin", Vec::new(), &places)?;
     let admin_has_tls = tls::encrypts(written.admin_tls, "admin-tls", config.tls.is_some(), &places)?;
     let control = written.control.filter(Said::is_file).map(|said| places.path(&said));
+    let of_users = own::served(&directory, &logins, !sources.is_empty(), Vec::new());
     let served = own::served(&directory, &logins, !sources.is_empty(), other_folders);
     Ok(Site {
         confined,
@@ -272,6 +275,7 @@ pub(crate) fn resolve(
         shown,
         exposed: own::warnings(&own_files, &served),
         unguarded: own::unguarded(&own_files),
+        reached_twice: own::reached_twice(&said, &places, &of_users),
         options_of_clients,
         obstacles,
         directory,

@@ -449,6 +449,40 @@ fn files_of_the_servers_own_that_clients_could_reach_are_told() {
     assert_eq!(exposed("directory = \"other\"", ""), "");
     let more = "[[folder]]\npath = \"/pictures\"\ndirectory = \"photos\"\n";
     assert_eq!(exposed("directory = \"other\"", more), program);
+    // A client's page would run its scripts at the server's own origin.
+    for name in ["photos/page.html", "photos/secret"] {
+        fs::write(folder.path().join(name), "text").unwrap();
+    }
+    let pages = "[[error-page]]\nfile = \"photos/page.html\"\n[admin-oidc]\nissuer = \"https://id.example.net\"\n\
+                 client = \"millrace\"\nsecret-file = \"photos/secret\"\n";
+    let both = told("HERE/photos", "check (run), page.html (error-page), secret (secret-file)");
+    assert_eq!(exposed("directory = \"photos\"\nadmin-viewers = [\"oidc group a\"]", pages), both);
+}
+
+#[test]
+fn a_folder_that_clients_reach_without_its_table_is_warned_of() {
+    let folder = Folder::new();
+    let warned = |table: &str| {
+        let text = format!("directory = \".\"\n[[folder]]\ndirectory = \"photos\"\n{table}");
+        let site = folder.file(&text).unwrap_or_else(|failure| panic!("{text}\n{failure}"));
+        site.reached_twice.join("\n").replace(folder.path().to_str().unwrap(), "HERE")
+    };
+    let told = |path: &str, who: &str| {
+        format!(
+            "the folder {path} lies in HERE, which is served as well: {who} as /photos, without what its table says; \
+             keep it elsewhere"
+        )
+    };
+    assert_eq!(
+        warned("path = \"/photos\"\naccess = \"ro\"\nquota-files = 3"),
+        "",
+        "links aside, it has one path"
+    );
+    assert_eq!(warned("path = \"/more\""), "", "it says nothing that could be passed by");
+    assert_eq!(warned("path = \"/more\"\naccess = \"ro\""), told("/more", "clients reach it"));
+    assert_eq!(warned("path = \"/more\"\nquota-bytes = 3"), told("/more", "clients reach it"));
+    let others = told("/photos", "who is not among its users reaches it");
+    assert_eq!(warned("path = \"/photos\"\nusers = [\"bob\"]"), others);
 }
 
 #[test]
