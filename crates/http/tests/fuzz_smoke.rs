@@ -139,6 +139,18 @@ fn frames_mean_the_same_however_they_are_cut() {
 }
 
 #[test]
+fn records_of_fastcgi_say_the_same_however_they_are_cut() {
+    let mut records = vec![3];
+    millrace_http::fastcgi::stdout(b"Status: 200\r\n\r\nhello", &mut records);
+    millrace_http::fastcgi::stderr(b"careful", &mut records);
+    millrace_http::fastcgi::stdin(b"name=value", &mut records);
+    millrace_http::fastcgi::end_stdin(&mut records);
+    millrace_http::fastcgi::stdout(b" and more", &mut records);
+    millrace_http::fastcgi::end(&mut records);
+    smoke(&[&records], fuzz_targets::fastcgi_records);
+}
+
+#[test]
 fn programs_bring_in_no_lines() {
     smoke(PROGRAMS, fuzz_targets::program);
 }

@@ -65,6 +65,37 @@ fn hellos() {
 }
 
 #[test]
+fn proxy_headers() {
+    let ends = |client: &str, server: &str| millrace_net::proxy::Ends {
+        client: client.parse().unwrap(),
+        server: server.parse().unwrap(),
+    };
+    let seeds = [
+        b"PROXY TCP4 192.0.2.7 203.0.113.1 50000 21\r\nUSER".to_vec(),
+        b"PROXY TCP6 2001:db8::1 2001:db8::2 50000 21\r\n".to_vec(),
+        b"PROXY UNKNOWN\r\n".to_vec(),
+        millrace_net::proxy::header(&ends("192.0.2.7:50000", "203.0.113.1:21")),
+        millrace_net::proxy::header(&ends("[2001:db8::1]:50000", "203.0.113.1:21")),
+    ];
+    let mut random = Random(0xca11);
+    for seed in &seeds {
+        fuzz_targets::proxy_header(seed);
+        for _ in 0..4_000 {
+            let mut bytes = seed.clone();
+            for _ in 0..=random.below(4) {
+                let at = random.below(bytes.len());
+                match random.below(3) {
+                    0 => bytes[at] = random.below(256) as u8,
+                    1 => drop(bytes.splice(at..at, random.bytes(4))),
+                    _ => bytes.truncate(at.max(1)),
+                }
+            }
+            fuzz_targets::proxy_header(&bytes);
+        }
+    }
+}
+
+#[test]
 fn handshakes_that_are_only_cut() {
     let mut random = Random(0xc07);
     for kind in 0..60u8 {

@@ -12,6 +12,7 @@ use millrace_http::cgi;
 use millrace_http::change::{self, ChangeRequest};
 use millrace_http::conditional::{self, Validators};
 use millrace_http::dav::{body, condition};
+use millrace_http::fastcgi;
 use millrace_http::h1::client::{PreparedRequest, ResponseEvent};
 use millrace_http::h1::{Act, ClientConnection, Heads, Input, ServerConnection, Timeouts, Unread};
 use millrace_http::h2;
@@ -411,6 +412,52 @@ fn is_line(name: &[u8], value: &[u8]) -> bool {
     !name.is_empty()
         && !name.iter().any(|byte| byte.is_ascii_uppercase() || matches!(byte, b':' | b' ' | b'\r' | b'\n'))
         && !value.iter().any(|byte| matches!(byte, 0 | b'\r' | b'\n'))
+}
+
+/// Records of FastCGI: they say the same however they are cut, no more than came, and nothing of the request behind its end.
+pub(crate) fn fastcgi_records(input: &[u8]) {
+    let Some((&cut, bytes)) = input.split_first() else { return };
+    let whole = fastcgi_said([bytes]);
+    assert!(whole.text.len() <= bytes.len());
+    let pieces = bytes.chunks(usize::from(cut).max(1));
+    assert_eq!(fastcgi_said(pieces), whole);
+}
+
+/// What records of FastCGI say: neighbouring bytes of one kind are one text.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct SaidByFastcgi {
+    /// The kind of each part, and where it ends in `text`.
+    parts: Vec<(u8, usize)>,
+    text: Vec<u8>,
+    has_ended: bool,
+    is_malformed: bool,
+}
+
+fn fastcgi_said<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> SaidByFastcgi {
+    let (mut decoder, mut all) = (fastcgi::Decoder::default(), SaidByFastcgi::default());
+    for piece in pieces {
+        let mut said = |said: fastcgi::Said<'_>| {
+            let (kind, bytes): (u8, &[u8]) = match said {
+                fastcgi::Said::Stdin([]) => (0, &[]),
+                fastcgi::Said::Stdin(bytes) => (1, bytes),
+                fastcgi::Said::Abort => (2, &[]),
+                fastcgi::Said::Stdout(bytes) => (3, bytes),
+                fastcgi::Said::Stderr(bytes) => (4, bytes),
+                fastcgi::Said::End(true) => (5, &[]),
+                fastcgi::Said::End(false) => (6, &[]),
+            };
+            let joins = [1, 3, 4].contains(&kind) && all.parts.last().is_some_and(|part| part.0 == kind);
+            all.parts.truncate(all.parts.len() - usize::from(joins));
+            all.text.extend_from_slice(bytes);
+            all.parts.push((kind, all.text.len()));
+        };
+        if decoder.take(piece, &mut said).is_err() {
+            all.is_malformed = true;
+            break;
+        }
+    }
+    all.has_ended = decoder.has_ended();
+    all
 }
 
 /// A program's answer: no panic, and no line that was not there.

@@ -4,10 +4,11 @@
 //! `cargo test`.
 #![allow(dead_code)]
 
+use std::net::SocketAddr;
 use std::sync::LazyLock;
 
-use millrace_net::Wire;
 use millrace_net::tls::{Acceptor, BUFFER, Connector, Hello, Plan, Tls, Trust, Versions, self_signed};
+use millrace_net::{Wire, proxy};
 
 /// The first bytes of a connection: parsing them never panics, and a hello is complete at its last byte only.
 pub(crate) fn hello(input: &[u8]) {
@@ -17,6 +18,29 @@ pub(crate) fn hello(input: &[u8]) {
     if let &[22, _, _, high, low, ..] = input {
         let record = 5 + usize::from(u16::from_be_bytes([high, low]));
         assert!(Hello::is_partial(&input[..record - 1]) && !Hello::is_partial(&input[..record]));
+    }
+}
+
+/// What a proxy, or another node, says before anything else: a header is whole at its last byte only, what follows it
+/// changes nothing, and its addresses are written and read again as the same.
+pub(crate) fn proxy_header(input: &[u8]) {
+    let Ok(Some(header)) = proxy::parse(input) else { return };
+    assert!(header.length <= input.len());
+    let (own, _) = input.split_at(header.length);
+    assert_eq!(proxy::parse(own), Ok(Some(header)));
+    for end in 0..own.len() {
+        assert_eq!(proxy::parse(&own[..end]), Ok(None), "the first {end} bytes");
+    }
+    if let Some(ends) = header.ends {
+        let written = proxy::header(&ends);
+        let again = proxy::parse(&written).unwrap().unwrap();
+        let is_same = |one: SocketAddr, other: SocketAddr| {
+            (one.ip().to_canonical(), one.port()) == (other.ip().to_canonical(), other.port())
+        };
+        let same = again
+            .ends
+            .is_some_and(|again| is_same(again.client, ends.client) && is_same(again.server, ends.server));
+        assert!(same && again.length == written.len(), "{ends:?}: {again:?}");
     }
 }
 
