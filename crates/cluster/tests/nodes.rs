@@ -2,6 +2,8 @@
 
 #[path = "audits/mod.rs"]
 mod audits;
+#[path = "browser_logins/mod.rs"]
+mod browser_logins;
 #[path = "../../server/tests/sources/daemon.rs"]
 #[allow(dead_code, reason = "other tests use all of it")]
 mod daemon;
@@ -113,7 +115,7 @@ fn the_tables_are_made_once_and_those_of_a_later_version_are_left_alone() {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     assert_eq!(epochs.len(), 8);
-    assert_eq!(server.run("SELECT steps FROM millrace_cluster.form"), "14");
+    assert_eq!(server.run("SELECT steps FROM millrace_cluster.form"), "15");
     server.run("UPDATE millrace_cluster.form SET steps = 99");
     let error = table(&server).register(&entry("one"), None, &[]).unwrap_err();
     assert_eq!(error.to_string(), "the tables of the cluster are of a later version of Millrace");
