@@ -40,14 +40,40 @@ const STEPS: &[&str] = &[
     TRAFFIC,
     LOGINS,
     LATE_LOGINS,
+    OLDEST_PROGRAM,
 ];
 
-/// Brings the tables up to date, all or nothing.
+/// As many steps a program has to know that may use the tables when all of [`STEPS`] are taken. This grows only with a step that
+/// takes away, or gives another meaning to, what programs use that know fewer. Those that
+/// know fewer than 16 do not look at it.
+const OLDEST: usize = 16;
+
+/// Programs that know fewer steps than `oldest` may not use the tables.
+const OLDEST_PROGRAM: &str = "ALTER TABLE millrace_cluster.form ADD COLUMN oldest integer NOT NULL DEFAULT 0";
+
+/// What the tables say of themselves.
+#[derive(Debug, Clone, Copy)]
+struct Form {
+    /// The steps that they have taken.
+    steps: usize,
+    /// The steps that a program has to know.
+    oldest: usize,
+}
+
+impl Form {
+    /// Returns whether this program may use them as they are: they have what it knows, and a later program has left that alone.
+    fn is_sufficient(self) -> Result<bool, ClusterError> {
+        match self.oldest > STEPS.len() {
+            true => Err(ClusterError::LaterTables),
+            false => Ok(self.steps >= STEPS.len()),
+        }
+    }
+}
+
+/// Brings the tables up to date, all or nothing. Those that a later program has added to stay as they are.
 pub(super) async fn migrate(client: &Client) -> Result<(), ClusterError> {
-    match steps_taken(client).await? {
-        Some(taken) if taken == STEPS.len() => return Ok(()),
-        Some(taken) if taken > STEPS.len() => return Err(ClusterError::LaterTables),
-        _ => {}
+    if form(client).await?.map_or(Ok(false), Form::is_sufficient)? {
+        return Ok(());
     }
     let run = async |text: &str| client.batch_execute(text).await.map_err(PostgresError);
     run(&format!(
@@ -55,29 +81,33 @@ pub(super) async fn migrate(client: &Client) -> Result<(), ClusterError> {
     ))
     .await?;
     run("CREATE TABLE IF NOT EXISTS millrace_cluster.form (steps integer NOT NULL)").await?;
-    let taken = steps_taken(client).await?;
-    if taken.is_none() {
-        run("INSERT INTO millrace_cluster.form VALUES (0)").await?;
+    // Another node may have been first.
+    let form = form(client).await?;
+    if form.is_none() {
+        run("INSERT INTO millrace_cluster.form (steps) VALUES (0)").await?;
     }
-    for step in STEPS.iter().skip(taken.unwrap_or(0)) {
-        run(step).await?;
-        run("UPDATE millrace_cluster.form SET steps = steps + 1").await?;
+    if !form.map_or(Ok(false), Form::is_sufficient)? {
+        for step in STEPS.iter().skip(form.map_or(0, |form| form.steps)) {
+            run(step).await?;
+        }
+        let steps = STEPS.len();
+        run(&format!("UPDATE millrace_cluster.form SET steps = {steps}, oldest = {OLDEST}")).await?;
     }
     run("COMMIT").await?;
     Ok(())
 }
 
-/// Returns how many steps the tables have taken; `None` where there are none.
-async fn steps_taken(client: &Client) -> Result<Option<usize>, ClusterError> {
+/// Returns what the tables say of themselves; `None` where there are none.
+async fn form(client: &Client) -> Result<Option<Form>, ClusterError> {
     const KNOWN: &str = "SELECT to_regclass('millrace_cluster.form') IS NOT NULL";
-    let known = client.query_typed_one(KNOWN, &[]).await.map_err(PostgresError)?;
-    if !known.try_get::<_, bool>(0).map_err(PostgresError)? {
+    // The column may not be there yet. Tables without it that have taken more steps are of programs that did not look at it.
+    const FORM: &str = "
+        SELECT steps, coalesce((to_jsonb(f) ->> 'oldest')::integer, steps) FROM millrace_cluster.form AS f";
+    let known = client.query_typed_one(KNOWN, &[]).await?;
+    if !known.try_get::<_, bool>(0)? {
         return Ok(None);
     }
-    let row = client
-        .query_typed_opt("SELECT steps FROM millrace_cluster.form", &[])
-        .await
-        .map_err(PostgresError)?;
-    let steps = row.map(|row| row.try_get::<_, i32>(0)).transpose().map_err(PostgresError)?;
-    Ok(steps.map(|steps| usize::try_from(steps).unwrap_or(0)))
+    let Some(row) = client.query_typed_opt(FORM, &[]).await? else { return Ok(None) };
+    let count = |index| row.try_get::<_, i32>(index).map(|count| usize::try_from(count).unwrap_or(0));
+    Ok(Some(Form { steps: count(0)?, oldest: count(1)? }))
 }
