@@ -2,6 +2,8 @@
 
 #[path = "audits/mod.rs"]
 mod audits;
+#[path = "browser_logins/mod.rs"]
+mod browser_logins;
 #[path = "../../server/tests/sources/daemon.rs"]
 #[allow(dead_code, reason = "other tests use all of it")]
 mod daemon;
@@ -103,7 +105,7 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 #[test]
-fn the_tables_are_made_once_and_those_of_a_later_version_are_left_alone() {
+fn the_tables_are_made_once_and_those_of_a_later_version_are_used_as_far_as_that_allows() {
     let Some(server) = Postgres::new() else { return };
     let tables: Vec<_> = (0..8).map(|_| table(&server)).collect();
     let epochs: HashSet<Epoch> = thread::scope(|scope| {
@@ -113,8 +115,13 @@ fn the_tables_are_made_once_and_those_of_a_later_version_are_left_alone() {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     assert_eq!(epochs.len(), 8);
-    assert_eq!(server.run("SELECT steps FROM millrace_cluster.form"), "14");
+    assert_eq!(server.run("SELECT steps FROM millrace_cluster.form"), "16");
+    // A later program has added to them.
     server.run("UPDATE millrace_cluster.form SET steps = 99");
+    table(&server).register(&entry("one"), None, &[]).unwrap();
+    assert_eq!(server.run("SELECT steps FROM millrace_cluster.form"), "99");
+    // And one has changed what is used here.
+    server.run("UPDATE millrace_cluster.form SET oldest = 99");
     let error = table(&server).register(&entry("one"), None, &[]).unwrap_err();
     assert_eq!(error.to_string(), "the tables of the cluster are of a later version of Millrace");
 }

@@ -182,7 +182,7 @@ fn a_login_that_could_not_be_told_does_not_outlive_a_new_password() {
         let eve = json!({ "name": "eve", "password": "f1rst" }).to_string();
         assert_eq!(site.ask("POST", "/api/v1/users", &site.token("administrator", None), &eve).status, 200);
     }
-    database.run("ALTER FUNCTION millrace_cluster.keep_login RENAME TO away");
+    database.run("ALTER FUNCTION millrace_cluster.keep_login_begun RENAME TO away");
     let cookie = log_in(&one, "eve", "f1rst").cookie();
     assert_eq!((me(&one, &cookie), me(&other, &cookie)), (200, 401));
     let token = other.token("administrator", Some(60));
@@ -190,7 +190,7 @@ fn a_login_that_could_not_be_told_does_not_outlive_a_new_password() {
     let fields = format!("{token}If-Match: {seen}\r\n");
     let changed = other.ask("PUT", "/api/v1/users/eve/password", &fields, r#"{"password":"sec0nd"}"#);
     assert_eq!(changed.status, 200, "{changed:?}");
-    database.run("ALTER FUNCTION millrace_cluster.away RENAME TO keep_login");
+    database.run("ALTER FUNCTION millrace_cluster.away RENAME TO keep_login_begun");
     soon("the node forgets it", || me(&one, &cookie) == 401);
     assert_eq!(me(&other, &cookie), 401);
 }

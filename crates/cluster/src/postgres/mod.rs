@@ -15,6 +15,7 @@ mod events;
 mod events_schema;
 mod failures;
 mod logins;
+mod migrating;
 mod quotas;
 mod rates;
 mod schema;
@@ -70,7 +71,7 @@ impl Table for PostgresTable {
         let replaces = replaces.map(|epoch| epoch.0);
         let (scopes, counts) = columns(places);
         self.connections.ask(Lane::Keeper, async |client| {
-            schema::migrate(client).await?;
+            migrating::migrate(client).await?;
             let parameters: [Parameter<'_>; 6] = [
                 (&replaces, Type::INT8),
                 (&node.name, Type::TEXT),

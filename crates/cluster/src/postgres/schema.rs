@@ -1,4 +1,5 @@
-//! The tables and functions of a cluster, in a schema of their own, and bringing them up to date.
+//! The first tables and functions of a cluster: nodes, places and bans; trees, errands and rates. The steps behind them are in the
+//! files of what they are for, and all are taken in `migrating.rs`.
 //!
 //! Nodes and places are unlogged: they cost no disk, and after a crash of the database they are gone together, so that each
 //! node finds itself fenced and registers with what it has. Bans and the numbers of epochs are kept.
@@ -6,44 +7,8 @@
 //! Lock order, of every function: the scopes' advisory locks by kind, the node's row, rows of `held` by scope; the row of a
 //! tree, its shares.
 
-use millrace_storage::PostgresError;
-use tokio_postgres::Client;
-
-use super::audit::AUDIT;
-use super::browser_logins::BROWSER_LOGINS;
-use super::data_routes::DATA_ROUTES;
-use super::dav_schema::DAV;
-use super::error::ClusterError;
-use super::events_schema::EVENTS;
-use super::failures::FAILURES;
-use super::logins::LOGINS;
-use super::secrets::SECRETS;
-use super::traffic::TRAFFIC;
-use super::uploads::UPLOADS;
-
-/// Keeps two nodes from migrating concurrently; the number is arbitrary.
-const LOCK: i64 = 0x6d69_6c6c_6e6f_6465;
-
-/// The migrations; the database records how many it has applied.
-const MIGRATIONS: &[&str] = &[
-    PLACES_AND_BANS,
-    QUOTAS,
-    ERRANDS,
-    RATES,
-    FAILURES,
-    SECRETS,
-    BROWSER_LOGINS,
-    DAV,
-    UPLOADS,
-    EVENTS,
-    AUDIT,
-    DATA_ROUTES,
-    TRAFFIC,
-    LOGINS,
-];
-
 /// Nodes, their places, and bans.
-const PLACES_AND_BANS: &str = r#"
+pub(super) const PLACES_AND_BANS: &str = r#"
     SET LOCAL search_path = millrace_cluster;
 
     CREATE SEQUENCE epoch;
@@ -203,7 +168,7 @@ const PLACES_AND_BANS: &str = r#"
 ///
 /// A node has a share while it changes something in a tree. The share of a node that has died is added to the row, and what it
 /// had reserved counts as `lost`, until the tree was counted: the node may have stored it and not told.
-const QUOTAS: &str = r#"
+pub(super) const QUOTAS: &str = r#"
     SET LOCAL search_path = millrace_cluster;
 
     CREATE SEQUENCE tree_number;
@@ -407,7 +372,7 @@ const QUOTAS: &str = r#"
 "#;
 
 /// What nodes ask of one another, while an administrator waits.
-const ERRANDS: &str = r#"
+pub(super) const ERRANDS: &str = r#"
     SET LOCAL search_path = millrace_cluster;
 
     CREATE UNLOGGED TABLE errand (
@@ -422,7 +387,7 @@ const ERRANDS: &str = r#"
 "#;
 
 /// Rates that nodes share. The parts of all nodes are never more than the whole together.
-const RATES: &str = r#"
+pub(super) const RATES: &str = r#"
     SET LOCAL search_path = millrace_cluster;
 
     CREATE UNLOGGED TABLE rate (
@@ -488,43 +453,3 @@ const RATES: &str = r#"
         RETURN parts;
     END $$;
 "#;
-
-/// Brings the tables up to date, all or nothing.
-pub(super) async fn migrate(client: &Client) -> Result<(), ClusterError> {
-    match steps_taken(client).await? {
-        Some(taken) if taken == MIGRATIONS.len() => return Ok(()),
-        Some(taken) if taken > MIGRATIONS.len() => return Err(ClusterError::LaterTables),
-        _ => {}
-    }
-    let run = async |text: &str| client.batch_execute(text).await.map_err(PostgresError);
-    run(&format!(
-        "BEGIN; SELECT pg_advisory_xact_lock({LOCK}); CREATE SCHEMA IF NOT EXISTS millrace_cluster"
-    ))
-    .await?;
-    run("CREATE TABLE IF NOT EXISTS millrace_cluster.form (steps integer NOT NULL)").await?;
-    let taken = steps_taken(client).await?;
-    if taken.is_none() {
-        run("INSERT INTO millrace_cluster.form VALUES (0)").await?;
-    }
-    for step in MIGRATIONS.iter().skip(taken.unwrap_or(0)) {
-        run(step).await?;
-        run("UPDATE millrace_cluster.form SET steps = steps + 1").await?;
-    }
-    run("COMMIT").await?;
-    Ok(())
-}
-
-/// Returns how many steps the tables have taken; `None` where there are none.
-async fn steps_taken(client: &Client) -> Result<Option<usize>, ClusterError> {
-    const KNOWN: &str = "SELECT to_regclass('millrace_cluster.form') IS NOT NULL";
-    let known = client.query_typed_one(KNOWN, &[]).await.map_err(PostgresError)?;
-    if !known.try_get::<_, bool>(0).map_err(PostgresError)? {
-        return Ok(None);
-    }
-    let row = client
-        .query_typed_opt("SELECT steps FROM millrace_cluster.form", &[])
-        .await
-        .map_err(PostgresError)?;
-    let steps = row.map(|row| row.try_get::<_, i32>(0)).transpose().map_err(PostgresError)?;
-    Ok(steps.map(|steps| usize::try_from(steps).unwrap_or(0)))
-}
