@@ -1,5 +1,7 @@
 //! Nodes on addresses of this machine that hand on to one another.
 
+mod places;
+
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::ops::RangeInclusive;
@@ -124,6 +126,16 @@ impl Node {
         let guest = Guest { client, badge: None, wake };
         let Leasing::Granted(lease) = self.pool.lease(self.place, guest, Box::new(|_| {})) else { panic!() };
         (lease, woken)
+    }
+
+    /// Waits until it has refused so many connections.
+    #[track_caller]
+    fn has_refused(&self, count: u64) {
+        let end = Instant::now() + PATIENCE;
+        while self.relay.counts().by_result()[1].1 < count {
+            assert!(Instant::now() < end, "{:?}", self.relay.counts());
+            std::thread::yield_now();
+        }
     }
 
     fn has_told(&self, text: &str) -> bool {
@@ -292,37 +304,6 @@ fn a_node_that_is_dead_costs_its_clients_a_reset_and_the_others_nothing() {
     assert!(a.has_told("cannot be handed on to node n2"));
     let _client = addresses.connect(8, &a, &lease.0);
     arrived(lease);
-}
-
-#[test]
-fn no_more_connections_are_handed_on_than_may_be_and_no_more_ports_are_listened_at() {
-    let addresses = Addresses::new();
-    let (few, many) = (RelayLimits { ports: 3, connections: 1 }, RelayLimits::of(8192));
-    let (a, b) = (addresses.node(0, few), addresses.node(1, many));
-    a.knows(&[b.relay.route()]);
-    // Of the five ports the fifth is the data address's.
-    let mut leases: Vec<_> = (0..4).map(|_| b.lease(addresses.get(8))).collect();
-    leases.sort_by_key(|(lease, _)| lease.address().port());
-    let mut leases = leases.into_iter();
-    let (first, second, _) = (leases.next().unwrap(), leases.next().unwrap(), leases.next().unwrap());
-    let last = leases.next().unwrap();
-    let client = addresses.connect(8, &a, &first.0);
-    let session = arrived(first);
-    assert!(a.has_told("descriptors for 3 ports"));
-    let beyond = TcpStream::connect(SocketAddr::new(a.place, last.0.address().port()));
-    assert_eq!(beyond.unwrap_err().kind(), ErrorKind::ConnectionRefused);
-    assert_refused(addresses.connect(8, &a, &second.0));
-    assert!(a.has_told("more than 1 data connections"));
-    drop((client, session));
-    let end = Instant::now() + PATIENCE;
-    // The relay may hear a moment later that there is room again.
-    loop {
-        let _client = addresses.connect(8, &a, &second.0);
-        if second.1.recv_timeout(Duration::from_millis(100)).is_ok() {
-            break;
-        }
-        assert!(Instant::now() < end, "there is no room again");
-    }
 }
 
 #[test]
