@@ -14,9 +14,9 @@ use millrace_net::stream;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 
-use super::TAKEN;
 use super::reactor::About;
 use super::taking_in::sealed_text;
+use super::{TAKEN, read_whole};
 use crate::limits::Network;
 
 /// How long a node may take to answer, and the balancer to say whose connection it is.
@@ -218,17 +218,9 @@ impl Relay {
             return Some(Step::Over);
         };
         if !*is_told {
-            if let Err(error) = stream::connected(&*owner) {
-                return self.ask_next(scene, &error);
-            }
-            if !stream::is_connected(&*owner) {
-                return Some(Step::Waits);
-            }
-            let message = [&proxy::header(ends)[..], &route.seal(&sealed_text(ends))].concat();
-            // A new connection has room for it.
-            match stream::write(&*owner, &message) {
-                Ok(count) if count == message.len() => *is_told = true,
-                Ok(_) => return self.ask_next(scene, &io::ErrorKind::WriteZero.into()),
+            match introduce(owner, route, ends) {
+                Ok(true) => *is_told = true,
+                Ok(false) => return Some(Step::Waits),
                 Err(error) => return self.ask_next(scene, &error),
             }
         }
@@ -292,6 +284,22 @@ impl Relay {
             stream::end_on_close(&self.client);
         }
         Step::Over
+    }
+}
+
+/// Says to a node whose connection it is, once it has sent its nonce. Returns whether that is said.
+fn introduce(owner: &OwnedFd, route: &DataRoute, ends: &Ends) -> io::Result<bool> {
+    stream::connected(owner)?;
+    if !stream::is_connected(owner) {
+        return Ok(false);
+    }
+    let Some(nonce) = read_whole(owner)? else { return Ok(false) };
+    let message = [&proxy::header(ends)[..], &route.seal(&nonce, &sealed_text(ends))].concat();
+    // A new connection has room for it.
+    if stream::write(owner, &message)? == message.len() {
+        Ok(true)
+    } else {
+        Err(io::ErrorKind::WriteZero.into())
     }
 }
 

@@ -279,7 +279,8 @@ impl Reactor {
             if self.incoming.len() >= INCOMING {
                 self.incoming.pop_first();
             }
-            self.incoming.insert(number, Incoming::new(socket, Instant::now()));
+            let Some(incoming) = Incoming::greet(socket, Instant::now()) else { continue };
+            self.incoming.insert(number, incoming);
             self.advance_incoming(number);
         }
     }

@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
+use millrace_cluster::NONCE;
 use millrace_net::proxy::{self, Ends};
 use millrace_net::stream;
 
@@ -235,20 +236,49 @@ fn an_outsider_that_names_another_client_is_not_believed() {
     let ends = Ends { client: SocketAddr::new(addresses.get(8), 1), server: lease.0.address() };
     let header = proxy::header(&ends);
     let forger = DataRoute::new("x", b.relay.route().address, RANGES[1].clone()).unwrap();
-    let seal = forger.seal(&taking_in::sealed_text(&ends));
     for to in [SocketAddr::new(a.place, lease.0.address().port()), b.relay.route().address] {
         let mut outsider = addresses.connect_to(9, to);
+        let is_data_address = to == b.relay.route().address;
+        let nonce = if is_data_address { nonce_of(&mut outsider) } else { [0; NONCE] };
+        let seal = forger.seal(&nonce, &taking_in::sealed_text(&ends));
         let _ = outsider.write_all(&[&header[..], &seal].concat());
         assert_refused(outsider);
     }
     assert!(b.has_told("no node of the cluster has made it"));
     // The same, sealed by a node, is good: nothing else was wrong with it.
     let mut node = addresses.connect_to(9, b.relay.route().address);
-    let seal = b.relay.route().seal(&taking_in::sealed_text(&ends));
+    let seal = b.relay.route().seal(&nonce_of(&mut node), &taking_in::sealed_text(&ends));
     node.write_all(&[&header[..], &seal].concat()).unwrap();
     let mut answer = [0];
     node.read_exact(&mut answer).unwrap();
     assert_eq!(answer, [TAKEN]);
+    arrived(lease);
+}
+
+fn nonce_of(stream: &mut TcpStream) -> [u8; NONCE] {
+    let mut nonce = [0; NONCE];
+    stream.read_exact(&mut nonce).unwrap();
+    nonce
+}
+
+#[test]
+fn what_was_overheard_between_nodes_is_good_for_no_other_connection() {
+    let addresses = Addresses::new();
+    let [_, b] = addresses.pair();
+    let lease = b.lease(addresses.get(8));
+    let ends = Ends { client: SocketAddr::new(addresses.get(8), 1), server: lease.0.address() };
+    let mut node = addresses.connect_to(0, b.relay.route().address);
+    let seal = b.relay.route().seal(&nonce_of(&mut node), &taking_in::sealed_text(&ends));
+    let overheard = [&proxy::header(&ends)[..], &seal].concat();
+    // Who listens is quicker, and has taken nothing.
+    for _ in 0..2 {
+        let mut listens = addresses.connect_to(9, b.relay.route().address);
+        nonce_of(&mut listens);
+        listens.write_all(&overheard).unwrap();
+        assert_refused(listens);
+    }
+    node.write_all(&overheard).unwrap();
+    node.read_exact(&mut [0]).unwrap();
     arrived(lease);
 }
 
