@@ -1,6 +1,9 @@
 //! Three servers behind one HAProxy that sends each data connection to any of them. `MILLRACE_CLUSTER_ROUNDS=20` is the long
 //! form, of more than a thousand transfers.
 
+#[path = "data/upgrade.rs"]
+mod upgrade;
+
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -108,7 +111,7 @@ fn start(
         Balancer::Silent => format!("public-ip = \"{front}\""),
     };
     let keys = format!(
-        "directory = \"{}\"\npassive-ports = \"{}\"\n{told}\ntls-self-signed = true\ntls-names = [\"{front}\"]\n",
+        "directory = \"{}\"\npassive-ports = \"{}\"\ngrace = 3\n{told}\ntls-self-signed = true\ntls-names = [\"{front}\"]\n",
         files.0.display(),
         range(number)
     );

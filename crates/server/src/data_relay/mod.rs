@@ -29,7 +29,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use millrace_cluster::DataRoute;
 use millrace_net::inbox::Sender;
@@ -41,6 +41,9 @@ use crate::passive::PassivePool;
 
 /// The byte that says that a session has the connection.
 const TAKEN: u8 = b'+';
+
+/// How long it takes at most until all nodes hand on to one that has joined: they ask the database once a second.
+pub(crate) const FOLLOWED: Duration = Duration::from_secs(2);
 
 /// How many ports of others, and how many connections, there may be at once.
 #[derive(Debug, Clone, Copy)]

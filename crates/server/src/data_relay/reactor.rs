@@ -90,7 +90,7 @@ pub(super) struct Reactor {
     /// How many connections may be handed on at once.
     most: usize,
     counts: Arc<RelayCounts>,
-    /// When what is handed on ends; `None`: when it is finished.
+    /// When what is handed on ends; `None`: with its transfers.
     end: Option<Instant>,
     is_finishing: bool,
     /// Until when a trouble of each kind is not told of.
@@ -171,7 +171,7 @@ impl Reactor {
     }
 
     fn is_over(&self, now: Instant) -> bool {
-        self.is_finishing && (self.relays.is_empty() || self.end.is_none_or(|end| now >= end))
+        self.is_finishing && (self.relays.is_empty() || self.end.is_some_and(|end| now >= end))
     }
 
     fn event(&mut self, Token(token): Token) {
