@@ -125,7 +125,8 @@ impl Node {
         });
         let mut node =
             Self { folder, child, address: String::new(), http: String::new(), https: String::new(), log };
-        for line in BufReader::new(out).lines().map(Result::unwrap) {
+        let mut lines = BufReader::new(out).lines();
+        while let Some(line) = lines.next().map(Result::unwrap) {
             let place = |scheme: &str| {
                 let (_, rest) = line.split_once(scheme)?;
                 Some(rest.split('/').next().unwrap().rsplit('@').next().unwrap().to_owned())
@@ -134,6 +135,8 @@ impl Node {
             place("http://").into_iter().for_each(|place| node.http = place);
             place("https://").into_iter().for_each(|place| node.https = place);
             if line.starts_with("Ready") {
+                // A process that relieves this one has the same output.
+                thread::spawn(move || lines.for_each(drop));
                 return node;
             }
         }

@@ -60,7 +60,7 @@ pub use asking::NodeAnswer;
 pub use audit::{ArrivedRecord, AuditChain, AuditCopy, AuditTable};
 pub use browser_logins::{BrowserLogin, LoginEnd, LoginLifetime, LoginUse};
 pub use cluster::Cluster;
-pub use data_route::{DataRoute, SEAL};
+pub use data_route::{DataRoute, NONCE, SEAL, nonce};
 pub use dav_table::{
     Changing, DavTable, FoundDav, Granting, LockBounds, NewLocks, PlaceDigest, SharedLock, SharedProperties,
     Wanted,

@@ -32,7 +32,7 @@ use crate::audit_copies;
 use crate::blocking::BlockingPool;
 use crate::certificates;
 use crate::config::Config;
-use crate::data_relay::{DataRelay, RelayLimits, RelayParts};
+use crate::data_relay::{self, DataRelay, RelayLimits, RelayParts};
 use crate::hooks::{HookError, Pools};
 use crate::housekeeping::{self, keep_bans, keep_dav, keep_quotas};
 use crate::log::{self, Log};
@@ -169,6 +169,10 @@ impl Prepared {
         relay_data_connections(&running)?;
         // While the predecessor accepts yet: the database may take its time.
         membership::join(&state).map_err(StartError::Worker)?;
+        if before.is_some() && state.data_relay.get().is_some() {
+            // Otherwise data connections of the first sessions here would find only the predecessor.
+            thread::sleep(data_relay::FOLLOWED);
+        }
         let replaces =
             before.map(|before| before.take_over(&state)).transpose().map_err(StartError::Relief)?;
         if let Some(hooks) = &state.config.hooks {

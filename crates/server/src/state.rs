@@ -98,10 +98,8 @@ impl ServerState {
         self.is_ending.store(true, Ordering::Release);
         let end = Instant::now() + grace;
         self.shared.ftp.passive.share_with_others(true);
-        self.data_relay.get().iter().for_each(|relay| {
-            relay.retire();
-            relay.end_by(end);
-        });
+        // What it hands on goes to its end, as its own transfers do.
+        self.data_relay.get().iter().for_each(|relay| relay.retire());
         self.config.quotas.iter().for_each(|quotas| quotas.leave());
         self.tell_workers(|| move |worker: &mut Worker| worker.retire(end));
     }

@@ -1,6 +1,9 @@
 //! Three servers behind one HAProxy that sends each data connection to any of them. `MILLRACE_CLUSTER_ROUNDS=20` is the long
 //! form, of more than a thousand transfers.
 
+#[path = "data/upgrade.rs"]
+mod upgrade;
+
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -108,7 +111,7 @@ fn start(
         Balancer::Silent => format!("public-ip = \"{front}\""),
     };
     let keys = format!(
-        "directory = \"{}\"\npassive-ports = \"{}\"\n{told}\ntls-self-signed = true\ntls-names = [\"{front}\"]\n",
+        "directory = \"{}\"\npassive-ports = \"{}\"\ngrace = 3\n{told}\ntls-self-signed = true\ntls-names = [\"{front}\"]\n",
         files.0.display(),
         range(number)
     );
@@ -395,15 +398,18 @@ fn an_outsider_cannot_pass_for_the_client_of_a_session() {
     let owner = usize::from((port - FIRST_PORT) / PORTS);
     let others = site.addresses[1..].iter().enumerate().filter(|(number, _)| *number != owner);
     doors.extend(others.map(|(_, node)| SocketAddr::new((*node).into(), port)));
-    for door in doors {
+    for (number, door) in doors.into_iter().enumerate() {
         let mut outsider = connect_from(Ipv4Addr::new(127, 0, 0, 66), door);
         outsider.set_read_timeout(Some(PATIENCE)).unwrap();
         let _ = outsider.write_all(&[header.as_bytes(), &[7; 32]].concat());
-        match outsider.read(&mut [0]) {
-            Ok(0) => {}
+        let mut said = Vec::new();
+        match outsider.read_to_end(&mut said) {
+            Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
             other => panic!("{door}: {other:?}"),
         }
+        // A data address says what its nodes are to seal, and then nothing.
+        assert!(said.is_empty() || number < 3 && said.len() <= 16, "{door}: {said:?}");
     }
     let mut data = TcpStream::connect((site.addresses[0], port)).unwrap();
     session.expect("RETR f", "150");

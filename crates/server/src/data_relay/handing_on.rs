@@ -1,6 +1,7 @@
 //! A data connection that came here and belongs to a session of another node: finds the node that has the session, and passes
 //! bytes on.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -13,8 +14,10 @@ use millrace_net::stream;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 
-use super::TAKEN;
+use super::reactor::About;
 use super::taking_in::sealed_text;
+use super::{TAKEN, read_whole};
+use crate::limits::Network;
 
 /// How long a node may take to answer, and the balancer to say whose connection it is.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -35,8 +38,33 @@ pub(super) struct Scene<'a> {
     pub(super) now: Instant,
     /// From where nodes are connected to.
     pub(super) source: IpAddr,
-    /// What went wrong between nodes.
-    pub(super) trouble: Option<String>,
+    /// What else is handed on.
+    pub(super) places: Places<'a>,
+    /// What went wrong.
+    pub(super) trouble: Option<(About, String)>,
+}
+
+impl Scene<'_> {
+    fn note(&mut self, about: About, text: String) {
+        self.trouble.get_or_insert((about, text));
+    }
+}
+
+/// The places for connections that are handed on.
+pub(super) struct Places<'a> {
+    /// Those that are taken by others than the one that asks.
+    pub(super) others: &'a HashMap<usize, Relay>,
+    pub(super) most: usize,
+}
+
+impl Places<'_> {
+    /// Returns whether another connection of this client may wait for its session. No client has more such connections than
+    /// there are places left, so that the next client always finds one.
+    fn has_one_for(&self, client: IpAddr) -> bool {
+        let network = Network::of_client(client);
+        let waiting = self.others.values().filter(|relay| relay.has_no_session_and_is_of(&network)).count();
+        waiting < self.most.saturating_sub(self.others.len())
+    }
 }
 
 /// A data connection, and what has become of it.
@@ -98,6 +126,13 @@ impl Relay {
         matches!(self.stage, Stage::Open { .. })
     }
 
+    /// Returns whether it is of a client in this network, and holds a place without a session: none has taken it yet, or the session
+    /// is done with it.
+    fn has_no_session_and_is_of(&self, network: &Network) -> bool {
+        let has_session = matches!(&self.stage, Stage::Open { down, .. } if !down.has_ended());
+        !has_session && self.ends.is_some_and(|ends| network.contains(ends.client.ip()))
+    }
+
     /// Does what can be done now.
     pub(super) fn advance(&mut self, scene: &mut Scene<'_>) -> Step {
         loop {
@@ -136,6 +171,14 @@ impl Relay {
             let client = header.ends.map_or(self.peer, |ends| ends.client);
             self.ends = Some(Ends { client, server: self.local });
         }
+        let client = self.ends.map_or(self.peer, |ends| ends.client).ip();
+        if !scene.places.has_one_for(client) {
+            let text = format!(
+                "{client} has as many data connections that wait for sessions at other nodes as there are places left: others are refused"
+            );
+            scene.note(About::Clients, text);
+            return Some(self.break_off());
+        }
         self.look_further(scene)
     }
 
@@ -144,7 +187,7 @@ impl Relay {
         if let Stage::Asking { route, .. } = &self.stage {
             let (node, address) = (&route.node, route.address);
             let text = format!("a data connection cannot be handed on to node {node} at {address}: {why}");
-            scene.trouble.get_or_insert(text);
+            scene.note(About::Nodes, text);
         }
         self.look_further(scene)
     }
@@ -162,7 +205,7 @@ impl Relay {
                 }
                 Err(error) => {
                     let text = format!("node {} at {} cannot be reached: {error}", route.node, route.address);
-                    scene.trouble.get_or_insert(text);
+                    scene.note(About::Nodes, text);
                 }
             }
         }
@@ -175,17 +218,9 @@ impl Relay {
             return Some(Step::Over);
         };
         if !*is_told {
-            if let Err(error) = stream::connected(&*owner) {
-                return self.ask_next(scene, &error);
-            }
-            if !stream::is_connected(&*owner) {
-                return Some(Step::Waits);
-            }
-            let message = [&proxy::header(ends)[..], &route.seal(&sealed_text(ends))].concat();
-            // A new connection has room for it.
-            match stream::write(&*owner, &message) {
-                Ok(count) if count == message.len() => *is_told = true,
-                Ok(_) => return self.ask_next(scene, &io::ErrorKind::WriteZero.into()),
+            match introduce(owner, route, ends) {
+                Ok(true) => *is_told = true,
+                Ok(false) => return Some(Step::Waits),
                 Err(error) => return self.ask_next(scene, &error),
             }
         }
@@ -249,6 +284,22 @@ impl Relay {
             stream::end_on_close(&self.client);
         }
         Step::Over
+    }
+}
+
+/// Says to a node whose connection it is, once it has sent its nonce. Returns whether that is said.
+fn introduce(owner: &OwnedFd, route: &DataRoute, ends: &Ends) -> io::Result<bool> {
+    stream::connected(owner)?;
+    if !stream::is_connected(owner) {
+        return Ok(false);
+    }
+    let Some(nonce) = read_whole(owner)? else { return Ok(false) };
+    let message = [&proxy::header(ends)[..], &route.seal(&nonce, &sealed_text(ends))].concat();
+    // A new connection has room for it.
+    if stream::write(owner, &message)? == message.len() {
+        Ok(true)
+    } else {
+        Err(io::ErrorKind::WriteZero.into())
     }
 }
 

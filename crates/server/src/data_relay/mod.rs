@@ -4,14 +4,14 @@
 //! ```text
 //!  client ──► foreign_ports.rs: a passive port of node b, at which node a listens
 //!                 │ accepted
-//!             handing_on.rs ── header, seal ──► taking_in.rs (node b, at its data address)
-//!                 │                                 │ sealed by a node, and a session leases the port for this client
+//!             handing_on.rs ◄── nonce ──────── taking_in.rs (node b, at its data address)
+//!                 │         ── header, seal ──►     │ sealed by a node, and a session leases the port for this client
 //!             net/src/relay.rs ◄── one byte ──── runtime/src/passive/handed_on.rs
 //! ```
 //!
 //! One thread does all of it (`reactor.rs`). The header is one of the PROXY protocol, with the client and the port. Its seal is an
-//! HMAC by the key of the node that it goes to, which the database tells the other nodes (`cluster/src/data_route.rs`). The
-//! byte says that the session has the connection; only then are bytes of the client passed on.
+//! HMAC by the key of the node that it goes to, which the database tells the other nodes (`cluster/src/data_route.rs`). The nonce
+//! is in the seal, so that each is good for one connection. The byte says that the session has the connection; only then are bytes of the client passed on.
 //!
 //! The invariants: a node connects to data addresses from the database alone, whatever a client sends. No connection reaches a
 //! session here but by a sealed header, and none but one of the client that the session waits for.
@@ -25,14 +25,15 @@ mod tests;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use millrace_cluster::DataRoute;
 use millrace_net::inbox::Sender;
-use millrace_net::listener;
+use millrace_net::{listener, stream};
 use millrace_runtime::proxies::Proxies;
 
 use self::reactor::{Order, Reactor};
@@ -40,6 +41,9 @@ use crate::passive::PassivePool;
 
 /// The byte that says that a session has the connection.
 const TAKEN: u8 = b'+';
+
+/// How long it takes at most until all nodes hand on to one that has joined: they ask the database once a second.
+pub(crate) const FOLLOWED: Duration = Duration::from_secs(2);
 
 /// How many ports of others, and how many connections, there may be at once.
 #[derive(Debug, Clone, Copy)]
@@ -152,6 +156,20 @@ impl DataRelay {
             let _ = thread.join();
         }
     }
+}
+
+/// Reads so many bytes, once they are there; `None` before that.
+fn read_whole<const LENGTH: usize>(socket: impl AsFd) -> io::Result<Option<[u8; LENGTH]>> {
+    let mut bytes = [0; LENGTH];
+    match stream::peek(&socket, &mut bytes) {
+        Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+        Ok(count) if count < LENGTH => return Ok(None),
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    let count = stream::read(&socket, &mut bytes)?;
+    Ok((count == LENGTH).then_some(bytes))
 }
 
 /// Listens at a port of the passive range, which firewalls let other nodes reach, and at which none of them listens for others.

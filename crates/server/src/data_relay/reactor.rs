@@ -17,7 +17,7 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
 use super::foreign_ports::ForeignPorts;
-use super::handing_on::{Relay, Scene, Step};
+use super::handing_on::{Places, Relay, Scene, Step};
 use super::taking_in::{Arrival, Incoming};
 use super::{RelayCounts, RelayParts, TAKEN, Warn};
 use crate::passive::PassivePool;
@@ -61,9 +61,10 @@ pub(super) fn token(kind: Kind, number: usize) -> Token {
 
 /// What the operator is told about.
 #[derive(Debug, Clone, Copy)]
-enum About {
+pub(super) enum About {
     Nodes = 0,
     Strangers = 1,
+    Clients = 2,
 }
 
 /// The data address among the tokens.
@@ -89,11 +90,11 @@ pub(super) struct Reactor {
     /// How many connections may be handed on at once.
     most: usize,
     counts: Arc<RelayCounts>,
-    /// When what is handed on ends; `None`: when it is finished.
+    /// When what is handed on ends; `None`: with its transfers.
     end: Option<Instant>,
     is_finishing: bool,
-    /// Until when troubles between nodes, and strangers, are not told of.
-    quiet_until: [Instant; 2],
+    /// Until when a trouble of each kind is not told of.
+    quiet_until: [Instant; 3],
 }
 
 impl Reactor {
@@ -127,7 +128,7 @@ impl Reactor {
             counts: Arc::default(),
             end: None,
             is_finishing: false,
-            quiet_until: [Instant::now(); 2],
+            quiet_until: [Instant::now(); 3],
         };
         Ok((sender, reactor))
     }
@@ -170,7 +171,7 @@ impl Reactor {
     }
 
     fn is_over(&self, now: Instant) -> bool {
-        self.is_finishing && (self.relays.is_empty() || self.end.is_none_or(|end| now >= end))
+        self.is_finishing && (self.relays.is_empty() || self.end.is_some_and(|end| now >= end))
     }
 
     fn event(&mut self, Token(token): Token) {
@@ -228,7 +229,7 @@ impl Reactor {
             stream::reset_on_close(&client);
             self.counts.refused.fetch_add(1, Relaxed);
             self.tell(
-                About::Nodes,
+                About::Clients,
                 &format!("more than {} data connections of other nodes have come", self.most),
             );
             return;
@@ -278,7 +279,8 @@ impl Reactor {
             if self.incoming.len() >= INCOMING {
                 self.incoming.pop_first();
             }
-            self.incoming.insert(number, Incoming::new(socket, Instant::now()));
+            let Some(incoming) = Incoming::greet(socket, Instant::now()) else { continue };
+            self.incoming.insert(number, incoming);
             self.advance_incoming(number);
         }
     }
@@ -320,11 +322,12 @@ impl Reactor {
             pipes: &mut self.pipes,
             now: Instant::now(),
             source: self.own.address.ip(),
+            places: Places { others: &self.relays, most: self.most },
             trouble: None,
         };
         let done = act(&mut scene);
         let trouble = scene.trouble;
-        trouble.iter().for_each(|text| self.tell(About::Nodes, text));
+        trouble.iter().for_each(|(about, text)| self.tell(*about, text));
         done
     }
 

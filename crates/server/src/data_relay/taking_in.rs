@@ -4,9 +4,11 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use millrace_cluster::{DataRoute, SEAL};
+use millrace_cluster::{DataRoute, NONCE, SEAL, nonce};
 use millrace_net::proxy::{self, Ends};
 use millrace_net::stream;
+
+use super::read_whole;
 
 /// How long its header may take: a node sends it at once.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -16,6 +18,8 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) struct Incoming {
     pub(super) socket: OwnedFd,
     pub(super) until: Instant,
+    /// What was sent to it: its seal has to be made with that.
+    nonce: [u8; NONCE],
     ends: Option<Ends>,
 }
 
@@ -31,8 +35,12 @@ pub(super) enum Arrival {
 }
 
 impl Incoming {
-    pub(super) fn new(socket: OwnedFd, now: Instant) -> Self {
-        Self { socket, until: now + PATIENCE, ends: None }
+    /// Sends the nonce. `None` where that is impossible.
+    pub(super) fn greet(socket: OwnedFd, now: Instant) -> Option<Self> {
+        let nonce = nonce()?;
+        // A new connection has room for it.
+        let is_sent = stream::write(&socket, &nonce).is_ok_and(|count| count == NONCE);
+        is_sent.then_some(Self { socket, until: now + PATIENCE, nonce, ends: None })
     }
 
     /// Reads what has come. `own` is the route of this node.
@@ -49,16 +57,8 @@ impl Incoming {
                 Err(_) => return Ok(Arrival::Stranger),
             },
         };
-        let mut seal = [0; SEAL];
-        match stream::peek(&self.socket, &mut seal) {
-            Ok(SEAL) => {}
-            Ok(0) => return Ok(Arrival::Stranger),
-            Ok(_) => return Ok(Arrival::Waits),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Arrival::Waits),
-            Err(error) => return Err(error),
-        }
-        let is_whole = stream::read(&self.socket, &mut seal)? == SEAL;
-        let is_sealed = is_whole && own.has_sealed(&sealed_text(&ends), &seal);
+        let Some(seal) = read_whole::<SEAL>(&self.socket)? else { return Ok(Arrival::Waits) };
+        let is_sealed = own.has_sealed(&self.nonce, &sealed_text(&ends), &seal);
         Ok(if is_sealed { Arrival::Sealed(ends) } else { Arrival::Stranger })
     }
 }
