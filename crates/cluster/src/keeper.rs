@@ -40,6 +40,8 @@ pub(crate) struct Keeper {
     /// Whether the database may have parts of rates for this node.
     has_parts: bool,
     errands: Errands,
+    /// What of the steps the operator was told that the database does not do.
+    refused: Option<String>,
 }
 
 /// When a step is done.
@@ -85,6 +87,7 @@ impl Keeper {
             last: None,
             has_parts: false,
             errands: Errands::default(),
+            refused: None,
         }
     }
 
@@ -138,17 +141,25 @@ impl Keeper {
             SecretSync::forget_old(&self.shared, &*self.member, now);
             self.exchange = now + self.shared.timing.exchange;
         }
-        if let Some(error) = trouble {
+        if trouble.is_some() {
             lock(&self.shared.book).lease.put_off(Instant::now());
-            self.note(Some(error.to_string().into()));
-        } else if duty != Duty::Rest {
-            self.note(None);
+        }
+        let (refusal, silence): (Option<_>, Option<_>) = match trouble {
+            Some(error) if error.is_of_one_question() => (Some(error.to_string()), None),
+            other => (None, other.map(|error| error.to_string().into())),
+        };
+        if silence.is_some() || duty != Duty::Rest || refusal.is_some() {
+            self.note(silence);
+        }
+        if refusal.is_some() || is_time {
+            self.note_refusal(refusal);
         }
     }
 
     /// Takes all steps, as long as there are answers: what the database refuses of one is no reason to leave out another.
     fn take_steps(&mut self, moment: Moment, mut trouble: Option<TableError>) -> Option<TableError> {
-        let goes_on = |trouble: &Option<TableError>| trouble.as_ref().is_none_or(TableError::is_refusal);
+        let goes_on =
+            |trouble: &Option<TableError>| trouble.as_ref().is_none_or(TableError::is_of_one_question);
         for step in STEPS {
             if !goes_on(&trouble) {
                 break;
@@ -299,6 +310,14 @@ impl Keeper {
     /// Does what other nodes ask for.
     fn perform_errands(&mut self, Moment { is_time, .. }: Moment) -> Result<(), TableError> {
         self.errands.turn(&self.shared, &self.member, is_time)
+    }
+
+    /// Tells the operator of a step that the database does not do, though it answers.
+    fn note_refusal(&mut self, refusal: Option<String>) {
+        if let Some(why) = refusal.as_ref().filter(|_| refusal != self.refused) {
+            self.member.warn(&format!("{why}; it is tried again, and what does not need it goes on"));
+        }
+        self.refused = refusal;
     }
 
     /// Tells the operator when the database goes, and when it is back.

@@ -23,6 +23,9 @@ pub enum TableError {
     /// The database refuses what it was given, and will another time.
     #[error("the database of the cluster refuses it: {0}")]
     Refused(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// Something else in the database holds a lock for too long. Nothing was done.
+    #[error("the database of the cluster waits too long for a lock that another client holds: {0}")]
+    Locked(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// It was away when it was asked last. Nothing was asked.
     #[error("the database of the cluster is away: {0}")]
     Away(String),
@@ -33,12 +36,12 @@ pub enum TableError {
 
 impl TableError {
     /// Returns whether it is about what was asked alone: other questions have answers.
-    pub(crate) fn is_refusal(&self) -> bool {
-        matches!(self, Self::Refused(_))
+    pub(crate) fn is_of_one_question(&self) -> bool {
+        matches!(self, Self::Refused(_) | Self::Locked(_))
     }
 
     /// Returns whether what was asked is not done, and will not be.
     pub(crate) fn is_undone(&self) -> bool {
-        matches!(self, Self::Busy | Self::Away(_) | Self::Refused(_) | Self::LaterTables)
+        matches!(self, Self::Busy | Self::Away(_) | Self::Refused(_) | Self::Locked(_) | Self::LaterTables)
     }
 }

@@ -11,6 +11,8 @@ mod daemon;
 mod events;
 #[path = "failures/mod.rs"]
 mod failures;
+#[path = "held_locks/mod.rs"]
+mod held_locks;
 #[path = "logins/mod.rs"]
 mod logins;
 #[path = "../../server/tests/sources/postgresql.rs"]
@@ -115,7 +117,7 @@ fn the_tables_are_made_once_and_those_of_a_later_version_are_used_as_far_as_that
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     assert_eq!(epochs.len(), 8);
-    assert_eq!(server.run("SELECT steps FROM millrace_cluster.form"), "16");
+    assert_eq!(server.run("SELECT steps FROM millrace_cluster.form"), "17");
     // A later program has added to them.
     server.run("UPDATE millrace_cluster.form SET steps = 99");
     table(&server).register(&entry("one"), None, &[]).unwrap();

@@ -167,3 +167,18 @@ fn ask(running: &Running, errand: &Errand, only: Option<Epoch>) -> (Vec<(NodeAns
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_errand_to_end_sessions_of_a_kind_that_is_not_known_ends_none() {
+        let whose = KickedSessions { session: None, user: Some("ann".to_owned()), host: None, address: None };
+        let mut errand = json!(Errand::Kick { of: "a".to_owned(), whose });
+        assert_eq!(errand["whose"], json!({ "user": "ann" }));
+        assert!(serde_json::from_value::<Errand>(errand.clone()).is_ok());
+        errand["whose"]["class"] = "guests".into();
+        assert!(serde_json::from_value::<Errand>(errand).is_err());
+    }
+}

@@ -274,11 +274,19 @@ fn test_notices(served: &Administration) -> Result<Value, AdminError> {
 }
 
 /// Which sessions are to end: those that every given part matches.
+///
+/// Nodes tell it to one another. A program that left out a part that it does not know would end more sessions than are meant, so it
+/// ends none; and a part that is not given is not told, so that nodes of two versions understand one another without it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct KickedSessions {
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) session: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) user: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) host: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) address: Option<IpAddr>,
 }
 

@@ -2,6 +2,7 @@
 
 use millrace_storage::PostgresError;
 use thiserror::Error;
+use tokio_postgres::error::SqlState;
 
 use crate::table::TableError;
 
@@ -25,6 +26,14 @@ impl ClusterError {
     }
 }
 
+impl ClusterError {
+    /// Returns whether the database has waited for a lock as long as a function of ours may.
+    fn is_about_a_lock(&self) -> bool {
+        let Self::Server(PostgresError(error)) = self else { return false };
+        error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
+    }
+}
+
 impl From<tokio_postgres::Error> for ClusterError {
     fn from(error: tokio_postgres::Error) -> Self {
         Self::Server(PostgresError(error))
@@ -35,6 +44,7 @@ impl From<ClusterError> for TableError {
     fn from(error: ClusterError) -> Self {
         match error {
             ClusterError::LaterTables => Self::LaterTables,
+            error if error.is_about_a_lock() => Self::Locked(Box::new(error)),
             error if error.is_about_data() => Self::Refused(Box::new(error)),
             error => Self::Backend(Box::new(error)),
         }

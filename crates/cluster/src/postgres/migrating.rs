@@ -41,6 +41,7 @@ const STEPS: &[&str] = &[
     LOGINS,
     LATE_LOGINS,
     OLDEST_PROGRAM,
+    LOCK_TIMES,
 ];
 
 /// As many steps a program has to know that may use the tables when all of [`STEPS`] are taken. This grows only with a step that
@@ -50,6 +51,23 @@ const OLDEST: usize = 16;
 
 /// Programs that know fewer steps than `oldest` may not use the tables.
 const OLDEST_PROGRAM: &str = "ALTER TABLE millrace_cluster.form ADD COLUMN oldest integer NOT NULL DEFAULT 0";
+
+/// How long a function waits for a lock, in milliseconds: half of the time that a question has by default, so that the database
+/// says what it waits for, and a hundred times as long as one of our functions holds a lock. Behind a question that is given up
+/// its process would go on waiting, one more with each attempt, until the database has no connections left.
+///
+/// It is said of the functions, as a connection may be shared by a pooler, and has no settings of ours.
+const LOCK_TIME: &str = "DO $$
+    DECLARE
+        f regprocedure;
+    BEGIN
+        FOR f IN SELECT p.oid FROM pg_proc AS p WHERE p.pronamespace = 'millrace_cluster'::regnamespace LOOP
+            EXECUTE format('ALTER FUNCTION %s SET lock_timeout = 1000', f);
+        END LOOP;
+    END $$";
+
+/// Says nothing by itself: behind it, as behind each step since, [`LOCK_TIME`] is said of all functions.
+const LOCK_TIMES: &str = "SELECT 1";
 
 /// What the tables say of themselves.
 #[derive(Debug, Clone, Copy)]
@@ -90,6 +108,7 @@ pub(super) async fn migrate(client: &Client) -> Result<(), ClusterError> {
         for step in STEPS.iter().skip(form.map_or(0, |form| form.steps)) {
             run(step).await?;
         }
+        run(LOCK_TIME).await?;
         let steps = STEPS.len();
         run(&format!("UPDATE millrace_cluster.form SET steps = {steps}, oldest = {OLDEST}")).await?;
     }

@@ -264,6 +264,8 @@ fn what_the_database_refuses_of_one_step_keeps_no_other_from_being_taken() {
     );
     assert!(here.bans.ban("192.0.2.0/24".parse().unwrap(), None));
     eventually("it is refused", || here.told.lock().unwrap().iter().any(|text| text.contains("refuses it")));
+    let told = here.told.lock().unwrap().join("\n");
+    assert!(told.contains("what does not need it goes on") && !told.contains("logins that need"), "{told}");
     for _ in 0..3 {
         here.bans.failed("198.51.100.1".parse().unwrap(), b"ann", std::time::Instant::now());
     }

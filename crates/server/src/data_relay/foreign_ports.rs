@@ -65,7 +65,9 @@ impl ForeignPorts {
     ) -> Option<String> {
         let before = std::mem::take(&mut self.routes).into_iter();
         let is_recent = |(route, heard): &(DataRoute, Instant)| {
-            now.saturating_duration_since(*heard) < GRACE && !told.contains(route)
+            // Where one that was told is at the same address, the process that was there has ended.
+            let is_replaced = told.iter().any(|told| told.address == route.address);
+            now.saturating_duration_since(*heard) < GRACE && !is_replaced
         };
         let recent: Vec<_> = before.filter(is_recent).collect();
         self.routes = told.into_iter().map(|route| (route, now)).chain(recent).collect();

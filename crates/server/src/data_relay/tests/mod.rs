@@ -371,3 +371,16 @@ fn a_process_that_has_a_successor_hands_on_what_it_has_and_nothing_new() {
     drop((client, session));
     a.relay.finish();
 }
+
+#[test]
+fn a_node_that_has_restarted_is_not_asked_as_the_process_that_it_was() {
+    let addresses = Addresses::new();
+    let [one, other] = addresses.pair();
+    let new = other.relay.route();
+    one.knows(&[&DataRoute { key: [7; 32], ..new.clone() }]);
+    one.knows(&[new]);
+    // No session waits at the port.
+    assert_refused(addresses.connect_to(8, SocketAddr::new(one.place, *RANGES[1].start())));
+    let told = other.told.lock().unwrap();
+    assert!(told.is_empty(), "a stranger at the data address: {told:?}");
+}
