@@ -141,7 +141,7 @@ impl ForeignPorts {
         let name = |route: &DataRoute| {
             format!(
                 "node {} has passive-ports {}-{}, at some of which this node listens itself: data connections to those are \
-                 not handed on",
+                 not handed on; give each node passive-ports of its own, away from the ports of ftp, ftps, http and https",
                 route.node,
                 route.ports.start(),
                 route.ports.end()

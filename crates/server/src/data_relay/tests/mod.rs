@@ -304,6 +304,16 @@ fn the_header_of_the_balancer_says_whose_connection_it_is() {
 }
 
 #[test]
+fn nodes_with_the_same_ports_are_told_what_to_do() {
+    let addresses = Addresses::new();
+    let [a, b] = addresses.pair();
+    let same = DataRoute::new("same", b.relay.route().address, RANGES[0].clone()).unwrap();
+    a.knows(&[&same]);
+    assert!(a.has_told("node same has passive-ports 20300-20304"));
+    assert!(a.has_told("give each node passive-ports of its own"));
+}
+
+#[test]
 fn of_two_processes_of_a_node_the_one_that_has_the_session_gets_the_connection() {
     let addresses = Addresses::new();
     let [a, old] = addresses.pair();
