@@ -228,9 +228,10 @@ impl Span {
     }
 }
 
-/// The beginning of a text from a client, with bytes that are no UTF-8 as `\xff`.
+/// The beginning of a text from a client, with bytes that are no UTF-8 as `\xff`: at most [`KEPT`] characters, and all of each.
 fn kept(text: &[u8]) -> String {
-    let mut text = readable(&text[..text.len().min(KEPT)]);
+    // No character has more than four bytes, so that the one that may be cut here is behind the last that is kept.
+    let mut text = readable(&text[..text.len().min(4 * KEPT)]);
     if let Some((end, _)) = text.char_indices().nth(KEPT) {
         text.truncate(end);
         text.shrink_to_fit();
@@ -302,6 +303,20 @@ mod tests {
         assert_eq!((taken[0].session, taken[0].user.as_deref()), (1, Some("ann\\xff")));
         let Operation::Request { target, .. } = &taken[1].operation else { panic!("{:?}", taken[1]) };
         assert_eq!(target.len(), KEPT);
+    }
+
+    #[test]
+    fn a_long_text_is_cut_between_two_characters() {
+        for character in ["a", "ä", "€", "🜁"] {
+            for before in 0..4 {
+                let text = format!("{}{}", "x".repeat(before), character.repeat(2 * KEPT));
+                let expected = format!("{}{}", "x".repeat(before), character.repeat(KEPT - before));
+                assert_eq!(kept(text.as_bytes()), expected, "{character}, {before} bytes from the start");
+            }
+        }
+        let escapes = kept(&[0xff; 2 * KEPT]);
+        assert_eq!((escapes.len(), escapes.starts_with("\\xff\\xff")), (KEPT, true));
+        assert_eq!(kept("ä".repeat(KEPT).as_bytes()), "ä".repeat(KEPT), "what fits is whole");
     }
 
     #[test]
