@@ -16,7 +16,7 @@ use millrace_metrics::Waited;
 use millrace_vfs::{Civil, Timestamp};
 
 use super::Subject;
-use super::span::RequestTrace;
+use super::within::RequestTrace;
 
 /// An answered request.
 #[derive(Debug, Clone, Copy)]

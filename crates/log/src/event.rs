@@ -9,7 +9,7 @@ use millrace_vfs::{Conversion, Timestamp, VirtualPath};
 use super::access::Request;
 use super::actor::{Actor, Administrator};
 use super::position::{Position, Sha256};
-use super::span::Tried;
+use super::within::Tried;
 use millrace_limits::Protocol;
 use millrace_limits::Reached;
 use millrace_metrics::Waited;

@@ -23,6 +23,7 @@ mod spans;
 mod syslog;
 mod trace;
 mod undecided;
+mod within;
 mod writer;
 mod xferlog;
 
@@ -47,13 +48,14 @@ use self::outlet::{Events, FileKind, LogFile, events, log_file};
 pub use self::position::{Position, Sha256};
 use self::recent::Recent;
 pub use self::rotation::Rotation;
-pub use self::span::{Operation, RequestTrace, Span, Tried, Within};
+pub use self::span::{Operation, Span};
 pub use self::spans::Spans;
 use self::spans::SpansOfTurn;
 use self::syslog::Syslog;
 pub use self::syslog::{SyslogError, SyslogSettings};
 pub use self::trace::{TraceFilter, TraceLine, Traced};
 pub use self::undecided::Undecided;
+pub use self::within::{RequestTrace, Tried, Within};
 use self::writer::Writer;
 
 /// How events are written to standard error.

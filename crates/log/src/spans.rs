@@ -17,7 +17,8 @@ use super::access::Request;
 use super::event::{Event, Measured, Subject, Transferred};
 use super::line::readable;
 use super::live::lock;
-use super::span::{Operation, RequestTrace, Span, Tried, Within};
+use super::span::{Operation, Span};
+use super::within::{RequestTrace, Tried, Within};
 
 /// Spans that wait for the tracer.
 const WAITING: usize = 8192;
