@@ -12,13 +12,15 @@ use super::pulse::{Pulse, SCRAPE_PATIENCE};
 struct ObservedServer {
     running: Weak<Running>,
     pulse: Arc<Pulse>,
+    /// A successor has another identity.
+    is_told_apart: bool,
 }
 
 impl Observed for ObservedServer {
     fn read(&self) -> Option<(Snapshot, Vec<Reading>)> {
         let (running, mut readings) = readings_of(&self.running)?;
-        if running.readiness() == Readiness::HandedOver {
-            // The successor may have the same identity, and its counters have begun at zero.
+        if !self.is_told_apart && running.readiness() == Readiness::HandedOver {
+            // The successor has the same identity, and its counters have begun at zero.
             return None;
         }
         readings.extend(self.pulse.lags(&running, SCRAPE_PATIENCE));
@@ -38,6 +40,7 @@ impl Observed for ObservedServer {
 /// Begins to tell a collector of a server, until what is returned is dropped.
 pub fn tell(collector: Collector, running: &Arc<Running>) -> io::Result<Telemetry> {
     let pulse = Arc::new(Pulse::new(running.worker_count()));
-    let server = ObservedServer { running: Arc::downgrade(running), pulse };
+    let is_told_apart = collector.tells_processes_apart();
+    let server = ObservedServer { running: Arc::downgrade(running), pulse, is_told_apart };
     Telemetry::start(collector, Arc::new(server), Arc::clone(spans_of(running)))
 }

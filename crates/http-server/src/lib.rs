@@ -23,7 +23,7 @@
 //! | `answer` | writes answers: pages, `file`, streams (`delivery`), and their log lines (`logging`) |
 //! | `notices` | tells hooks and logs what happened |
 //! | `body_reader`, `secure` | reads bodies; the TLS handshake |
-//! | `connection` | the state of one client, and one request on it (`exchange`) |
+//! | `connection` | the state of one client, and one request on it (`exchange`, and for traces `arrival`) |
 //! | `worker`, `message` | what connections share on a worker; what other threads tell them |
 //! | `lookup`, `cache`, `listing` | what a path stands for |
 //! | `change`, `dav_work`, `tus_work`, `receiving` | work on the blocking pool: looks up, has it decided, performs it |

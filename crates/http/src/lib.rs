@@ -17,6 +17,7 @@
 //! - [`link`] is what a signed link grants.
 //! - [`redirect`] is where clients are sent on to.
 //! - [`internal_redirect`] makes requests that others lead to within the server.
+//! - [`traceparent`] is which trace a request is a part of.
 //! - [`response`] writes heads, [`index`] the pages of directories, [`page`] those of errors.
 
 // Tests may read a clock and files.
@@ -49,6 +50,7 @@ pub mod response;
 pub mod retrieval;
 pub mod status;
 pub mod target;
+pub mod traceparent;
 pub mod tus;
 
 pub use request::{Field, Framing, Head, Method, Refusal, Version};

@@ -183,6 +183,7 @@ fields! {
     LockToken "lock-token",
     Timeout "timeout",
     SecFetchDest "sec-fetch-dest",
+    TraceParent "traceparent",
 }
 
 impl Field {

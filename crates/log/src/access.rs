@@ -16,6 +16,7 @@ use millrace_metrics::Waited;
 use millrace_vfs::{Civil, Timestamp};
 
 use super::Subject;
+use super::within::RequestTrace;
 
 /// An answered request.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +41,8 @@ pub struct Request<'a> {
     pub elapsed: Duration,
     /// What its body has waited for.
     pub waited: Waited,
+    /// What traces tell of it besides, where there are any.
+    pub trace: Option<RequestTrace>,
 }
 
 /// How lines of the access log are written, where they are not JSON.
@@ -217,6 +220,7 @@ mod tests {
                 agent: None,
                 elapsed: Duration::ZERO,
                 waited: Waited::default(),
+                trace: None,
             };
             let (mut out, now) = (Vec::new(), Timestamp::default());
             write_combined(&mut Clock::default(), now, &subject, &request, &mut out);
@@ -239,6 +243,7 @@ mod tests {
             agent: Some(b"-"),
             elapsed: Duration::from_micros(1500),
             waited: Waited::default(),
+            trace: None,
         };
         let (mut out, now) = (Vec::new(), Timestamp { seconds: 971_186_136, nanoseconds: 0 });
         write_w3c(now, &subject, &request, &mut out);
@@ -265,6 +270,7 @@ mod tests {
             agent: Some(b"x\ny"),
             elapsed: Duration::ZERO,
             waited: Waited::default(),
+            trace: None,
         };
         let (mut out, mut clock) = (Vec::new(), Clock::default());
         write_combined(

@@ -9,6 +9,7 @@ use millrace_vfs::{Conversion, Timestamp, VirtualPath};
 use super::access::Request;
 use super::actor::{Actor, Administrator};
 use super::position::{Position, Sha256};
+use super::within::Tried;
 use millrace_limits::Protocol;
 use millrace_limits::Reached;
 use millrace_metrics::Waited;
@@ -56,11 +57,11 @@ pub enum Event<'a> {
     /// The audit log ended in a piece of a record.
     RecordTorn { bytes: u64, sha256: Sha256 },
     /// A login succeeded: by what, in which version of TLS if any, and where the account is kept, if it has a name.
-    LoggedIn { protocol: Protocol, tls: Option<&'a str>, by: Proved, source: Option<&'a str> },
+    LoggedIn { protocol: Protocol, tls: Option<&'a str>, by: Proved, source: Option<&'a str>, tried: Tried },
     /// A login failed.
-    LoginFailed { user: &'a [u8] },
+    LoginFailed { user: &'a [u8], tried: Tried },
     /// A login was not let in for another reason than a wrong name or password.
-    LoginRefused { user: &'a [u8], reason: &'a str },
+    LoginRefused { user: &'a [u8], reason: &'a str, tried: Tried },
     /// A session is ended because its account may not be used any more.
     Expelled { reason: &'a str },
     /// A transfer ended.
@@ -75,8 +76,8 @@ pub enum Event<'a> {
     ProxyRefused { from: SocketAddr, reason: &'a str },
     /// A hook said no.
     HookRefused { on: &'a str, path: Option<&'a VirtualPath>, reason: &'a str },
-    /// The session ended.
-    Disconnected { reason: &'a str },
+    /// The session ended, after so long.
+    Disconnected { reason: &'a str, lasted: Duration },
     /// TLS has begun on the control connection.
     Secured { version: &'a str, cipher: &'a str, client: Option<&'a str> },
     /// The TLS handshake of a connection failed, or did not meet the requirements.

@@ -18,10 +18,12 @@ mod outlet;
 mod position;
 mod recent;
 mod rotation;
+mod span;
 mod spans;
 mod syslog;
 mod trace;
 mod undecided;
+mod within;
 mod writer;
 mod xferlog;
 
@@ -46,12 +48,14 @@ use self::outlet::{Events, FileKind, LogFile, events, log_file};
 pub use self::position::{Position, Sha256};
 use self::recent::Recent;
 pub use self::rotation::Rotation;
+pub use self::span::{Operation, Span};
+pub use self::spans::Spans;
 use self::spans::SpansOfTurn;
-pub use self::spans::{Operation, Span, Spans};
 use self::syslog::Syslog;
 pub use self::syslog::{SyslogError, SyslogSettings};
 pub use self::trace::{TraceFilter, TraceLine, Traced};
 pub use self::undecided::Undecided;
+pub use self::within::{RequestTrace, Tried, Within};
 use self::writer::Writer;
 
 /// How events are written to standard error.
@@ -365,11 +369,11 @@ impl Log {
     /// Adds an event to the lines of this turn.
     pub fn record(&self, lines: &mut Lines, now: Timestamp, subject: &Subject<'_>, event: Event<'_>) {
         counting::count(self.shard(lines), &event);
+        if self.spans.is_on() {
+            self.spans.note(&mut lines.spans, now, subject, &event);
+        }
         if let Event::Transferred(transfer) = event {
             self.write_transfer(lines, now, subject, transfer, "ftp");
-            if self.spans.is_on() {
-                self.spans.note(&mut lines.spans, now, subject, transfer);
-            }
             if self.is_binary() {
                 binary::write_transfer(now, subject, transfer, &mut lines.requests);
             }

@@ -130,14 +130,14 @@ impl Fields {
             Event::RecordTorn { bytes, sha256 } => {
                 Self::new("record-torn").number("bytes", *bytes).text("sha256", sha256.to_string())
             }
-            Event::LoggedIn { protocol, tls, by, source } => Self::new("login")
+            Event::LoggedIn { protocol, tls, by, source, .. } => Self::new("login")
                 .text("protocol", protocol.to_string())
                 .text("tls", tls.unwrap_or("none"))
                 .text("by", by.word())
                 .maybe("source", *source),
-            Event::LoginFailed { user } => Self::new("login-failed").bytes("tried", user),
+            Event::LoginFailed { user, .. } => Self::new("login-failed").bytes("tried", user),
             Event::Expelled { reason } => Self::new("expelled").text("reason", *reason),
-            Event::LoginRefused { user, reason } => {
+            Event::LoginRefused { user, reason, .. } => {
                 Self::new("login-refused").bytes("tried", user).text("reason", *reason)
             }
             Event::Transferred(transfer) => Self::of_transfer(transfer),
@@ -157,7 +157,7 @@ impl Fields {
                 let refused = Self::new("hook-refused").text("on", *on);
                 path.iter().fold(refused, |fields, path| fields.path(path)).text("reason", *reason)
             }
-            Event::Disconnected { reason } => Self::new("disconnected").text("reason", *reason),
+            Event::Disconnected { reason, .. } => Self::new("disconnected").text("reason", *reason),
             Event::Secured { version, cipher, client } => Self::new("secured")
                 .text("version", *version)
                 .text("cipher", *cipher)
@@ -325,7 +325,7 @@ mod tests {
     use crate::audit::{Class, class};
     use crate::event::IssuedLink;
     use crate::position::{Position, Sha256};
-    use crate::{Direction, LogFormat, Proved};
+    use crate::{Direction, LogFormat, Proved, Tried};
     use millrace_limits::{LimitKey, Protocol};
     use millrace_metrics::{Cause, Waits};
 
@@ -355,6 +355,7 @@ mod tests {
                 agent: some.map(str::as_bytes),
                 elapsed: Duration::ZERO,
                 waited: if is_full { a_second_for_each_cause() } else { Waited::default() },
+                trace: None,
             };
             let user: &[u8] = b"alice";
             let by = Actor { uid: 0, login_uid: is_full.then_some(1000), from: is_full.then_some(peer.ip()) };
@@ -363,6 +364,7 @@ mod tests {
             let keys: &[&str] = if is_full { &["deny"] } else { &[] };
             let (file, sha256) = (Path::new("audit.jsonl"), Sha256::of(b""));
             let replaces = is_full.then_some(7);
+            let tried = Tried::UNKNOWN;
             let (on, command, cipher, version) = ("upload", &b"X"[..], "cipher", "TLSv1.3");
             for event in [
                 Event::Started { version, pid: 7, doors: &doors, replaces, sandbox: some },
@@ -391,16 +393,22 @@ mod tests {
                 Event::RecordsLost { lost: 7, reason },
                 Event::RecordsMissing { first: 6, last: 7 },
                 Event::RecordTorn { bytes: 7, sha256 },
-                Event::LoggedIn { protocol: Protocol::Http, tls: some, by: Proved::Password, source: some },
-                Event::LoginFailed { user },
-                Event::LoginRefused { user, reason },
+                Event::LoggedIn {
+                    protocol: Protocol::Http,
+                    tls: some,
+                    by: Proved::Password,
+                    source: some,
+                    tried,
+                },
+                Event::LoginFailed { user, tried },
+                Event::LoginRefused { user, reason, tried },
                 Event::Expelled { reason },
                 Event::Changed { verb: "RNTO", path: &path, from: is_full.then_some(&path) },
                 Event::Declined { command, code: 550, text: b"No." },
                 Event::Stranger { peer },
                 Event::ProxyRefused { from: peer, reason },
                 Event::HookRefused { on, path: is_full.then_some(&path), reason },
-                Event::Disconnected { reason },
+                Event::Disconnected { reason, lasted: Duration::ZERO },
                 Event::Secured { version, cipher, client: some },
                 Event::TlsFailed { on, reason },
                 Event::NotResumed { is_foreign: is_full },

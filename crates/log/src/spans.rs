@@ -1,22 +1,24 @@
-//! Spans: transfers of FTP and requests of HTTP that have ended, for a tracer. Where there is none, they cost a look at a
-//! number.
+//! Spans: sessions and transfers of FTP, requests of HTTP and logins that have ended, for a tracer. Where there is none, they
+//! cost a look at a number.
 //!
 //! The invariant: a tracer that is slow, or away, delays no worker. The queue is bounded, and spans that find no room are
 //! counted.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use millrace_metrics::Waited;
+use millrace_metrics::{LoginResult, Waited};
 use millrace_vfs::Timestamp;
 
 use super::access::Request;
-use super::event::{Measured, Subject, Transferred};
+use super::event::{Event, Measured, Subject, Transferred};
 use super::line::readable;
 use super::live::lock;
+use super::span::{Operation, Span};
+use super::within::{RequestTrace, Tried, Within};
 
 /// Spans that wait for the tracer.
 const WAITING: usize = 8192;
@@ -27,61 +29,13 @@ const BATCH: usize = 512;
 /// Characters of a text that a span keeps.
 const KEPT: usize = 1024;
 
-/// An operation that has ended.
-#[derive(Debug, Clone)]
-pub struct Span {
-    /// What it was.
-    pub operation: Operation,
-    /// The number of its session in the log.
-    pub session: u64,
-    /// The address of the client.
-    pub peer: SocketAddr,
-    /// The user, once there is one.
-    pub user: Option<String>,
-    /// When it started, in microseconds since 1970.
-    pub started: u64,
-    /// When it ended.
-    pub ended: u64,
-    /// What it has waited for.
-    pub waited: Waited,
-    /// The transfer of a file or a listing, where it was one.
-    pub transfer: Option<Measured>,
-}
-
-/// What an operation was.
-#[derive(Debug, Clone)]
-pub enum Operation {
-    /// A transfer of FTP.
-    Transfer {
-        /// The file or directory, as clients see it.
-        path: String,
-        /// Why not every byte arrived.
-        failure: Option<String>,
-    },
-    /// A request of HTTP.
-    Request {
-        /// Empty where the request could not be understood.
-        method: String,
-        /// The requested target, as the log shows it.
-        target: String,
-        /// `HTTP/1.1`, or what else was spoken.
-        protocol: &'static str,
-        /// The host that was asked for.
-        host: Option<String>,
-        /// The field `User-Agent`.
-        agent: Option<String>,
-        /// The status of the answer.
-        status: u16,
-        /// Bytes of the body that went out.
-        bytes: u64,
-    },
-}
-
 /// The spans of a server.
 #[derive(Debug, Default)]
 pub struct Spans {
-    /// There is a span of one in so many operations; 0: of none.
+    /// One in so many sessions of FTP and requests of HTTP is traced; 0: none.
     one_in: AtomicU64,
+    /// Draws them: no client can tell which.
+    draw: RandomState,
     /// Locked for each turn that has spans.
     queue: Mutex<Queue>,
     /// There are enough, or no more will come.
@@ -97,8 +51,6 @@ struct Queue {
 /// The spans of one turn of a worker.
 #[derive(Debug, Default)]
 pub(super) struct SpansOfTurn {
-    /// How many operations were drawn from.
-    seen: u64,
     /// What is known of the transfer of the request that is told next.
     transfer: Option<Measured>,
     ended: Vec<Span>,
@@ -117,7 +69,7 @@ impl SpansOfTurn {
 }
 
 impl Spans {
-    /// From now on there is a span of one in so many operations.
+    /// From now on one in so many sessions and requests is traced.
     pub fn begin(&self, one_in: u64) {
         self.one_in.store(one_in, Ordering::Relaxed);
     }
@@ -140,25 +92,66 @@ impl Spans {
     }
 
     /// Returns whether there are spans.
-    pub(super) fn is_on(&self) -> bool {
+    pub fn is_on(&self) -> bool {
         self.one_in.load(Ordering::Relaxed) > 0
     }
 
-    /// Adds a transfer of FTP to the spans of a turn, if it is drawn.
+    /// Adds what an event tells to the spans of a turn, if it is drawn.
     pub(super) fn note(
+        &self,
+        turn: &mut SpansOfTurn,
+        now: Timestamp,
+        subject: &Subject<'_>,
+        event: &Event<'_>,
+    ) {
+        match *event {
+            Event::Transferred(transfer) => self.note_transfer(turn, now, subject, transfer),
+            Event::LoggedIn { tried, .. } => {
+                self.note_login(turn, now, subject, (LoginResult::Success, None), tried);
+            }
+            Event::LoginFailed { tried, .. } => {
+                self.note_login(turn, now, subject, (LoginResult::Failed, None), tried);
+            }
+            Event::LoginRefused { reason, tried, .. } => {
+                self.note_login(turn, now, subject, (LoginResult::Refused, Some(reason)), tried);
+            }
+            Event::Disconnected { reason, lasted } if self.draws(now, subject, &Within::Session) => {
+                let operation = Operation::Session { reason: kept(reason.as_bytes()) };
+                turn.ended.push(Span::new(operation, Within::Session, subject, times(now, lasted)));
+            }
+            _ => {}
+        }
+    }
+
+    fn note_login(
+        &self,
+        turn: &mut SpansOfTurn,
+        now: Timestamp,
+        subject: &Subject<'_>,
+        (result, reason): (LoginResult, Option<&str>),
+        Tried { took, within }: Tried,
+    ) {
+        if self.draws(now, subject, &within) {
+            let operation = Operation::Login { result, reason: reason.map(|reason| kept(reason.as_bytes())) };
+            turn.ended.push(Span::new(operation, within, subject, times(now, took)));
+        }
+    }
+
+    fn note_transfer(
         &self,
         turn: &mut SpansOfTurn,
         now: Timestamp,
         subject: &Subject<'_>,
         transfer: &Transferred<'_>,
     ) {
-        if self.draws(turn, now, subject) {
+        if self.draws(now, subject, &Within::Session) {
             let operation = Operation::Transfer {
                 path: kept(transfer.path.as_bytes()),
                 failure: transfer.failure.map(|failure| kept(failure.as_bytes())),
             };
-            let (times, waited) = (transfer.span(now), transfer.waited);
-            turn.ended.push(Span::new(operation, subject, times, waited, Some(transfer.measured())));
+            let span = Span::new(operation, Within::Session, subject, transfer.span(now));
+            let (waited, transfer) = (transfer.waited, Some(transfer.measured()));
+            turn.ended.push(Span { waited, transfer, ..span });
         }
     }
 
@@ -171,7 +164,8 @@ impl Spans {
         request: &Request<'_>,
     ) {
         let transfer = turn.transfer.take();
-        if self.draws(turn, now, subject) {
+        let within = request.trace.map_or(Within::Nothing, Within::Request);
+        if self.draws(now, subject, &within) {
             let operation = Operation::Request {
                 method: kept(request.method.as_bytes()),
                 target: kept(request.target),
@@ -181,10 +175,10 @@ impl Spans {
                 status: request.status,
                 bytes: request.bytes,
             };
-            let ended = micros(now);
-            let elapsed = u64::try_from(request.elapsed.as_micros()).unwrap_or(u64::MAX);
-            let times = (ended.saturating_sub(elapsed), ended);
-            turn.ended.push(Span::new(operation, subject, times, request.waited, transfer));
+            // It began with its head, whatever was asked before it was answered.
+            let age = request.trace.map_or(Duration::ZERO, |trace| trace.age);
+            let span = Span::new(operation, within, subject, times(now, request.elapsed.max(age)));
+            turn.ended.push(Span { waited: request.waited, transfer, ..span });
         }
     }
 
@@ -204,33 +198,55 @@ impl Spans {
         dropped
     }
 
-    /// Draws one in so many operations, by a hash of when and where each ended.
-    fn draws(&self, turn: &mut SpansOfTurn, now: Timestamp, subject: &Subject<'_>) -> bool {
+    /// Draws one in so many sessions of FTP and requests of HTTP, with all that is a part of them; of requests that are part
+    /// of a trace those that their callers record.
+    fn draws(&self, now: Timestamp, subject: &Subject<'_>, within: &Within) -> bool {
         let one_in = self.one_in.load(Ordering::Relaxed);
-        turn.seen = turn.seen.wrapping_add(1);
-        let seed =
-            [micros(now), subject.session, turn.seen].into_iter().fold(0, |seed, next| mixed(seed ^ next));
-        one_in > 0 && seed.is_multiple_of(one_in)
+        let number = match within {
+            _ if one_in == 0 => return false,
+            Within::Request(RequestTrace { caller: Some(caller), .. }) => return caller.is_sampled,
+            Within::Session => 0,
+            Within::Request(request) => request.number,
+            Within::Nothing => micros(now),
+        };
+        one_in == 1 || self.draw.hash_one((subject.session, number)).is_multiple_of(one_in)
     }
 }
 
 impl Span {
+    /// One that has waited for nothing that was measured.
     fn new(
         operation: Operation,
+        within: Within,
         subject: &Subject<'_>,
         (started, ended): (u64, u64),
-        waited: Waited,
-        transfer: Option<Measured>,
     ) -> Self {
         let user = subject.user.map(kept);
-        let (session, peer) = (subject.session, subject.peer);
-        Self { operation, session, peer, user, started, ended, waited, transfer }
+        let Subject { session, peer, .. } = *subject;
+        Self {
+            operation,
+            within,
+            session,
+            peer,
+            user,
+            started,
+            ended,
+            waited: Waited::default(),
+            transfer: None,
+        }
     }
 }
 
-/// The beginning of a text from a client, with bytes that are no UTF-8 as `\xff`.
+/// When something started that ends now, and when it ended.
+fn times(now: Timestamp, took: Duration) -> (u64, u64) {
+    let ended = micros(now);
+    (ended.saturating_sub(u64::try_from(took.as_micros()).unwrap_or(u64::MAX)), ended)
+}
+
+/// The beginning of a text from a client, with bytes that are no UTF-8 as `\xff`: at most [`KEPT`] characters, and all of each.
 fn kept(text: &[u8]) -> String {
-    let mut text = readable(&text[..text.len().min(KEPT)]);
+    // No character has more than four bytes, so that the one that may be cut here is behind the last that is kept.
+    let mut text = readable(&text[..text.len().min(4 * KEPT)]);
     if let Some((end, _)) = text.char_indices().nth(KEPT) {
         text.truncate(end);
         text.shrink_to_fit();
@@ -242,18 +258,12 @@ fn micros(at: Timestamp) -> u64 {
     u64::try_from(at.seconds).unwrap_or(0).saturating_mul(1_000_000) + u64::from(at.nanoseconds / 1000)
 }
 
-/// Spreads a number over all of 64 bits (the finaliser of SplitMix64).
-fn mixed(number: u64) -> u64 {
-    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ (number >> 31)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Direction;
+    use crate::{Direction, Proved};
+    use millrace_http::traceparent::TraceParent;
+    use millrace_limits::Protocol;
 
     const NOW: Timestamp = Timestamp { seconds: 1_000_000_000, nanoseconds: 5_000_000 };
 
@@ -273,7 +283,18 @@ mod tests {
             agent: None,
             elapsed: Duration::from_millis(2),
             waited: Waited::default(),
+            trace: None,
         }
+    }
+
+    /// A request whose head came 10 ms ago.
+    fn numbered(number: u64, caller: Option<TraceParent>) -> RequestTrace {
+        RequestTrace { number, age: Duration::from_millis(10), caller }
+    }
+
+    fn logged_in(within: Within) -> Event<'static> {
+        let tried = Tried { took: Duration::from_millis(4), within };
+        Event::LoggedIn { protocol: Protocol::Http, tls: None, by: Proved::Password, source: None, tried }
     }
 
     fn uploaded(bytes: u64) -> Measured {
@@ -305,6 +326,20 @@ mod tests {
     }
 
     #[test]
+    fn a_long_text_is_cut_between_two_characters() {
+        for character in ["a", "ä", "€", "🜁"] {
+            for before in 0..4 {
+                let text = format!("{}{}", "x".repeat(before), character.repeat(2 * KEPT));
+                let expected = format!("{}{}", "x".repeat(before), character.repeat(KEPT - before));
+                assert_eq!(kept(text.as_bytes()), expected, "{character}, {before} bytes from the start");
+            }
+        }
+        let escapes = kept(&[0xff; 2 * KEPT]);
+        assert_eq!((escapes.len(), escapes.starts_with("\\xff\\xff")), (KEPT, true));
+        assert_eq!(kept("ä".repeat(KEPT).as_bytes()), "ä".repeat(KEPT), "what fits is whole");
+    }
+
+    #[test]
     fn a_full_queue_counts_what_it_drops_and_is_taken_in_batches() {
         let (spans, mut turn) = (Spans::default(), SpansOfTurn::default());
         spans.begin(1);
@@ -320,14 +355,85 @@ mod tests {
     }
 
     #[test]
-    fn one_in_so_many_is_drawn() {
+    fn logins_and_sessions_have_spans_of_their_length() {
+        let (spans, mut turn) = (Spans::default(), SpansOfTurn::default());
+        spans.begin(1);
+        let tried = Tried { took: Duration::from_millis(4), within: Within::Session };
+        for event in [
+            logged_in(Within::Session),
+            Event::LoginFailed { user: b"name that may be a password", tried },
+            Event::LoginRefused { user: b"ann", reason: "banned", tried },
+            Event::Disconnected { reason: "closed", lasted: Duration::from_secs(9) },
+            Event::Kicked,
+        ] {
+            spans.note(&mut turn, NOW, &Subject { user: None, ..subject(1) }, &event);
+        }
+        assert_eq!(spans.push(&mut turn), 0);
+        let taken = spans.take(Duration::ZERO).unwrap();
+        let told: Vec<_> = taken
+            .iter()
+            .map(|span| match &span.operation {
+                Operation::Login { result, reason } => {
+                    (Some(*result), reason.as_deref(), span.ended - span.started)
+                }
+                Operation::Session { reason } => (None, Some(&**reason), span.ended - span.started),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        let expected = [
+            (Some(LoginResult::Success), None, 4_000),
+            (Some(LoginResult::Failed), None, 4_000),
+            (Some(LoginResult::Refused), Some("banned"), 4_000),
+            (None, Some("closed"), 9_000_000),
+        ];
+        assert_eq!(told, expected);
+        assert!(taken.iter().all(|span| span.user.is_none() && span.within == Within::Session));
+    }
+
+    #[test]
+    fn a_request_is_as_old_as_its_head() {
+        let (spans, mut turn) = (Spans::default(), SpansOfTurn::default());
+        spans.begin(1);
+        let request = Request { trace: Some(numbered(3, None)), ..request(b"/") };
+        spans.note_request(&mut turn, NOW, &subject(1), &request);
+        assert_eq!(turn.ended[0].ended - turn.ended[0].started, 10_000);
+        assert_eq!(turn.ended[0].within, Within::Request(numbered(3, None)));
+    }
+
+    #[test]
+    fn one_in_so_many_is_drawn_with_all_its_parts() {
         let (spans, mut turn) = (Spans::default(), SpansOfTurn::default());
         spans.begin(10);
-        (0..5000).for_each(|_| spans.note_request(&mut turn, NOW, &subject(1), &request(b"/")));
-        assert!((400..600).contains(&turn.ended.len()), "{}", turn.ended.len());
-        spans.begin(0);
-        let before = turn.ended.len();
-        spans.note_request(&mut turn, NOW, &subject(1), &request(b"/"));
-        assert_eq!(turn.ended.len(), before);
+        for number in 0..5000 {
+            let trace = numbered(number, None);
+            let before = turn.ended.len();
+            spans.note(&mut turn, NOW, &subject(1), &logged_in(Within::Request(trace)));
+            spans.note_request(&mut turn, NOW, &subject(1), &Request { trace: Some(trace), ..request(b"/") });
+            let count = turn.ended.len() - before;
+            assert!(count == 0 || count == 2, "{count} spans of one request");
+        }
+        assert!((800..1200).contains(&turn.ended.len()), "{}", turn.ended.len());
+        turn.ended.clear();
+        for session in 0..5000 {
+            let before = turn.ended.len();
+            spans.note(&mut turn, NOW, &subject(session), &logged_in(Within::Session));
+            let end = Event::Disconnected { reason: "closed", lasted: Duration::ZERO };
+            spans.note(&mut turn, NOW, &subject(session), &end);
+            assert_ne!(turn.ended.len() - before, 1, "half of a session");
+        }
+        assert!((800..1200).contains(&turn.ended.len()), "{}", turn.ended.len());
+    }
+
+    #[test]
+    fn a_request_of_a_trace_is_drawn_by_its_caller_unless_none_is() {
+        let (spans, mut turn) = (Spans::default(), SpansOfTurn::default());
+        for (one_in, is_sampled, count) in [(1_000_000, true, 2), (1, false, 0), (0, true, 0)] {
+            spans.begin(one_in);
+            let trace = numbered(1, Some(TraceParent { trace: [1; 16], span: [2; 8], is_sampled }));
+            spans.note(&mut turn, NOW, &subject(1), &logged_in(Within::Request(trace)));
+            spans.note_request(&mut turn, NOW, &subject(1), &Request { trace: Some(trace), ..request(b"/") });
+            assert_eq!(turn.ended.len(), count, "{one_in} {is_sampled}");
+            turn.ended.clear();
+        }
     }
 }

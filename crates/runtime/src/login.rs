@@ -40,12 +40,12 @@ impl Services {
     /// Counts a wrong name or password. `log` is told of it, and of the bans that it leads to.
     pub fn count_login_failure(
         &self,
-        from: IpAddr,
-        user: &[u8],
+        (from, user): (IpAddr, &[u8]),
         now: Instant,
+        tried: log::Tried,
         mut log: impl FnMut(log::Event<'_>),
     ) -> Failed {
-        log(log::Event::LoginFailed { user });
+        log(log::Event::LoginFailed { user, tried });
         let failed = self.bans.failed(from, user, now);
         failed.bans(user).for_each(|user| log(log::Event::Banned { user }));
         failed
@@ -83,9 +83,9 @@ impl Services {
 
 impl Core {
     /// Counts a wrong name or password. The log hears of it, and of the bans that it leads to.
-    pub fn count_login_failure(&mut self, subject: &Subject<'_>, user: &[u8]) -> Failed {
+    pub fn count_login_failure(&mut self, subject: &Subject<'_>, user: &[u8], tried: log::Tried) -> Failed {
         let (services, now) = (Arc::clone(&self.services), self.now.instant);
-        services.count_login_failure(subject.peer.ip(), user, now, |event| self.log(subject, event))
+        services.count_login_failure((subject.peer.ip(), user), now, tried, |event| self.log(subject, event))
     }
 }
 

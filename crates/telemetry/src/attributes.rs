@@ -4,6 +4,9 @@ use std::process;
 
 use serde_json::{Value, json};
 
+/// The attribute that tells one process from another.
+pub(crate) const INSTANCE: &str = "service.instance.id";
+
 /// The attributes of a resource, a data point or a span.
 #[derive(Debug, Default)]
 pub(crate) struct Attributes(Vec<Value>);
@@ -52,7 +55,7 @@ pub(crate) fn resource(configured: &[(String, String)]) -> Value {
         ("service.name", "millrace".to_owned()),
         ("service.version", env!("CARGO_PKG_VERSION").to_owned()),
         // During a hot upgrade there are two processes, and the counters of each begin at zero.
-        ("service.instance.id", format!("{host}:{pid}")),
+        (INSTANCE, format!("{host}:{pid}")),
         ("host.name", host),
     ];
     let is_free = |key: &str| configured.iter().all(|(name, _)| name != key);

@@ -11,6 +11,7 @@ use ureq::http::Response;
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::{Agent, Body, Proxy};
 
+use super::attributes::INSTANCE;
 use super::settings::{Settings, SetupError};
 
 /// How long an answer may take.
@@ -97,6 +98,11 @@ impl Collector {
             .proxy(if is_encrypted { Proxy::try_from_env() } else { None })
             .tls_config(tls);
         Ok(Self { agent: config.build().into(), settings })
+    }
+
+    /// Returns whether the metrics of each process have an identity of their own, as none is configured.
+    pub fn tells_processes_apart(&self) -> bool {
+        self.settings.attributes.iter().all(|(key, _)| key != INSTANCE)
     }
 
     /// Returns where a signal is posted to.

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::attributes::resource;
 use super::collector::{Collector, Signal};
+use super::ids::Numbering;
 use super::link::{Link, Outcome};
 use super::settings::Observed;
 use super::{metrics, traces};
@@ -35,6 +36,7 @@ pub struct Telemetry(Arc<Exporter>);
 struct Exporter {
     collector: Collector,
     resource: Value,
+    numbering: Numbering,
     observed: Arc<dyn Observed>,
     spans: Arc<Spans>,
     state: Mutex<State>,
@@ -61,7 +63,9 @@ impl Telemetry {
         let resource = resource(&collector.settings.attributes);
         let one_in = collector.settings.one_in;
         let (state, changed) = Default::default();
-        let telemetry = Self(Arc::new(Exporter { collector, resource, observed, spans, state, changed }));
+        let numbering = Numbering::new();
+        let exporter = Exporter { collector, resource, numbering, observed, spans, state, changed };
+        let telemetry = Self(Arc::new(exporter));
         telemetry.0.spawn("otlp-metrics", Exporter::send_metrics)?;
         if one_in > 0 {
             telemetry.0.spawn("otlp-traces", Exporter::send_traces)?;
@@ -154,7 +158,7 @@ impl Exporter {
 
     /// Sends spans, and tries again where that may help. Returns how many are lost.
     fn send_batch(&self, link: &mut Link, batch: &[Span]) -> u64 {
-        let (body, things) = (traces::message(&self.resource, batch), batch.len() as u64);
+        let (body, things) = (traces::message(&self.resource, &self.numbering, batch), batch.len() as u64);
         let mut pause = Duration::ZERO;
         for _ in 0..TRIES {
             let is_over = self.wait(pause);

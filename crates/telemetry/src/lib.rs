@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `metrics` | makes the message of all metrics, of a snapshot of what was counted and of readings |
 //! | `traces` | makes the message of spans, which the log has queued |
+//! | `ids` | says which trace a span is in |
 //! | `attributes` | writes attributes, and the resource: which server it is |
 //! | `collector` | posts a message, and says what the collector makes of it |
 //! | `link` | decides when a message is tried again, and what the log is told |
@@ -20,6 +21,8 @@ mod attributes;
 mod collector;
 #[cfg(feature = "export")]
 mod exporter;
+#[cfg(feature = "export")]
+mod ids;
 #[cfg(feature = "export")]
 mod link;
 #[cfg(feature = "export")]

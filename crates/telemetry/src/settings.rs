@@ -17,7 +17,7 @@ pub struct Settings {
     pub attributes: Vec<(String, String)>,
     /// How often metrics are sent.
     pub interval: Duration,
-    /// There is a span of one in so many operations; 0: of none.
+    /// One in so many sessions of FTP and requests of HTTP is traced; 0: none.
     pub one_in: u64,
     /// Certificates in PEM that the collector's has to be signed by, instead of those that browsers trust.
     pub roots: Option<Vec<u8>>,

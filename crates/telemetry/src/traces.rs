@@ -1,16 +1,17 @@
 //! The message of spans (`ExportTraceServiceRequest`). Attributes have the names of OpenTelemetry's semantic conventions, where
 //! they have one.
-//!
-//! Each span is a trace of its own. What belongs to one session has the same `session.id`.
 
 use std::time::Duration;
 
-use millrace_log::{Operation, Span};
-use millrace_metrics::METHODS;
-use ring::rand::{SecureRandom, SystemRandom};
+use millrace_log::{Operation, Span, Within};
+use millrace_metrics::{LoginResult, METHODS};
 use serde_json::{Value, json};
 
 use super::attributes::{Attributes, scope};
+use super::ids::{Ids, Numbering};
+
+/// `SPAN_KIND_INTERNAL`
+const INTERNAL: u8 = 1;
 
 /// `SPAN_KIND_SERVER`
 const SERVER: u8 = 2;
@@ -18,54 +19,81 @@ const SERVER: u8 = 2;
 /// `STATUS_CODE_ERROR`
 const ERROR: u8 = 2;
 
-/// Bytes of the number of a trace.
-const TRACE_ID: usize = 16;
-
-/// Bytes of that of a span.
-const SPAN_ID: usize = 8;
-
 /// Writes these spans.
-pub(crate) fn message(resource: &Value, spans: &[Span]) -> Vec<u8> {
-    let mut random = vec![0; spans.len() * (TRACE_ID + SPAN_ID)];
-    SystemRandom::new().fill(&mut random).expect("every Linux since 3.17 has getrandom");
-    let ids = random.chunks_exact(TRACE_ID + SPAN_ID);
-    let spans: Vec<Value> =
-        spans.iter().zip(ids).map(|(span, id)| one(span, id.split_at(TRACE_ID))).collect();
+pub(crate) fn message(resource: &Value, numbering: &Numbering, spans: &[Span]) -> Vec<u8> {
+    let spans: Vec<Value> = spans.iter().map(|span| one(span, &numbering.ids(span))).collect();
     let scope_spans = json!([{ "scope": scope(), "spans": spans }]);
     json!({ "resourceSpans": [{ "resource": resource, "scopeSpans": scope_spans }] }).to_string().into_bytes()
 }
 
-fn one(span: &Span, (trace, id): (&[u8], &[u8])) -> Value {
-    let (name, attributes, error) = match &span.operation {
-        Operation::Transfer { path, failure } => {
-            let direction = span.transfer.map_or("transfer", |transfer| transfer.direction.word());
-            let attributes = common(span, "ftp").text("file.path", path);
-            (
-                format!("FTP {direction}"),
-                attributes,
-                failure.as_ref().map(|failure| json!({ "message": failure })),
-            )
-        }
-        Operation::Request { method, .. } => {
-            let (attributes, is_error) = of_request(span);
-            let name = if is_known(method) { method.as_str() } else { "HTTP" };
-            (name.to_owned(), attributes, is_error.then(|| json!({})))
-        }
-    };
+/// What spans of one operation have and others have not.
+struct Told {
+    name: String,
+    kind: u8,
+    attributes: Attributes,
+    /// The status of a failure, but for its code.
+    error: Option<Value>,
+}
+
+fn one(span: &Span, ids: &Ids) -> Value {
+    let Told { name, kind, attributes, error } = told(span);
     let status = error.map_or(json!({}), |mut status| {
         status["code"] = ERROR.into();
         status
     });
-    json!({
-        "traceId": hex(trace),
-        "spanId": hex(id),
+    let mut written = json!({
+        "traceId": hex(&ids.trace),
+        "spanId": hex(&ids.span),
         "name": name,
-        "kind": SERVER,
+        "kind": kind,
         "startTimeUnixNano": nanoseconds(span.started),
         "endTimeUnixNano": nanoseconds(span.ended),
         "attributes": attributes.into_json(),
         "status": status,
-    })
+    });
+    if let Some(parent) = &ids.parent {
+        written["parentSpanId"] = hex(parent).into();
+    }
+    written
+}
+
+fn told(span: &Span) -> Told {
+    match &span.operation {
+        Operation::Session { reason } => {
+            let attributes = common(span, "ftp").text("millrace.session.end", reason);
+            Told { name: "FTP session".to_owned(), kind: SERVER, attributes, error: None }
+        }
+        Operation::Login { result, reason } => {
+            let (name, protocol) = match span.within {
+                Within::Session => ("FTP login", "ftp"),
+                Within::Request(_) | Within::Nothing => ("HTTP login", "http"),
+            };
+            let attributes = common(span, protocol)
+                .text("millrace.login.result", word(*result))
+                .maybe("millrace.login.reason", reason.as_deref());
+            Told { name: name.to_owned(), kind: INTERNAL, attributes, error: None }
+        }
+        Operation::Transfer { path, failure } => {
+            let direction = span.transfer.map_or("transfer", |transfer| transfer.direction.word());
+            let attributes = common(span, "ftp").text("file.path", path);
+            let error = failure.as_ref().map(|failure| json!({ "message": failure }));
+            Told { name: format!("FTP {direction}"), kind: SERVER, attributes, error }
+        }
+        Operation::Request { method, .. } => {
+            let (attributes, is_error) = of_request(span);
+            let name = if is_known(method) { method.as_str() } else { "HTTP" };
+            Told { name: name.to_owned(), kind: SERVER, attributes, error: is_error.then(|| json!({})) }
+        }
+    }
+}
+
+/// As the label `result` of metrics has it.
+fn word(result: LoginResult) -> &'static str {
+    match result {
+        LoginResult::Success => "success",
+        LoginResult::Failed => "failed",
+        LoginResult::Refused => "refused",
+    }
 }
 
 /// The attributes of every span.
@@ -137,7 +165,8 @@ fn hex(bytes: &[u8]) -> String {
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
-    use millrace_log::{Direction, Measured};
+    use millrace_http::traceparent::TraceParent;
+    use millrace_log::{Direction, Measured, RequestTrace};
     use millrace_metrics::{Cause, Waited};
 
     use super::*;
@@ -145,6 +174,7 @@ mod tests {
     fn span(operation: Operation, transfer: Option<Measured>) -> Span {
         Span {
             operation,
+            within: Within::Session,
             session: 7,
             peer: "[::ffff:192.0.2.1]:1025".parse().unwrap(),
             user: Some("ann".to_owned()),
@@ -171,11 +201,20 @@ mod tests {
             status,
             bytes: 3,
         };
-        span(operation, transfer)
+        Span { within: numbered(u64::from(status), None), ..span(operation, transfer) }
+    }
+
+    fn numbered(number: u64, caller: Option<TraceParent>) -> Within {
+        Within::Request(RequestTrace { number, age: Duration::ZERO, caller })
+    }
+
+    fn login(within: Within, result: LoginResult) -> Span {
+        let reason = (result == LoginResult::Refused).then(|| "banned".to_owned());
+        Span { within, ..span(Operation::Login { result, reason }, None) }
     }
 
     fn written(spans: &[Span]) -> Vec<Value> {
-        let message: Value = serde_json::from_slice(&message(&json!({}), spans)).unwrap();
+        let message: Value = serde_json::from_slice(&message(&json!({}), &Numbering::new(), spans)).unwrap();
         message["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone()
     }
 
@@ -243,5 +282,60 @@ mod tests {
         let (traces, spans) = (ids("traceId"), ids("spanId"));
         assert!(traces.len() == 3 && traces.iter().all(|id| id.len() == 32), "{traces:?}");
         assert!(spans.len() == 3 && spans.iter().all(|id| id.len() == 16), "{spans:?}");
+    }
+
+    #[test]
+    fn logins_and_transfers_are_parts_of_their_session() {
+        let transfer = || Operation::Transfer { path: "/a".to_owned(), failure: None };
+        let mut spans = vec![
+            login(Within::Session, LoginResult::Failed),
+            span(transfer(), moved(Direction::Download, false)),
+            span(Operation::Session { reason: "closed".to_owned() }, None),
+        ];
+        spans.push(Span { session: 8, ..spans[1].clone() });
+        let written = written(&spans);
+        let root = &written[2];
+        assert_eq!(
+            (&root["name"], &root["kind"], &root["parentSpanId"]),
+            (&"FTP session".into(), &2.into(), &Value::Null)
+        );
+        assert_eq!(attributes(root)["millrace.session.end"], "closed");
+        for part in &written[..2] {
+            assert_eq!(
+                (&part["traceId"], &part["parentSpanId"]),
+                (&root["traceId"], &root["spanId"]),
+                "{part}"
+            );
+            assert_ne!(part["spanId"], root["spanId"]);
+        }
+        assert_ne!(written[0]["spanId"], written[1]["spanId"]);
+        assert_ne!(written[3]["traceId"], root["traceId"], "another session");
+        assert_ne!(written[3]["parentSpanId"], root["spanId"]);
+        assert_eq!((&written[0]["name"], &written[0]["kind"]), (&"FTP login".into(), &1.into()));
+        assert_eq!(attributes(&written[0])["millrace.login.result"], "failed");
+    }
+
+    #[test]
+    fn a_login_by_http_is_a_part_of_its_request_and_that_of_its_caller() {
+        let caller = TraceParent { trace: [0xab; 16], span: [0xcd; 8], is_sampled: true };
+        let of = |within| [login(within, LoginResult::Refused), Span { within, ..request("GET", 200, None) }];
+        let spans = written(&[of(numbered(1, None)), of(numbered(2, Some(caller)))].concat());
+        for pair in spans.chunks(2) {
+            let (login, request) = (&pair[0], &pair[1]);
+            assert_eq!(
+                (&login["traceId"], &login["parentSpanId"]),
+                (&request["traceId"], &request["spanId"])
+            );
+            assert_eq!((&login["name"], &login["status"]), (&"HTTP login".into(), &json!({})));
+            assert_eq!(attributes(login)["millrace.login.reason"], "banned");
+        }
+        assert_eq!(
+            (&spans[1]["parentSpanId"], &spans[3]["parentSpanId"]),
+            (&Value::Null, &"cd".repeat(8).into())
+        );
+        assert_eq!(spans[3]["traceId"], "ab".repeat(16));
+        assert_ne!(spans[1]["spanId"], spans[3]["spanId"]);
+        let alone = &written(&[login(Within::Nothing, LoginResult::Success)])[0];
+        assert_eq!((&alone["name"], &alone["parentSpanId"]), (&"HTTP login".into(), &Value::Null));
     }
 }

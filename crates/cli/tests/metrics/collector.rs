@@ -2,9 +2,11 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::Value;
 
 /// A message, and what it came with.
@@ -26,20 +28,47 @@ pub(crate) const TAKEN: &str =
 pub(crate) struct Collector {
     pub(crate) address: String,
     posts: Arc<Mutex<Vec<Post>>>,
+    /// Connections that came, whatever became of them.
+    connections: Arc<AtomicUsize>,
 }
 
 impl Collector {
     /// Takes posts at a listener, until the test ends.
     pub(crate) fn start(listener: TcpListener, answers: Answers) -> Self {
-        let collector = Self { address: listener.local_addr().unwrap().to_string(), posts: Arc::default() };
-        let taking = collector.clone();
+        Self::start_with(&listener, move |collector, stream| collector.serve(stream, answers))
+    }
+
+    /// The same by TLS.
+    pub(crate) fn start_tls(listener: TcpListener, tls: Arc<ServerConfig>, answers: Answers) -> Self {
+        Self::start_with(&listener, move |collector, stream| {
+            let connection = ServerConnection::new(Arc::clone(&tls)).unwrap();
+            collector.serve(StreamOwned::new(connection, stream), answers);
+        })
+    }
+
+    fn start_with(listener: &TcpListener, serve: impl Fn(&Self, TcpStream) + Clone + Send + 'static) -> Self {
+        let (posts, connections) = Default::default();
+        let address = listener.local_addr().unwrap().to_string();
+        let collector = Self { address, posts, connections };
+        let (taking, listener) = (collector.clone(), listener.try_clone().unwrap());
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let taking = taking.clone();
-                thread::spawn(move || taking.serve(stream, answers));
+                taking.connections.fetch_add(1, Ordering::Relaxed);
+                let (taking, serve) = (taking.clone(), serve.clone());
+                thread::spawn(move || serve(&taking, stream));
             }
         });
         collector
+    }
+
+    /// Returns how many connections came.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Returns the spans of this name that have come.
+    pub(crate) fn named(&self, name: &str) -> Vec<Value> {
+        self.spans().into_iter().filter(|span| span["name"] == name).collect()
     }
 
     /// Returns the posts to a path so far.
@@ -54,20 +83,23 @@ impl Collector {
         self.posts("/v1/traces").into_iter().flat_map(of).collect()
     }
 
-    fn serve(&self, stream: TcpStream, answers: Answers) {
+    fn serve(&self, stream: impl Read + Write, answers: Answers) {
         let mut stream = BufReader::new(stream);
         while let Some((path, head, body)) = read_post(&mut stream) {
             let body = serde_json::from_slice(&body).unwrap();
             self.posts.lock().unwrap().push(Post { path: path.clone(), head, body });
             match answers(&path) {
-                Some(answer) => _ = stream.get_mut().write_all(answer.as_bytes()),
+                Some(answer) => {
+                    let stream = stream.get_mut();
+                    let _ = stream.write_all(answer.as_bytes()).and_then(|()| stream.flush());
+                }
                 None => thread::park(),
             }
         }
     }
 }
 
-fn read_post(stream: &mut BufReader<TcpStream>) -> Option<(String, String, Vec<u8>)> {
+fn read_post(stream: &mut impl BufRead) -> Option<(String, String, Vec<u8>)> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
         (stream.read_line(&mut head).ok()? > 0).then_some(())?;
@@ -159,8 +191,9 @@ const MESSAGES: &[(&str, &[(&str, Kind)])] = &[
         &[
             ("traceId", Bytes(16)),
             ("spanId", Bytes(8)),
+            ("parentSpanId", Bytes(8)),
             ("name", Text),
-            ("kind", Enum(&[2])),
+            ("kind", Enum(&[1, 2])),
             ("startTimeUnixNano", Long),
             ("endTimeUnixNano", Long),
             ("attributes", Messages("KeyValue")),

@@ -17,7 +17,7 @@ use crate::site::{Site, eventually};
 
 const SECRET: &str = "Bearer of-many-characters";
 
-fn listen() -> TcpListener {
+pub(crate) fn listen() -> TcpListener {
     TcpListener::bind("127.0.0.1:0").unwrap()
 }
 
@@ -34,7 +34,7 @@ fn start(name: &str, answers: Answers) -> (Collector, Site) {
 }
 
 /// Attributes as pairs.
-fn pairs(holder: &Value) -> BTreeMap<String, String> {
+pub(crate) fn pairs(holder: &Value) -> BTreeMap<String, String> {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let pair = |one: &Value| {
         let (_, value) = one["value"].as_object().unwrap().iter().next().unwrap();
@@ -44,7 +44,7 @@ fn pairs(holder: &Value) -> BTreeMap<String, String> {
 }
 
 /// The series of a message, as Prometheus writes them, with those of histograms that buckets make.
-fn series_of(post: &Post) -> BTreeMap<String, f64> {
+pub(crate) fn series_of(post: &Post) -> BTreeMap<String, f64> {
     let mut series = BTreeMap::new();
     let number = |value: &Value| value.as_f64().unwrap_or_else(|| value.as_str().unwrap().parse().unwrap());
     for metric in post.body["resourceMetrics"][0]["scopeMetrics"][0]["metrics"].as_array().unwrap() {
@@ -134,13 +134,25 @@ fn the_collector_gets_what_a_scrape_and_the_logs_tell() {
     let transfers: Vec<&Value> = log.iter().filter(is_transfer).collect();
     let expect = |protocol: &str, of: &[&Value], key: &str| {
         let (lines, sum) = (of.len(), of.iter().map(|line| line["bytes"].as_u64().unwrap()).sum::<u64>());
-        let spans = told.iter().filter(|(_, pairs)| pairs["network.protocol.name"] == protocol);
+        let is_meant =
+            |pairs: &BTreeMap<_, _>| pairs["network.protocol.name"] == protocol && pairs.contains_key(key);
+        let spans = told.iter().filter(|(_, pairs)| is_meant(pairs));
         let bytes: Vec<u64> = spans.map(|(_, pairs)| pairs[key].parse().unwrap()).collect();
         assert_eq!((bytes.len(), bytes.iter().sum::<u64>()), (lines, sum), "{protocol}");
         assert!(lines > 8, "{lines}");
     };
     expect("ftp", &transfers, "millrace.transfer.bytes");
     expect("http", &access.iter().collect::<Vec<_>>(), "http.response.body.size");
+    for (event, result) in [("login", "success"), ("login-failed", "failed")] {
+        let lines = log.iter().filter(|line| line["event"] == event).count();
+        let spans = told
+            .iter()
+            .filter(|(_, pairs)| pairs.get("millrace.login.result").is_some_and(|told| told == result));
+        assert_eq!(spans.count(), lines, "{event}");
+        assert!(lines > 0, "{event}");
+    }
+    let ended = log.iter().filter(|line| line["event"] == "disconnected").count();
+    assert_eq!(collector.named("FTP session").len(), ended);
     let find = |name: &str, key: &str, value: &str| {
         let found =
             told.iter().find(|(span, pairs)| *span == name && pairs.get(key).is_some_and(|v| v == value));
@@ -195,7 +207,7 @@ fn a_collector_that_is_away_is_warned_of_once_and_told_again_when_it_is_back() {
     }
     assert_eq!(warnings("OTLP, "), 2);
     let collector = Collector::start(TcpListener::bind(address).unwrap(), |_| Some(TAKEN));
-    eventually("the span is sent again", || collector.spans().len() == 1);
+    eventually("the span is sent again", || collector.named("FTP download").len() == 1);
     eventually("the log tells of it", || warnings("takes all of it again") == 2);
     assert!(!collector.posts("/v1/metrics").is_empty());
     assert_eq!(site.scrape()["millrace_otlp_spans_dropped_total"], 0.0);
@@ -208,11 +220,10 @@ fn spans_that_a_collector_refuses_are_counted_and_not_sent_again() {
         start("otlp-refused", |path| Some(if path == "/v1/traces" { REFUSED } else { TAKEN }));
     fs::write(site.folder.join("files/f"), "content").unwrap();
     let mut client = site.log_in();
-    let (names, dropped) = (["RETR f", "LIST"], || site.scrape()["millrace_otlp_spans_dropped_total"]);
-    for (sent, name) in names.into_iter().enumerate() {
-        client.download(name);
-        eventually("the span is refused", || dropped() == (sent + 1) as f64);
-    }
+    let dropped = || site.scrape()["millrace_otlp_spans_dropped_total"];
+    eventually("the span of the login is refused", || dropped() == 1.0);
+    client.download("RETR f");
+    eventually("the span of the download is refused", || dropped() == 2.0);
     assert_eq!(collector.spans().len(), 2);
     let log = site.read("log");
     assert_eq!(log.matches("OTLP, ").count(), 1);

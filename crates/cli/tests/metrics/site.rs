@@ -39,6 +39,8 @@ impl Site {
         let mut child = Command::new(env!("CARGO_BIN_EXE_millrace"))
             .args(["serve", "--config", "millrace.toml"])
             .current_dir(&folder)
+            // Whatever proxy is configured here.
+            .env("NO_PROXY", "127.0.0.1")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(fs::File::create(folder.join("log")).unwrap())

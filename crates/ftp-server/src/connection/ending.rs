@@ -83,7 +83,8 @@ impl Connection {
             (None, false, true) => "connection lost",
             (None, false, false) => "client closed",
         };
-        self.log(core, log::Event::Disconnected { reason });
+        let lasted = core.now.instant.saturating_duration_since(self.began);
+        self.log(core, log::Event::Disconnected { reason, lasted });
         let (hooks, me) = self.hook_parts();
         hooks.close(core, me);
         core.services.sessions.release(self.session.peer().ip());

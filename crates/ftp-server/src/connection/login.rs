@@ -3,12 +3,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Instant;
 
 use millrace_accounts::{Account, Decision, Protocol, plain_host};
 use millrace_ftp::Session;
 use millrace_ftp::session::{Credentials, Grant, Occupancy, Verdict};
 use millrace_limits::{Class, LimitHandle, LoginLimit, Refused, Scope};
-use millrace_log::{self as log, Proved, Subject};
+use millrace_log::{self as log, Proved, Subject, Tried, Within};
 use millrace_runtime::client_names::ClientNames;
 use millrace_runtime::login::{Expelled, LoginAttempt, limits_of, present_account};
 use millrace_runtime::slab::Key;
@@ -28,6 +29,8 @@ use super::wire::Wire;
 pub(super) struct Login {
     pub(super) account: Option<Account>,
     reviews: Reviews,
+    /// When the login that is decided was begun.
+    began: Instant,
     /// Its part in the tree of limits.
     pub(super) member: LimitHandle,
     /// Names of hosts. Apart from the connection, since few have any.
@@ -124,8 +127,8 @@ pub(super) enum Review {
 }
 
 impl Login {
-    pub(super) fn new(member: LimitHandle) -> Self {
-        Self { account: None, reviews: Reviews::default(), member, names: None }
+    pub(super) fn new(member: LimitHandle, now: Instant) -> Self {
+        Self { account: None, reviews: Reviews::default(), began: now, member, names: None }
     }
 
     /// The user is logged in no longer.
@@ -145,6 +148,7 @@ impl Login {
 
     /// Decides a login. Returns nothing where the accounts have to be asked.
     pub(super) fn log_in(&mut self, scene: &mut LoginScene<'_>, credentials: Credentials) -> Option<Verdict> {
+        self.began = scene.core.now.instant;
         if let Some(verdict) = self.turned_away(scene, &credentials.user) {
             return Some(verdict);
         }
@@ -168,6 +172,7 @@ impl Login {
 
     /// Asks the accounts whether a user with a client certificate needs no password.
     pub(super) fn recognize(&mut self, scene: &mut LoginScene<'_>, user: Vec<u8>) -> Option<Verdict> {
+        self.began = scene.core.now.instant;
         if !scene.is_certified(&user) {
             return Some(Verdict::NeedsPassword);
         }
@@ -189,6 +194,12 @@ impl Login {
         None
     }
 
+    /// Returns what traces tell of the login that is decided now.
+    fn tried(&self, scene: &LoginScene<'_>) -> Tried {
+        let took = scene.core.now.instant.saturating_duration_since(self.began);
+        Tried { took, within: Within::Session }
+    }
+
     /// Returns what is decided without asking the accounts.
     fn turned_away(&self, scene: &mut LoginScene<'_>, user: &[u8]) -> Option<Verdict> {
         let (services, now) = (&scene.core.services, scene.core.now.instant);
@@ -196,7 +207,8 @@ impl Login {
             return Some(limited(scene, &limit));
         }
         if let Some(block) = services.bans.login_block(scene.from(), user, now) {
-            scene.log(log::Event::LoginRefused { user, reason: block.reason() });
+            let tried = self.tried(scene);
+            scene.log(log::Event::LoginRefused { user, reason: block.reason(), tried });
             return Some(Verdict::Denied);
         }
         services.count_attempt(scene.from(), now).err().map(|limit| limited(scene, &limit))
@@ -264,6 +276,7 @@ impl Login {
         decision: Decision,
         edition: u64,
     ) -> Option<Verdict> {
+        let tried = self.tried(scene);
         Some(match decision {
             Decision::Granted(account) if edition != scene.core.services.edition() => {
                 self.ask_again(scene, user, account, false);
@@ -279,7 +292,7 @@ impl Login {
             Decision::NeedsCode => Verdict::NeedsCode,
             Decision::NeedsPassword => Verdict::NeedsPassword,
             Decision::Denied => {
-                count_failure(scene, user);
+                count_failure(scene, user, tried);
                 Verdict::Denied
             }
             Decision::Limited(limit) => {
@@ -292,11 +305,11 @@ impl Login {
                 }
             }
             Decision::Refused(reason) => {
-                scene.log(log::Event::LoginRefused { user, reason: &reason });
+                scene.log(log::Event::LoginRefused { user, reason: &reason, tried });
                 Verdict::Denied
             }
             Decision::Unavailable(reason) => {
-                scene.log(log::Event::LoginRefused { user, reason: &reason });
+                scene.log(log::Event::LoginRefused { user, reason: &reason, tried });
                 Verdict::Unavailable("Logins are not possible at the moment; try again later.".to_owned())
             }
         })
@@ -325,7 +338,8 @@ impl Login {
         };
         let source = account.told.as_ref().map(|told| &*told.source);
         let tls = scene.wire.tls_version();
-        scene.log_as(user, log::Event::LoggedIn { protocol: Protocol::Ftp, tls, by, source });
+        let tried = self.tried(scene);
+        scene.log_as(user, log::Event::LoggedIn { protocol: Protocol::Ftp, tls, by, source, tried });
         self.account = Some(account);
         self.reviews.overtake();
         scene.hooks.note_login(user);
@@ -511,9 +525,9 @@ fn limited(scene: &mut LoginScene<'_>, limit: &LoginLimit) -> Verdict {
 }
 
 /// A wrong password, or a name that is not there: the address is held to it, on other connections too.
-fn count_failure(scene: &mut LoginScene<'_>, user: &[u8]) {
+fn count_failure(scene: &mut LoginScene<'_>, user: &[u8], tried: Tried) {
     let subject = Subject { session: scene.number, peer: scene.session.peer(), user: scene.session.user() };
-    let failed = scene.core.count_login_failure(&subject, user);
+    let failed = scene.core.count_login_failure(&subject, user, tried);
     scene.session.has_failed_before(failed.count.saturating_sub(1));
     for user in failed.bans(user) {
         let (hooks, core, me) = scene.hook_parts(None);

@@ -114,7 +114,7 @@ impl Connection {
             way,
             wire: Wire::new(key, socket, core),
             lines: Lines::default(),
-            login: Login::new(member),
+            login: Login::new(member, core.now.instant),
             data: Data::default(),
             hooks: SessionHooks::new(core),
             question: None,
@@ -439,6 +439,6 @@ mod tests {
     /// A thousand idle sessions are a megabyte at most: this, the allocator's share, a user's name.
     #[test]
     fn an_idle_connection_is_small() {
-        assert!(size_of::<Connection>() <= 816, "{}", size_of::<Connection>());
+        assert!(size_of::<Connection>() <= 832, "{}", size_of::<Connection>());
     }
 }

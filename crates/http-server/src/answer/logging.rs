@@ -73,6 +73,7 @@ impl Answers<'_> {
             agent: record.agent.as_deref(),
             elapsed: self.core.now.instant.saturating_duration_since(record.began),
             waited: self.connection.waited(record.direction(), record, self.core.now.instant),
+            trace: self.connection.request_trace(self.core.now.instant),
         };
         self.connection.log(self.core, &request);
     }
@@ -112,6 +113,7 @@ impl Exchange<'_> {
             agent: head.get(Field::UserAgent),
             elapsed: Duration::ZERO,
             waited: Waited::default(),
+            trace: self.connection.request_trace(self.core.now.instant),
         };
         self.connection.log(self.core, &request);
     }

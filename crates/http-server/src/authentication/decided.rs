@@ -16,6 +16,7 @@ impl Logins<'_> {
         let (said, host) = said_of(self.core, &asked.head);
         let mut elsewhere = 0;
         let (from, now) = (self.connection.peer.ip(), self.core.now.instant);
+        let tried = self.connection.tried(now);
         let decision = match Means::of(&said, user) {
             Means::Password => self.core.server.decision_now(from, user, decision, now),
             _ => decision,
@@ -53,7 +54,7 @@ impl Logins<'_> {
                 elsewhere = self.count_failure(user).saturating_sub(1);
             }
             Decision::Unavailable(reason) => {
-                let refused = log::Event::LoginRefused { user, reason: &reason };
+                let refused = log::Event::LoginRefused { user, reason: &reason, tried };
                 self.core.log(&self.connection.subject_of(None), refused);
                 self.connection.who = None;
                 self.connection
@@ -62,7 +63,7 @@ impl Logins<'_> {
                 return;
             }
             Decision::Refused(reason) => {
-                let refused = log::Event::LoginRefused { user, reason: &reason };
+                let refused = log::Event::LoginRefused { user, reason: &reason, tried };
                 self.core.log(&self.connection.subject_of(None), refused);
             }
         }
@@ -77,8 +78,9 @@ impl Logins<'_> {
     /// Counts a wrong name or password, which may lead to a ban, and returns how many there were of this user from this
     /// address.
     fn count_failure(&mut self, user: &[u8]) -> u32 {
-        let subject = self.connection.subject_of(None);
-        let failed = self.core.count_login_failure(&subject, user);
+        let (subject, tried) =
+            (self.connection.subject_of(None), self.connection.tried(self.core.now.instant));
+        let failed = self.core.count_login_failure(&subject, user, tried);
         failed.bans(user).for_each(|user| Notices::of(self.connection).note_ban(self.core, user));
         failed.count
     }
@@ -89,7 +91,8 @@ impl Logins<'_> {
             Decision::Refused(reason) | Decision::Unavailable(reason) => reason,
             _ => "who made the link may not log in any more",
         };
-        let refused = log::Event::LoginRefused { user, reason };
+        let tried = self.connection.tried(self.core.now.instant);
+        let refused = log::Event::LoginRefused { user, reason, tried };
         self.core.log(&self.connection.subject_of(None), refused);
         self.connection.who = None;
         self.connection

@@ -122,7 +122,8 @@ impl Logins<'_> {
             None => self.connection.link.channel().and_then(|channel| channel.tls().version()),
         };
         let source = account.told.as_ref().map(|told| &*told.source);
-        let event = log::Event::LoggedIn { protocol: Protocol::Http, tls, by, source };
+        let tried = self.connection.tried(self.core.now.instant);
+        let event = log::Event::LoggedIn { protocol: Protocol::Http, tls, by, source, tried };
         self.core.log(&self.connection.subject_of(Some(user)), event);
     }
 }

@@ -3,6 +3,7 @@
 //! Answers to pipelined requests are collected and written together. A client that does not take its answers is
 //! not read from.
 
+mod arrival;
 pub(crate) mod ending;
 pub(crate) mod exchange;
 
@@ -25,6 +26,7 @@ use millrace_runtime::slab::Key;
 use millrace_runtime::wheel_entry::WheelEntry;
 use millrace_vfs::FileError;
 
+use self::arrival::Arrival;
 use crate::body::Body;
 use crate::dav_work::requests::Collecting;
 use crate::hook_state::{HookState, Then};
@@ -76,6 +78,8 @@ pub struct Connection {
     pub(crate) hooked: HookState,
     /// What proxies before this server say of it.
     proxied: Option<Box<Proxied>>,
+    /// What traces tell of the present request besides.
+    arrival: Option<Box<Arrival>>,
 }
 
 /// What a connection is busy with.
@@ -239,6 +243,7 @@ impl Connection {
             stream: None,
             hooked: HookState::default(),
             proxied: None,
+            arrival: None,
         }
     }
 
@@ -421,6 +426,6 @@ mod tests {
     /// With the allocator's share and its place in the slab this stays far below 1 KiB.
     #[test]
     fn an_idle_connection_is_small() {
-        assert!(size_of::<Connection>() <= 376, "{}", size_of::<Connection>());
+        assert!(size_of::<Connection>() <= 384, "{}", size_of::<Connection>());
     }
 }

@@ -59,6 +59,7 @@ impl Reader<'_> {
                 Some(Act::Answer(head)) => {
                     self.connection.redirects = 0;
                     self.connection.forget_request();
+                    self.connection.note_arrival(self.core, Some(&head));
                     self.connection.serve_request(self.core, &head, None);
                 }
                 Some(Act::Refuse(refusal, bytes)) => self.refuse(&bytes, refusal),
@@ -86,6 +87,7 @@ impl Reader<'_> {
     pub(crate) fn refuse(&mut self, bytes: &[u8], refusal: Refusal) {
         self.connection.extra_headers = None;
         self.connection.forget_request();
+        self.connection.note_arrival(self.core, None);
         let version = if self.connection.stream.is_some() { Version::Http2 } else { Version::Http11 };
         let record = Record::of_malformed(bytes, version, self.core.now.instant);
         Answers::new(self.connection, self.core).answer_page(record, refusal.status, refusal.reason, &[]);

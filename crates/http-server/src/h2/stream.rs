@@ -65,6 +65,7 @@ impl StreamDriver<'_> {
                 self.connection.http = ServerConnection::of_stream(Arc::clone(&head), core.now.instant);
                 // Part of the body may have come with the head.
                 self.take_body(core, &news);
+                self.connection.note_arrival(core, Some(&head));
                 self.connection.serve_request(core, &head, None);
             }
             Err((refusal, line)) => {

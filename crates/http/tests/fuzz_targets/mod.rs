@@ -17,6 +17,7 @@ use millrace_http::h1::client::{PreparedRequest, ResponseEvent};
 use millrace_http::h1::{Act, ClientConnection, Heads, Input, ServerConnection, Timeouts, Unread};
 use millrace_http::h2;
 use millrace_http::request;
+use millrace_http::traceparent::TraceParent;
 use millrace_http::tus::{self, UploadKind, UploadProgress};
 use millrace_http::{
     Field, Head, Refusal, Status, Version, authorization, link, negotiate, range, redirect, target,
@@ -49,6 +50,10 @@ pub(crate) fn head(input: &[u8]) {
     let _ = conditional::range_applies(&head, &validators, 0);
     let _ = (negotiate::codings(&head), negotiate::prefers_json(&head));
     let _ = head.get(Field::Authorization).map(authorization::basic);
+    let said = head.get(Field::TraceParent).unwrap_or_default();
+    assert!(TraceParent::of(&head).is_none_or(|parent| Some(parent) == TraceParent::parse(said)));
+    // Whatever begins a head may stand in the field.
+    let _ = TraceParent::parse(input);
     let _ = head.get(Field::ContentRange).map(range::content_range);
     if let Some(field) = head.get(Field::Range) {
         parts_lie_within(field);

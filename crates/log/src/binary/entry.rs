@@ -159,6 +159,7 @@ pub(super) fn read<T>(
                 agent,
                 elapsed,
                 waited,
+                trace: None,
             };
             Some(show(now, &subject, &Event::Requested(&request)))
         }

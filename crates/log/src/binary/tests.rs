@@ -65,6 +65,7 @@ fn request(target: &str) -> Request<'_> {
         agent: Some(b"curl/8.0"),
         elapsed: Duration::from_micros(1500),
         waited: [(Cause::Limit, Duration::from_millis(250))].into_iter().collect(),
+        trace: None,
     }
 }
 

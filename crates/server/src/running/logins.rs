@@ -8,7 +8,7 @@ use millrace_runtime::login::{LoginAttempt, present_account};
 
 use super::Running;
 use crate::auth::{Account, Authenticator, Decision, Protocol};
-use crate::log::{Event, Live, Proved, Subject, TraceFilter};
+use crate::log::{Event, Live, Proved, Subject, TraceFilter, Tried, Within};
 use crate::state::ServerState;
 
 /// How a login of an administrator was decided.
@@ -115,10 +115,11 @@ impl ServerState {
     }
 
     fn decide_login(&self, attempt: &LoginAttempt, peer: SocketAddr) -> AdminLogin {
-        let (edition, accounts) = self.accounts_for_login();
+        let (began, (edition, accounts)) = (Instant::now(), self.accounts_for_login());
         let subject = Subject { session: 0, peer, user: None };
         let decision = accounts.authenticate(&attempt.now());
         let (user, now) = (&attempt.user[..], Instant::now());
+        let tried = Tried { took: now.saturating_duration_since(began), within: Within::Nothing };
         match self.decision_now(attempt.from, user, decision, now) {
             Decision::Granted(account) => {
                 self.bans.succeeded(attempt.from, user, now);
@@ -127,23 +128,23 @@ impl ServerState {
                 }
                 let source = account.told.as_ref().map(|told| &*told.source);
                 let by = Proved::Password;
-                let event = Event::LoggedIn { protocol: Protocol::Http, tls: None, by, source };
+                let event = Event::LoggedIn { protocol: Protocol::Http, tls: None, by, source, tried };
                 self.log.note_of(&Subject { user: Some(user), ..subject }, event);
                 AdminLogin::Granted(Box::new(account), edition)
             }
             Decision::NeedsCode => AdminLogin::NeedsCode,
             Decision::Denied | Decision::NeedsPassword => {
                 let log = |event: Event<'_>| self.log.note_of(&subject, event);
-                let failed = self.count_login_failure(attempt.from, user, now, log);
+                let failed = self.count_login_failure((attempt.from, user), now, tried, log);
                 AdminLogin::Denied(self.config.login_delay * (1 << failed.count.saturating_sub(1).min(6)))
             }
             Decision::Limited(limit) => AdminLogin::Limited(limit.reason, limit.wait),
             Decision::Refused(reason) => {
-                self.log.note_of(&subject, Event::LoginRefused { user, reason: &reason });
+                self.log.note_of(&subject, Event::LoginRefused { user, reason: &reason, tried });
                 AdminLogin::Denied(self.config.login_delay)
             }
             Decision::Unavailable(reason) => {
-                self.log.note_of(&subject, Event::LoginRefused { user, reason: &reason });
+                self.log.note_of(&subject, Event::LoginRefused { user, reason: &reason, tried });
                 AdminLogin::Limited("The accounts are out of reach; try again later.", None)
             }
         }
