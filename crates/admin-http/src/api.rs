@@ -52,7 +52,7 @@ async fn perform(api: &Arc<Api>, running: Arc<Running>, arrival: Arrival) -> Res
     check_origin(&head.method, &head.headers, &who)?;
     if let Some(least) = operation.role {
         match &who {
-            None => return Err(unknown(api)),
+            None => return Err(unknown(api, &head.headers)),
             Some(who) if who.role < least => {
                 let refused = format!("this needs the role {least}, and {} has {}", who.name, who.role);
                 return Err(Problem::new(StatusCode::FORBIDDEN, refused));
@@ -142,7 +142,7 @@ async fn who_calls(
 }
 
 /// Says how to get in.
-fn unknown(api: &Api) -> Problem {
+fn unknown(api: &Api, fields: &HeaderMap) -> Problem {
     let is_closed =
         api.administration.tokens().is_empty() && api.access(super::access::AdminAccess::is_empty);
     let problem = match is_closed {
@@ -152,6 +152,11 @@ fn unknown(api: &Api) -> Problem {
              name users in admin-administrators",
         )
         .of_kind("set-up"),
+        // Which of these it is would help only those who guess.
+        false if fields.contains_key(AUTHORIZATION) => Problem::new(
+            StatusCode::UNAUTHORIZED,
+            "this server knows no such token, or it has expired: \"millrace ctl token list\" lists the tokens",
+        ),
         false => Problem::new(
             StatusCode::UNAUTHORIZED,
             "send a token as \"Authorization: Bearer TOKEN\", or log in by POST /api/v1/login",

@@ -81,7 +81,10 @@ pub(crate) fn announcement(
     }
     for address in bound.admin {
         let scheme = bound.admin_scheme();
-        let _ = writeln!(text, "  Health and metrics are at {scheme}://{address}/metrics");
+        let _ = writeln!(
+            text,
+            "  The dashboard is at {scheme}://{address}/, metrics at {scheme}://{address}/metrics"
+        );
     }
     for fingerprint in fingerprints {
         let _ = writeln!(text, "  The certificate's SHA-256 fingerprint:\n    {fingerprint}");

@@ -1,5 +1,6 @@
 //! The configuration: read, looked at, replaced, restored.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use hyper::StatusCode;
@@ -108,14 +109,20 @@ fn kept(configuration: &Configuration, number: u64) -> Result<(Value, String), P
 }
 
 fn check(api: &Api, text: &str) -> Result<(), Problem> {
-    let path = of(api)?.file.path.display().to_string();
+    let path = &of(api)?.file.path;
     api.administration.validate(text).map_err(|error| {
         let error = error.to_string();
-        // FILE:LINE:COLUMN: what is wrong
-        let place = error.strip_prefix(&path).and_then(|rest| rest.strip_prefix(':'));
-        let line = place.and_then(|rest| rest.split(':').next()?.parse().ok());
+        let line = line_of(&error, path);
         Problem::invalid(error).at_line(line)
     })
+}
+
+/// Returns the line of `FILE:LINE:COLUMN: what is wrong`. The file is named as the command line has it: its path may be
+/// relative there.
+fn line_of(error: &str, path: &Path) -> Option<u64> {
+    let name = path.file_name()?.to_str()?;
+    let (_, place) = error.split_once(&format!("{name}:"))?;
+    place.split(':').next()?.parse().ok()
 }
 
 async fn put(

@@ -93,6 +93,7 @@ impl Site {
             test_notices: Box::new(Vec::new),
             reload: Box::new(|| Ok(Reloaded::default())),
             validate: Box::new(move |text| match text.contains("wrong") {
+                true if text.contains("relative") => Err("./millrace.toml:2:1: it is wrong".into()),
                 true => Err(format!("{}:2:1: it is wrong", of_checks.display()).into()),
                 false => Ok(()),
             }),

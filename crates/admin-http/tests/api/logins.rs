@@ -38,7 +38,9 @@ fn a_token_is_good_until_it_expires_or_is_removed() {
     let forged = format!("{}0\r\n", admin.trim_end());
     let basic = admin.replace("Bearer", "Basic");
     for wrong in [&expired, &forged, &basic, "Authorization: Bearer\r\n", "Authorization: Bearer \r\n"] {
-        assert_eq!(site.ask("GET", "/api/v1/me", wrong, "").status, 401, "{wrong}");
+        let told = site.ask("GET", "/api/v1/me", wrong, "");
+        assert_eq!(told.status, 401, "{wrong}");
+        assert!(told.body.contains("or it has expired"), "{told:?}");
     }
     let name = me["name"].as_str().unwrap();
     assert_eq!(site.ask("DELETE", &format!("/api/v1/tokens/{name}"), &admin, "").status, 200);
