@@ -147,10 +147,20 @@ export function sessionOf(raw) {
   const isSame = transfer && before?.path === transfer.path && before.bytes <= transfer.bytes;
   // Two lists may show a session: a look that follows another at once shows the rate of that one.
   const isSoon = isSame && at - before.at < 0.4;
-  if (isSame) session.rate = isSoon ? before.rate : (transfer.bytes - before.bytes) / (at - before.at);
+  if (isSoon) session.rate = before.rate;
+  else if (isSame) session.rate = smoothed(before.rate, (transfer.bytes - before.bytes) / (at - before.at), at - before.at);
   if (seen.size > 2000) seen.clear();
   if (transfer && !isSoon) seen.set(raw.session, { path: transfer.path, bytes: transfer.bytes, at, rate: session.rate });
   return session;
+}
+
+/** Seconds in which a rate follows by two thirds: a slow client takes bytes in bursts, and nothing between them. */
+const INERTIA = 3;
+
+/** Returns a rate that follows `rate`, which was the mean of so many seconds. */
+function smoothed(before, rate, seconds) {
+  const weight = 1 - Math.exp(-seconds / INERTIA);
+  return before === undefined ? rate : before + (rate - before) * weight;
 }
 
 /** Returns the host of `192.0.2.1:4711` or `[2001:db8::1]:4711`. */
