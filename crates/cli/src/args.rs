@@ -70,7 +70,7 @@ pub(crate) enum Command {
     /// its user. It is signed with the first key of http-link-keys; removing that key from the file, and a reload,
     /// revoke all links that were signed with it.
     Link(MakeLink),
-    /// Look for changes in audit logs
+    /// Look for changes in audit logs, and show binary logs as text
     #[command(subcommand)]
     Log(LogCommand),
     /// Keep accounts in a database: add, change, list, import

@@ -70,7 +70,7 @@ impl Display for Meaning<'_> {
             ("FTPS", &site.config.ftps, "begins with TLS"),
             ("HTTP", &site.config.http, "not encrypted"),
             ("HTTPS", &site.config.https, "begins with TLS"),
-            ("Metrics", &site.admin, "health and metrics, not encrypted"),
+            ("Admin", &site.admin, "health, metrics and the dashboard, not encrypted"),
         ] {
             for (index, address) in addresses.iter().enumerate() {
                 let door = if index == 0 { door } else { "" };

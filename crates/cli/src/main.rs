@@ -25,9 +25,11 @@ mod user;
 mod verify;
 mod who;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use args::{Cli, Command};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 use millrace_admin::client::{self, ClientError};
 use millrace_bench::{bench, limits, poller_bench, race};
@@ -35,7 +37,7 @@ use millrace_manual as manual;
 use millrace_terminal::{Failure, print};
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let result = match parse(std::env::args_os()).unwrap_or_else(|error| error.exit()).command {
         Command::Serve(arguments) => done(serve::run(*arguments)),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::BenchWorker => done(bench::work()),
@@ -65,6 +67,40 @@ fn main() -> ExitCode {
         eprintln!("millrace: {failure}");
         failure.exit_code()
     })
+}
+
+/// Reads the command line.
+///
+/// The parser advises to write `-- --port` for a flag that it does not know, wherever a value may stand. That is hardly ever
+/// meant; what is meant is said here.
+fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let command = arguments.get(1).cloned().unwrap_or_default();
+    Cli::try_parse_from(arguments).map_err(|mut error| {
+        if error.kind() == ErrorKind::UnknownArgument {
+            error.remove(ContextKind::Suggested);
+            let flag = match error.get(ContextKind::InvalidArg) {
+                Some(ContextValue::String(flag)) => flag.as_str(),
+                _ => "",
+            };
+            if let Some(meant) = meant(&command.to_string_lossy(), flag) {
+                error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![meant.into()]));
+            }
+        }
+        error
+    })
+}
+
+/// How something is said for which other programs have this flag.
+fn meant(command: &str, flag: &str) -> Option<&'static str> {
+    match (command, flag) {
+        ("serve", "--port" | "-p") => Some("ports are part of addresses, as in '--ftp 127.0.0.1:2121'"),
+        ("serve", "--bind" | "--host" | "--address") => {
+            Some("each protocol has its addresses, as in '--ftp 0.0.0.0:2121 --http 0.0.0.0:8080'")
+        }
+        ("user", _) => Some("what holds for a user follows its name as KEY=VALUE, as in 'groups=staff'"),
+        _ => None,
+    }
 }
 
 /// Of what has nothing to say besides that it went well.

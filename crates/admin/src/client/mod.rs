@@ -114,7 +114,7 @@ enum Action {
         /// An address or a network, such as 192.0.2.7 or 10.0.0.0/8
         network: String,
         /// How long, such as 10m or 1d [default: until the ban is lifted]
-        #[arg(long = "for", value_name = "TIME", alias = "seconds", value_parser = length_of_time)]
+        #[arg(long = "for", value_name = "TIME", alias = "seconds", value_parser = some_time)]
         time: Option<Duration>,
     },
     /// Lift a ban
@@ -200,7 +200,7 @@ enum TokenAction {
         #[arg(long, value_enum)]
         role: Role,
         /// How long it is good, such as 90d [default: until it is removed]
-        #[arg(long = "for", value_name = "TIME", value_parser = length_of_time)]
+        #[arg(long = "for", value_name = "TIME", value_parser = some_time)]
         time: Option<Duration>,
     },
     /// Forget a token, which is refused from then on
@@ -244,13 +244,22 @@ struct Which {
 
 /// Reads a length of time.
 fn length_of_time(text: &str) -> Result<Duration, NotATime> {
-    period::parse(text).ok_or_else(|| NotATime(text.to_owned()))
+    period::parse(text).ok_or_else(|| NotATime::Malformed(text.to_owned()))
+}
+
+/// As [`length_of_time`], of what has to last.
+fn some_time(text: &str) -> Result<Duration, NotATime> {
+    length_of_time(text).and_then(|time| if time.is_zero() { Err(NotATime::None) } else { Ok(time) })
 }
 
 /// Why a text is no length of time.
 #[derive(Debug, thiserror::Error)]
-#[error("{0:?} is not a length of time; write a number with ms, s, m, h or d, such as 30s or 5m")]
-struct NotATime(String);
+enum NotATime {
+    #[error("{0:?} is not a length of time; write a number with ms, s, m, h or d, such as 30s or 5m")]
+    Malformed(String),
+    #[error("it would be over at once")]
+    None,
+}
 
 /// Asks a server, or tells it something.
 pub fn run(arguments: Ctl) -> Result<(), ClientError> {

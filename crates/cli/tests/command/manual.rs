@@ -33,3 +33,21 @@ fn every_command_has_a_man_page_unless_it_is_hidden() {
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).starts_with("millrace: /nonexistent cannot be written to: "));
 }
+
+#[test]
+fn flags_of_other_programs_are_answered_by_what_is_meant() {
+    for (arguments, said) in [
+        (&["serve", "--port", "2121"][..], "tip: ports are part of addresses, as in '--ftp 127.0.0.1:2121'"),
+        (
+            &["user", "add", "carl", "--groups", "staff"],
+            "tip: what holds for a user follows its name as KEY=VALUE, as in 'groups=staff'",
+        ),
+    ] {
+        let output = run(arguments);
+        let told = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(told.contains(said) && !told.contains("as a value"), "{told}");
+    }
+    let told = text(&run(&["ctl", "token", "add", "deploy", "--role", "viewer", "--for", "0s"]).stderr);
+    assert!(told.contains("'--for <TIME>': it would be over at once"), "{told}");
+}

@@ -130,5 +130,5 @@ fn an_address_that_others_reach_is_warned_of() {
     let output = Command::new(env!("CARGO_BIN_EXE_millrace")).arg("check").arg(&file).output().unwrap();
     let told = String::from_utf8_lossy(&output.stdout);
     assert!(told.contains("can read health and metrics at 0.0.0.0:9121"), "{told}");
-    assert!(told.contains("Metrics       0.0.0.0:9121, every address of this computer"), "{told}");
+    assert!(told.contains("Admin         0.0.0.0:9121, every address of this computer"), "{told}");
 }
