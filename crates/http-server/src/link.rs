@@ -31,8 +31,6 @@ const SPARE: usize = 32 * 1024;
 #[derive(Debug)]
 pub(crate) struct ClientLink {
     carrier: Carrier,
-    /// What the client has not taken of a socket.
-    output: Vec<u8>,
     state: SocketState,
     first_answer: FirstAnswer,
     /// The turn of the reactor in which something was last sent.
@@ -42,9 +40,10 @@ pub(crate) struct ClientLink {
 /// What carries the bytes of a link.
 #[derive(Debug)]
 enum Carrier {
-    Socket(Socket),
+    /// A socket, and what its client has not taken.
+    Socket(Socket, Vec<u8>),
     /// A stream of HTTP/2: its connection takes its output from here.
-    Stream(Wire),
+    Stream(Box<Wire>),
 }
 
 /// What a client has seen of the first thing that it sent.
@@ -73,39 +72,36 @@ impl DerefMut for ClientLink {
 impl ClientLink {
     /// A client sends its request at once: more often than not it has come already.
     pub(crate) fn new(socket: OwnedFd) -> Self {
-        Self::by(Carrier::Socket(Socket::new(socket)))
+        Self::by(Carrier::Socket(Socket::new(socket), Vec::new()))
     }
 
     /// The same of a stream of HTTP/2.
     pub(crate) fn of_stream() -> Self {
-        Self::by(Carrier::Stream(Wire::default()))
+        Self::by(Carrier::Stream(Box::default()))
     }
 
     /// The same of another stream, in the memory of this one.
     pub(crate) fn reuse(&mut self) {
         let Carrier::Stream(wire) = &mut self.carrier else { return };
-        let mut wire = std::mem::take(wire);
         wire.consume(wire.pending().len());
-        *self = Self::by(Carrier::Stream(wire));
+        (self.state, self.first_answer, self.sent_in) = (waiting_for_bytes(), FirstAnswer::Awaited, 0);
     }
 
     fn by(carrier: Carrier) -> Self {
-        let mut state = SocketState::default();
-        state.expect_bytes();
-        Self { carrier, output: Vec::new(), state, first_answer: FirstAnswer::Awaited, sent_in: 0 }
+        Self { carrier, state: waiting_for_bytes(), first_answer: FirstAnswer::Awaited, sent_in: 0 }
     }
 
     /// The socket, where there is one.
     pub(crate) fn socket(&self) -> Option<&Socket> {
         match &self.carrier {
-            Carrier::Socket(socket) => Some(socket),
+            Carrier::Socket(socket, _) => Some(socket),
             Carrier::Stream(_) => None,
         }
     }
 
     fn socket_mut(&mut self) -> Option<&mut Socket> {
         match &mut self.carrier {
-            Carrier::Socket(socket) => Some(socket),
+            Carrier::Socket(socket, _) => Some(socket),
             Carrier::Stream(_) => None,
         }
     }
@@ -144,7 +140,7 @@ impl ClientLink {
     /// Where the bytes of a body go.
     pub(crate) fn sink(&mut self) -> Sink<'_> {
         match &mut self.carrier {
-            Carrier::Socket(socket) => Sink::Socket(socket),
+            Carrier::Socket(socket, _) => Sink::Socket(socket),
             Carrier::Stream(wire) => {
                 let room = AHEAD.saturating_sub(wire.pending().len());
                 Sink::Memory(wire, room)
@@ -156,7 +152,7 @@ impl ClientLink {
     pub(crate) fn waiting(&self) -> &[u8] {
         match &self.carrier {
             Carrier::Stream(wire) => wire.pending(),
-            Carrier::Socket(_) => &self.output,
+            Carrier::Socket(_, output) => output,
         }
     }
 
@@ -174,15 +170,15 @@ impl ClientLink {
     pub(crate) fn shrink(&mut self) {
         match &mut self.carrier {
             Carrier::Stream(wire) => wire.release(),
-            Carrier::Socket(_) if self.output.is_empty() => self.output = Vec::new(),
-            Carrier::Socket(_) => {}
+            Carrier::Socket(_, output) if output.is_empty() => *output = Vec::new(),
+            Carrier::Socket(..) => {}
         }
     }
 
     /// Returns whether more may be made to be sent.
     pub(crate) fn has_room(&self) -> bool {
         match self.carrier {
-            Carrier::Socket(_) => self.is_flushed(),
+            Carrier::Socket(..) => self.is_flushed(),
             Carrier::Stream(_) => self.waiting().len() < AHEAD,
         }
     }
@@ -203,7 +199,7 @@ impl ClientLink {
     /// Reads once, where there is no TLS; `None` where nothing came.
     pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> Option<usize> {
         match &self.carrier {
-            Carrier::Socket(socket) => self.state.receive(&socket.fd, buffer),
+            Carrier::Socket(socket, _) => self.state.receive(&socket.fd, buffer),
             Carrier::Stream(_) => None,
         }
     }
@@ -211,7 +207,7 @@ impl ClientLink {
     /// Reads and discards what still comes, in TLS or not: see [`SocketState::discard`].
     pub(crate) fn discard(&mut self, buffer: &mut [u8], most: usize) -> usize {
         match &self.carrier {
-            Carrier::Socket(socket) => self.state.discard(&socket.fd, buffer, most),
+            Carrier::Socket(socket, _) => self.state.discard(&socket.fd, buffer, most),
             Carrier::Stream(_) => most,
         }
     }
@@ -240,8 +236,8 @@ impl ClientLink {
             core.out.clear();
             return 0;
         }
-        let socket = match &mut self.carrier {
-            Carrier::Socket(socket) => socket,
+        let (socket, output) = match &mut self.carrier {
+            Carrier::Socket(socket, output) => (socket, output),
             Carrier::Stream(wire) => {
                 wire.append(&core.out);
                 core.out.clear();
@@ -249,7 +245,7 @@ impl ClientLink {
             }
         };
         let write = |bytes: &[u8]| socket.write_or_wait(bytes, follows);
-        let (sent, is_full) = self.state.send(&mut self.output, &mut core.out, write);
+        let (sent, is_full) = self.state.send(output, &mut core.out, write);
         if is_full {
             self.watch_writable(core, key);
         }
@@ -283,7 +279,7 @@ impl ClientLink {
 
     /// Has the reactor tell when the socket takes bytes again.
     pub(crate) fn watch_writable(&mut self, core: &Core, key: Key) {
-        let Carrier::Socket(socket) = &mut self.carrier else { return };
+        let Carrier::Socket(socket, _) = &mut self.carrier else { return };
         self.state.watch_writable(|| {
             let interest = Interest::READABLE | Interest::WRITABLE;
             match std::mem::replace(&mut socket.registered, true) {
@@ -318,7 +314,7 @@ impl ClientLink {
     /// Acknowledges what came, unless that was done or something was sent: a client that has more to send may wait to
     /// hear that its beginning has come.
     pub(crate) fn acknowledge(&mut self) {
-        let Carrier::Socket(socket) = &self.carrier else { return };
+        let Carrier::Socket(socket, _) = &self.carrier else { return };
         if self.sent_in == 0 && self.first_answer == FirstAnswer::Awaited {
             // A client that cannot be told sooner is told with the answer.
             let _ = listener::acknowledge(&socket.fd);
@@ -347,6 +343,12 @@ impl ClientLink {
         socket.tls = Some(Box::new(channel.settle()?));
         Ok(())
     }
+}
+
+fn waiting_for_bytes() -> SocketState {
+    let mut state = SocketState::default();
+    state.expect_bytes();
+    state
 }
 
 /// The names in the certificate that a client has shown.
