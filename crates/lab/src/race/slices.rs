@@ -71,8 +71,7 @@ impl Race {
         let mut course = Course::new(self, watcher);
         for look in LOOKS {
             while loads.first().is_some_and(|load| (load.blocks.len() as u32) < look) {
-                let ready =
-                    (0..self.entrants.len()).map(|at| course.start(at)).collect::<Result<Vec<Ready>, _>>()?;
+                let ready = course.start_all(&mut draws)?;
                 for (cell, load) in loads.iter_mut().enumerate() {
                     load.blocks.push(course.pairs(cell, &ready, &mut draws)?);
                 }
@@ -87,6 +86,16 @@ impl Race {
 }
 
 impl Course<'_> {
+    /// Starts all servers, in an order that is drawn: what the first one gets from the machine, each gets in its turn.
+    fn start_all(&mut self, draws: &mut Random) -> Result<Vec<Ready>, RaceError> {
+        let mut order: Vec<usize> = (0..self.race.entrants.len()).collect();
+        draws.shuffle(&mut order);
+        let mut started =
+            order.into_iter().map(|at| Ok((at, self.start(at)?))).collect::<Result<Vec<_>, RaceError>>()?;
+        started.sort_by_key(|(at, _)| *at);
+        Ok(started.into_iter().map(|(_, ready)| ready).collect())
+    }
+
     /// Takes the pairs of a load in a block: both servers are loaded at the same time, by clients of their own.
     fn pairs(
         &mut self,
