@@ -152,13 +152,14 @@ impl Peer {
         PEERS.iter().find(|peer| peer.name == name).ok_or_else(|| PeerError::Unknown(name.to_owned()))
     }
 
-    /// A server by the path of its program, which has its name.
+    /// A server by the path of its program, which has its name; `peers/install` puts `millrace-` before those of its own.
     pub fn at(path: &Path) -> Result<&'static Self, PeerError> {
         if !path.is_file() {
             return Err(PeerError::NoProgram(path.to_owned()));
         }
-        let last = path.file_name().unwrap_or_default();
-        PEERS.iter().find(|peer| last == peer.name).ok_or_else(|| PeerError::Nameless(path.to_owned()))
+        let last = path.file_name().and_then(|last| last.to_str()).unwrap_or_default();
+        let name = last.strip_prefix("millrace-").unwrap_or(last);
+        PEERS.iter().find(|peer| peer.name == name).ok_or_else(|| PeerError::Nameless(path.to_owned()))
     }
 
     /// Returns true if it is spoken to by HTTP, in clear or in TLS.
@@ -212,11 +213,12 @@ mod tests {
     fn a_path_is_of_a_program_with_a_servers_name() {
         let folder = std::env::temp_dir().join(format!("millrace-peers-at-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let [known, unknown] = ["millrace", "wu-ftpd"].map(|name| folder.join(name));
-        for path in [&known, &unknown] {
+        let [known, floor, unknown] = ["millrace", "millrace-floor", "wu-ftpd"].map(|name| folder.join(name));
+        for path in [&known, &floor, &unknown] {
             std::fs::write(path, "no program").unwrap();
         }
         assert_eq!(Peer::at(&known).unwrap().name, "millrace");
+        assert_eq!(Peer::at(&floor).unwrap().name, "floor");
         let said = |error: PeerError| error.to_string();
         assert!(said(Peer::at(&unknown).unwrap_err()).contains("its file name has to say (millrace, "));
         for nothing in [folder.join("vsftpd"), folder.clone()] {
