@@ -84,6 +84,7 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Err
                 _ => "",
             };
             if let Some(meant) = meant(&command.to_string_lossy(), flag) {
+                error.remove(ContextKind::SuggestedArg);
                 error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![meant.into()]));
             }
         }
@@ -91,24 +92,26 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Err
     })
 }
 
-/// How something is said for which other programs have this flag.
-fn meant(command: &str, flag: &str) -> Option<&'static str> {
-    match (command, flag) {
-        ("serve", "--port" | "-p") => Some("ports are part of addresses, as in '--ftp 127.0.0.1:2121'"),
+/// Returns what takes the place of a flag that other programs have, or that a key of the configuration file seems to promise.
+fn meant(command: &str, flag: &str) -> Option<String> {
+    let meant = match (command, flag) {
+        ("serve", "--port" | "-p") => "ports are part of addresses, as in '--ftp 127.0.0.1:2121'",
         ("serve", "--bind" | "--host" | "--address") => {
-            Some("each protocol has its addresses, as in '--ftp 0.0.0.0:2121 --http 0.0.0.0:8080'")
+            "each protocol has its addresses, as in '--ftp 0.0.0.0:2121 --http 0.0.0.0:8080'"
         }
-        ("user", _) => Some("what holds for a user follows its name as KEY=VALUE, as in 'groups=staff'"),
-        _ => None,
-    }
+        ("serve", flag) => return flag.strip_prefix("--").and_then(config::instead_of_flag),
+        ("user", _) => "what holds for a user follows its name as KEY=VALUE, as in 'groups=staff'",
+        _ => return None,
+    };
+    Some(meant.to_owned())
 }
 
-/// Of what has nothing to say besides that it went well.
+/// Returns the exit code of a command whose only result is that it succeeded.
 fn done(result: Result<(), Failure>) -> Result<ExitCode, Failure> {
     result.map(|()| ExitCode::SUCCESS)
 }
 
-/// What `millrace ctl` could not do.
+/// Converts an error of `millrace ctl`.
 fn of_client(error: ClientError) -> Failure {
     match error {
         ClientError::Usage(_) => Failure::Configuration(error.to_string()),

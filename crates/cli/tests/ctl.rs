@@ -545,7 +545,7 @@ fn the_only_server_of_a_user_is_found_without_a_name() {
     fs::create_dir_all(&path).unwrap();
     let folder = RuntimeFolder(path);
     let (code, text) = folder.ctl(&["status"]);
-    assert!(code == Some(1) && text.contains("no control socket"), "{text}");
+    assert!(code == Some(1) && text.contains("no running server of this user"), "{text}");
 
     let mut first = folder.serve();
     let (code, text) = folder.ctl(&["status"]);

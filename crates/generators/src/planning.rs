@@ -97,7 +97,7 @@ pub enum PlanningError {
     },
     /// Too few figures.
     #[error(
-        "{load}: {count} figures on its plateau are too few to tell an error, it takes {FEWEST}: --repeat {FEWEST} measures more"
+        "{load}: an error can be computed from {FEWEST} figures on its plateau, not from {count}: --repeat {FEWEST} measures more"
     )]
     TooFew {
         /// The load.

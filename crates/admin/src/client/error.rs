@@ -18,7 +18,7 @@ pub enum ClientError {
         error: io::Error,
     },
     /// No socket was named, and none is where they are by default.
-    #[error("no control socket of this user answers in {}; name the server's by --control FILE.", list(.0))]
+    #[error("no running server of this user was found (control sockets were looked for in {}); start one with \"millrace serve\", or name its control socket by --control FILE.", list(.0))]
     NoServer(Vec<PathBuf>),
     /// No socket was named, and several servers run.
     #[error("several servers run; name one by --control FILE:{}", lines(.0))]

@@ -25,7 +25,7 @@ pub(super) struct Trace {
     /// The session with this number, as listed by "sessions"
     #[arg(long, value_name = "NUMBER")]
     session: Option<u64>,
-    /// End after so many seconds, or a time such as 5m [default: Ctrl-C ends it]
+    /// End after this time: seconds, or a time such as 5m [default: Ctrl-C ends it]
     #[arg(long = "seconds", value_name = "TIME", value_parser = length_of_time)]
     pub(super) time: Option<Duration>,
 }
@@ -33,10 +33,10 @@ pub(super) struct Trace {
 /// From where on the log is followed, and for how long.
 #[derive(Debug, Args)]
 pub(super) struct FollowLog {
-    /// So many of its last lines first, as far as the server keeps them
+    /// How many of its last lines come first, as far as the server keeps them
     #[arg(short = 'n', long, value_name = "NUMBER", default_value_t = 10)]
     lines: u32,
-    /// End after so many seconds, or a time such as 5m [default: Ctrl-C ends it]
+    /// End after this time: seconds, or a time such as 5m [default: Ctrl-C ends it]
     #[arg(long = "seconds", value_name = "TIME", value_parser = length_of_time)]
     pub(super) time: Option<Duration>,
 }

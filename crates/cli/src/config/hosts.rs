@@ -56,7 +56,7 @@ settings! {
         /// Its private key in PEM
         tls_key: One<PathBuf> = unset("in the same file");
         /// A file for its transfers alone, in the format of wu-ftpd; those of other hosts go to `xferlog` of the top level.
-        /// *Restart.*
+        /// A change takes effect at the next start
         xferlog: One<PathBuf> = unset("that of the top level");
         /// The IPv4 address that `PASV` tells its clients
         public_ip: One<Ipv4Addr> = unset("that of the top level");

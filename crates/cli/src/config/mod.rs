@@ -168,6 +168,12 @@ pub(crate) fn show(what: Reference) -> Result<(), Failure> {
     })
 }
 
+/// Returns how a key is set that has no flag. `None`: there is no such key.
+pub(crate) fn instead_of_flag(name: &str) -> Option<String> {
+    let row = Written::row(name)?;
+    Some(format!("{} has no flag: it is a key of the configuration file, which --config names", row.name))
+}
+
 /// Writes the example to a file that is not there yet, and says what to do with it.
 pub(crate) fn init(path: &Path) -> Result<(), Failure> {
     let shown = path.display();

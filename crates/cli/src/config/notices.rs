@@ -21,13 +21,13 @@ settings! {
     NoticeTable of "notice" {
         /// What it is about, or an array: `"certificate"`, `"disk"`, `"deliveries"`, `"bans"`, `"log"`
         on: Many<String> = unset("all of them");
-        /// A certificate that expires within this time
+        /// Sends a notice of a certificate that expires within this time
         certificate: One<Period> = default("14d");
-        /// A disk of which less is free, in percent: of a served folder, of logs, or of `state`
+        /// Sends a notice when less than this share of a disk is free, in percent: of a served folder, of logs, or of `state`
         disk_free: One<Count> = default("10").at_most(100, "percent");
-        /// So many events of hooks that wait or are parked
+        /// Sends a notice when this number of events of hooks wait or are parked
         deliveries: One<Count> = default("1000").positive();
-        /// So many bans for failed logins within `bans-within`
+        /// Sends a notice after this number of bans for failed logins within `bans-within`
         bans: One<Count> = default("20").positive();
         /// The time that bans are counted in
         bans_within: One<Period> = default("10m").positive();

@@ -188,6 +188,11 @@ pub(super) fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     /// So much alike are two names of which one is a slip of the pen.
     const SLIP: f64 = 0.95;
     let name = name.replace('_', "-");
+    // In a short name two letters that changed places leave the other measure little to go by.
+    let mut slips = known.iter().copied().filter(|known| strsim::osa_distance(&name, known) == 1);
+    if let (Some(slip), None) = (slips.next(), slips.next()) {
+        return Some(slip);
+    }
     let likeness = |known: &str| strsim::jaro_winkler(&name, known);
     let like = known.iter().copied().max_by(|left, right| likeness(left).total_cmp(&likeness(right)));
     let ends = |known: &&str| name.strip_suffix(*known).is_some_and(|before| before.ends_with('-'));

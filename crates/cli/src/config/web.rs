@@ -1,10 +1,10 @@
 //! What HTTP adds to files: `[[header]]`, `[[cors]]` and `[[error-page]]` tables, and the keys beside them.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
+use std::{fs, io};
 
 use millrace_server::hooks::PathPattern;
 use millrace_server::web::{
@@ -276,8 +276,16 @@ fn error_page(table: &ErrorPageTable, types: &Types, places: &Places<'_>) -> Res
 fn link_keys(said: &Said<PathBuf>, places: &Places<'_>) -> Result<LinkKeys, Failure> {
     let path = places.path(said);
     let wrong = |message: String| places.error(&said.place, "http-link-keys", &message);
-    let text = fs::read_to_string(&path)
-        .map_err(|error| wrong(format!("the file of keys {} cannot be read: {error}", path.display())))?;
+    let text = fs::read_to_string(&path).map_err(|error| {
+        let shown = path.display();
+        let remedy = match error.kind() {
+            io::ErrorKind::NotFound => {
+                format!("; `(umask 077; openssl rand -hex 32 > {shown})` makes one")
+            }
+            _ => String::new(),
+        };
+        wrong(format!("the file of keys {shown} cannot be read: {error}{remedy}"))
+    })?;
     LinkKeys::parse(&text).map_err(|error| wrong(format!("{}: {error}", path.display())))
 }
 

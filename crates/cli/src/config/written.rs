@@ -68,7 +68,7 @@ settings! {
             ///
             /// Larger folders come in the order of the file system, so that memory stays flat and the first
             /// line comes at once. This holds for `LIST`, `NLST` and `STAT`, which sort by name; `MLSD` is never
-            /// sorted. [Pages of HTTP](http.md#pages-of-folders) have so many entries each. 0 sorts nothing.
+            /// sorted. [Pages of HTTP](http.md#pages-of-folders) have this number of entries each. 0 sorts nothing.
             list_sort: One<Count> = default("2048").flag("N").restart() => sort_entries;
             /// Other places that users see in the tree, each a `[[folder]]` table as below
             folder: Vec<FolderTable> = unset("no others");
@@ -275,8 +275,8 @@ settings! {
             /// Whether requests by HTTP are sent on to HTTPS: see [http.md](http.md#https-for-all). A number is
             /// the port that clients reach it at, where that is another than the one it listens at.
             https_redirect: One<Redirect> = default("false");
-            /// Files of up to so many bytes are hashed where a client wants a digest. 0: none but those of a
-            /// few kilobytes.
+            /// The size in bytes up to which a file is hashed when a client asks for a digest. 0: only files of a
+            /// few kilobytes are hashed.
             http_digest: One<Count> = default("1Gi") => web.digest_bytes;
             /// A file of keys that links which expire are signed with, one a line, the newest first; each of at
             /// least 32 characters. Read again at a reload: see [http.md](http.md#links-that-expire).

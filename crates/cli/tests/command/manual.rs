@@ -39,6 +39,10 @@ fn flags_of_other_programs_are_answered_by_what_is_meant() {
     for (arguments, said) in [
         (&["serve", "--port", "2121"][..], "tip: ports are part of addresses, as in '--ftp 127.0.0.1:2121'"),
         (
+            &["serve", "--http-hsts", "365d"],
+            "tip: http-hsts has no flag: it is a key of the configuration file, which --config names",
+        ),
+        (
             &["user", "add", "carl", "--groups", "staff"],
             "tip: what holds for a user follows its name as KEY=VALUE, as in 'groups=staff'",
         ),

@@ -43,6 +43,18 @@ fn errors_in_a_file_show_where() {
       | ^^^^^^^^^^^^"#,
         ),
         (
+            "fpt = \"off\"",
+            r#"HERE/m.toml:1:1: A configuration file has no key `fpt`; did you mean `ftp`?
+    1 | fpt = "off"
+      | ^^^"#,
+        ),
+        (
+            "http-link-keys = \"keys\"",
+            r#"HERE/m.toml:1:18: The file of keys HERE/keys cannot be read: No such file or directory (os error 2); `(umask 077; openssl rand -hex 32 > HERE/keys)` makes one.
+    1 | http-link-keys = "keys"
+      |                  ^^^^^^"#,
+        ),
+        (
             "log_format = \"text\"",
             r#"HERE/m.toml:1:1: A configuration file has no key `log_format`; did you mean `log-format`?
     1 | log_format = "text"
