@@ -200,6 +200,8 @@ mod tests {
             certified: false,
             host: String::new(),
             local: None,
+            listener: None,
+            class: None,
             session: 0,
         };
         let account = Account::new(Arc::new(MemoryStorage::new()), Permissions::NONE);

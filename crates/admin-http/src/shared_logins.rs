@@ -177,6 +177,8 @@ async fn user(detail: &Value, running: &Running) -> Option<User> {
         certified: false,
         host: String::new(),
         local: None,
+        listener: None,
+        class: None,
         session: 0,
     };
     let source = detail.get("source")?.as_str()?.to_owned();

@@ -1,6 +1,8 @@
 //! Three servers that share a PostgreSQL: limits on sessions and bans hold on all of them, whichever of them dies, stalls or
 //! loses the database. `MILLRACE_CLUSTER_ROUNDS=20` is the long form.
 
+#[path = "cluster/classes.rs"]
+mod classes;
 #[path = "../../server/tests/sources/daemon.rs"]
 #[allow(dead_code, reason = "other tests use all of it")]
 mod daemon;

@@ -1,6 +1,6 @@
-//! What places are counted of: all nodes together, an address, a user, a network, a group.
+//! What places are counted of: all nodes together, an address, a user, a network, a group, a listener.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use millrace_limits::Network;
 
@@ -35,6 +35,11 @@ impl SharedScope {
     /// The members of a group, on all nodes.
     pub fn group(name: &str) -> Self {
         Self::of(5, name.as_bytes())
+    }
+
+    /// The clients of a listener: of those that are bound to this address, at whatever node.
+    pub fn listener(address: SocketAddr) -> Self {
+        Self::of(6, address.to_string().as_bytes())
     }
 
     fn of(kind: u8, name: &[u8]) -> Self {

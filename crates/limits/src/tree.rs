@@ -254,6 +254,12 @@ impl Tree {
         groups.into_values().filter_map(refusal).collect()
     }
 
+    /// Returns how a client of a listener is refused that has all sessions that there may be; `None` where there is no limit.
+    pub fn listener_refusal(&self, listener: SocketAddr) -> Option<Refused> {
+        let value = lock(&self.listeners).get(&listener)?.report().most_sessions;
+        (value > 0).then_some(Refused { scope: Scope::Listener(listener), value, is_default: false })
+    }
+
     /// The names of the users with sessions. A user that only a host has stands there without the host, too.
     pub fn users_present(&self) -> Vec<Vec<u8>> {
         let users = lock(&self.users);

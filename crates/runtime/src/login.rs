@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use millrace_accounts::{Account, Attempt, Authenticator, Decision, Protocol};
-use millrace_limits::{AccountLimits, Failed, LimitKey, LoginLimit, Reached};
+use millrace_limits::{AccountLimits, Failed, GroupLimits, LimitKey, LoginLimit, Reached};
 use millrace_log::{self as log, Subject};
 
 use crate::services::Services;
@@ -108,6 +108,10 @@ pub struct LoginAttempt {
     pub host: String,
     /// The address of this machine that the client came to.
     pub local: Option<SocketAddr>,
+    /// The address that the listener is bound to which the client came to, where the session counts as one of that.
+    pub listener: Option<SocketAddr>,
+    /// What counts the sessions of the session's class, where it is in one.
+    pub class: Option<GroupLimits>,
     /// The number of the session that it is for; 0 where it is for none.
     pub session: u64,
 }
@@ -203,6 +207,8 @@ mod tests {
             certified,
             host: String::new(),
             local: None,
+            listener: None,
+            class: None,
             session: 0,
         }
     }

@@ -3,7 +3,7 @@
 //! A place is taken where a login waits for its password, on the pool of logins, and goes with the account that was granted.
 //! Without a cluster, or without a limit that a session counts against, nothing is asked.
 
-use millrace_accounts::{Account, Attempt, Authenticator, Decision};
+use millrace_accounts::{Account, Authenticator, Decision};
 use millrace_cluster::{Claim, PlaceError, SharedScope};
 use millrace_ftp::session::Occupancy;
 use millrace_limits::{LoginLimit, Scope, TooManyConnections};
@@ -13,8 +13,8 @@ use crate::services::Services;
 
 impl Services {
     /// Decides a login at once where that is possible; one that needs a place in a cluster has to wait for it.
-    pub fn quick(&self, accounts: &dyn Authenticator, attempt: &Attempt<'_>) -> Option<Decision> {
-        let decision = accounts.quick(attempt)?;
+    pub fn quick(&self, accounts: &dyn Authenticator, attempt: &LoginAttempt) -> Option<Decision> {
+        let decision = accounts.quick(&attempt.now())?;
         let waits = self.cluster.is_some()
             && matches!(&decision, Decision::Granted(account) if !self.shared_limits(attempt, account).is_empty());
         (!waits).then_some(decision)
@@ -25,7 +25,7 @@ impl Services {
         let (Some(cluster), Decision::Granted(mut account)) = (&self.cluster, decision.clone()) else {
             return decision;
         };
-        let mut limits = self.shared_limits(&attempt.now(), &account);
+        let mut limits = self.shared_limits(attempt, &account);
         if limits.is_empty() {
             return decision;
         }
@@ -41,8 +41,8 @@ impl Services {
     }
 
     /// Returns the limits that sessions on all nodes count against, each with its refusal, in the order in which places are
-    /// taken: the server's, the address's, the user's, the network's, those of the groups.
-    fn shared_limits(&self, attempt: &Attempt<'_>, account: &Account) -> Vec<(Claim, LoginLimit)> {
+    /// taken: the server's, the address's, the user's, the network's, those of the groups and of the class, the listener's.
+    fn shared_limits(&self, attempt: &LoginAttempt, account: &Account) -> Vec<(Claim, LoginLimit)> {
         let server = self.sessions.most().map(|most| {
             (Claim { scope: SharedScope::server(), most }, TooManyConnections::Server(most).into())
         });
@@ -50,9 +50,12 @@ impl Services {
             let claim = Claim { scope: SharedScope::address(attempt.from), most };
             (claim, TooManyConnections::Address(most).into())
         });
-        let limits = limits_of(account);
-        let user = self.limits.user_refusal(attempt.user, &limits).map(|refused| {
-            let scope = SharedScope::user(&limits.counted_by(attempt.user));
+        let mut limits = limits_of(account);
+        if let Some(class) = &attempt.class {
+            limits.to_mut().groups.push(class.clone());
+        }
+        let user = self.limits.user_refusal(&attempt.user, &limits).map(|refused| {
+            let scope = SharedScope::user(&limits.counted_by(&attempt.user));
             (Claim { scope, most: refused.value }, refused.into())
         });
         let network = self.sessions.most_per_network(attempt.from).map(|(network, most)| {
@@ -63,6 +66,10 @@ impl Services {
             let Scope::Group(name) = &refused.scope else { return None };
             Some((Claim { scope: SharedScope::group(name), most: refused.value }, refused.into()))
         });
-        server.into_iter().chain(address).chain(user).chain(network).chain(groups).collect()
+        let listener = attempt.listener.and_then(|address| {
+            let refused = self.limits.listener_refusal(address)?;
+            Some((Claim { scope: SharedScope::listener(address), most: refused.value }, refused.into()))
+        });
+        server.into_iter().chain(address).chain(user).chain(network).chain(groups).chain(listener).collect()
     }
 }

@@ -85,6 +85,8 @@ fn attempt(call: &Call) -> LoginAttempt {
         certified: false,
         host: String::new(),
         local: None,
+        listener: None,
+        class: None,
         session: 0,
     }
 }

@@ -27,7 +27,10 @@ fn start(database: &Postgres, folder: &Folder, receiver: &Receiver, name: &str, 
         folder.0.display(),
         receiver.port
     );
-    Node::start(database, name, &keys, 3)
+    let node = Node::start(database, name, &keys, 3);
+    // Before that it refuses uploads, for what it knows of locks.
+    eventually("it has joined", || node.ctl(&["cluster"]).contains(&format!("{name}*")));
+    node
 }
 
 /// Uploads a file by HTTP; returns the status.

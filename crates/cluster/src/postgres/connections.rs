@@ -31,12 +31,15 @@ pub(super) enum Lane {
     Login,
     Transfer,
     Keeper,
+    /// The keeper's, which makes the tables or brings them up to date.
+    Migration,
     /// An administrator's, about many rows. It waits among the logins, and may take longer than they may.
     Survey,
 }
 
-/// How many times as long as another question one about many rows may take.
-const SURVEY_TIMES: u32 = 5;
+/// How many times as long as another question one about many rows may take, and one that makes the tables: in the usual time a
+/// database that is busy would never come to the end of it.
+const LONG_TIMES: u32 = 5;
 
 /// The connections to one database.
 pub(super) struct Connections {
@@ -70,7 +73,7 @@ impl Connections {
         question: impl AsyncFnOnce(&Client) -> Result<T, ClusterError>,
     ) -> Result<T, TableError> {
         let time = match lane {
-            Lane::Survey => self.time * SURVEY_TIMES,
+            Lane::Survey | Lane::Migration => self.time * LONG_TIMES,
             _ => self.time,
         };
         let end = (Instant::now() + time).into();
@@ -78,7 +81,7 @@ impl Connections {
         let turns = match lane {
             Lane::Login | Lane::Survey => &self.logins,
             Lane::Transfer => &self.transfers,
-            Lane::Keeper => &self.keeper,
+            Lane::Keeper | Lane::Migration => &self.keeper,
         };
         let turn = runtime.block_on(async { timeout_at(end, turns.acquire()).await });
         let _turn = turn.map_err(|_| TableError::Busy)?;

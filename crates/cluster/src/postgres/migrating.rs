@@ -88,11 +88,13 @@ impl Form {
     }
 }
 
+/// Returns whether the tables are up to date.
+pub(super) async fn is_done(client: &Client) -> Result<bool, ClusterError> {
+    form(client).await?.map_or(Ok(false), Form::is_sufficient)
+}
+
 /// Brings the tables up to date, all or nothing. Those that a later program has added to stay as they are.
 pub(super) async fn migrate(client: &Client) -> Result<(), ClusterError> {
-    if form(client).await?.map_or(Ok(false), Form::is_sufficient)? {
-        return Ok(());
-    }
     let run = async |text: &str| client.batch_execute(text).await.map_err(PostgresError);
     run(&format!(
         "BEGIN; SELECT pg_advisory_xact_lock({LOCK}); CREATE SCHEMA IF NOT EXISTS millrace_cluster"

@@ -70,8 +70,10 @@ impl Table for PostgresTable {
         const REGISTER: &str = "SELECT millrace_cluster.register($1, $2, $3, $4, $5, $6)";
         let replaces = replaces.map(|epoch| epoch.0);
         let (scopes, counts) = columns(places);
+        if !self.connections.ask(Lane::Keeper, async |client| migrating::is_done(client).await)? {
+            self.connections.ask(Lane::Migration, async |client| migrating::migrate(client).await)?;
+        }
         self.connections.ask(Lane::Keeper, async |client| {
-            migrating::migrate(client).await?;
             let parameters: [Parameter<'_>; 6] = [
                 (&replaces, Type::INT8),
                 (&node.name, Type::TEXT),

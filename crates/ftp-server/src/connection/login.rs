@@ -8,9 +8,8 @@ use std::time::Instant;
 use millrace_accounts::{Account, Decision, Protocol, plain_host};
 use millrace_ftp::Session;
 use millrace_ftp::session::{Credentials, Grant, Occupancy, Verdict};
-use millrace_limits::{Class, LimitHandle, LoginLimit, Refused, Scope};
+use millrace_limits::{Class, LimitHandle, LoginLimit, Reached, Refused, Scope};
 use millrace_log::{self as log, Proved, Subject, Tried, Within};
-use millrace_runtime::client_names::ClientNames;
 use millrace_runtime::login::{Expelled, LoginAttempt, limits_of, present_account};
 use millrace_runtime::slab::Key;
 use millrace_runtime::worker::{Core, Promise};
@@ -21,6 +20,7 @@ use super::message::Message;
 use super::question::Question;
 use super::reviews::{Reviewed, Reviews};
 use super::scene::Identity;
+use super::session_class::{ClassFinder, is_anonymous, with_class};
 use super::session_hooks::SessionHooks;
 use super::wire::Wire;
 
@@ -95,13 +95,6 @@ impl LoginScene<'_> {
         move |decision| promise.keep(Message::Login(serial, decision))
     }
 
-    /// Returns where to look up the name of the client's host first, if a class depends on it and it is not known.
-    fn unnamed(&self) -> Option<(Arc<ClientNames>, IpAddr)> {
-        let (names, from) = (&self.door.ftp.client_names, self.from());
-        let is_due = Class::need_names(&self.door.ftp.classes()?) && names.known(from).is_none();
-        is_due.then(|| (Arc::clone(names), from))
-    }
-
     /// The part that asks hooks, and what that needs of the others.
     fn hook_parts<'a>(
         &'a mut self,
@@ -153,18 +146,19 @@ impl Login {
             return Some(verdict);
         }
         let (edition, accounts) = scene.core.services.accounts_for_login();
-        let attempt = self.attempt(scene, credentials);
-        let unnamed = scene.unnamed();
-        if unnamed.is_none()
-            && let Some(decision) = scene.core.services.quick(&*accounts, &attempt.now())
-        {
-            return self.verdict(scene, &attempt.user, decision, edition);
+        let mut attempt = self.attempt(scene, credentials);
+        let finder = self.class_finder(scene);
+        if !finder.as_ref().is_some_and(ClassFinder::has_to_wait) {
+            attempt = with_class(attempt, finder.as_ref());
+            if let Some(decision) = scene.core.services.quick(&*accounts, &attempt) {
+                return self.verdict(scene, &attempt.user, decision, edition);
+            }
         }
         let unavailable = Decision::Unavailable("The accounts are out of order.".to_owned());
         let answer = scene.open_question(&attempt.user, edition, false, unavailable);
         let services = Arc::clone(&scene.core.services);
         scene.core.services.logins.run(move || {
-            look_up(unnamed);
+            let attempt = with_class(attempt, finder.as_ref());
             answer(services.take_place(&attempt, accounts.authenticate(&attempt.now())));
         });
         None
@@ -182,10 +176,10 @@ impl Login {
         let (edition, accounts) = scene.core.services.accounts_for_login();
         let attempt = self.attempt(scene, Credentials { user, password: Vec::new() });
         let answer = scene.open_question(&attempt.user, edition, false, Decision::NeedsPassword);
-        let unnamed = scene.unnamed();
+        let finder = self.class_finder(scene);
         let services = Arc::clone(&scene.core.services);
         scene.core.services.logins.run(move || {
-            look_up(unnamed);
+            let attempt = with_class(attempt, finder.as_ref());
             // Whatever else they say is said to the password.
             if let Some(granted) = attempt.by_certificate(&*accounts) {
                 answer(services.take_place(&attempt, granted));
@@ -297,10 +291,10 @@ impl Login {
             }
             Decision::Limited(limit) => {
                 scene.log_as(user, log::Event::Limited { reached: &limit.reached, reason: None });
-                let lines = scene.session.settings.texts.limit.as_slice().into();
+                self.note_client_name(scene);
                 Verdict::Limited {
                     reason: limit.reason.to_owned(),
-                    lines,
+                    lines: self.limit_message(scene, user, &limit.reached),
                     most: limit.reached.value.number().unwrap_or(0),
                 }
             }
@@ -324,7 +318,7 @@ impl Login {
         if let Err(refused) = self.enter(scene, user, &account) {
             return Verdict::Limited {
                 reason: refused.for_the_client().to_owned(),
-                lines: self.limit_message(scene, user, &refused),
+                lines: self.limit_message(scene, user, &refused.reached()),
                 most: refused.value,
             };
         }
@@ -350,13 +344,8 @@ impl Login {
     fn enter(&mut self, scene: &mut LoginScene<'_>, user: &[u8], account: &Account) -> Result<(), Refused> {
         let (tree, now) = (&scene.core.services.limits, scene.core.now.instant);
         let mut limits = limits_of(account);
+        self.note_client_name(scene);
         let classes = scene.door.ftp.classes();
-        if classes.is_some()
-            && self.client_name().is_none()
-            && let Some(name) = scene.door.ftp.client_names.known(scene.from()).flatten()
-        {
-            self.names.get_or_insert_default().client = Some(name);
-        }
         if let Some(class) = self.class_of(classes.as_deref(), scene, user) {
             limits.to_mut().groups.push(class.group());
         }
@@ -414,9 +403,31 @@ impl Login {
             certified: scene.is_certified(&user),
             host: self.asked_host(scene.wire),
             local: Some(scene.session.local()),
+            listener: self.member.listener(),
+            class: None,
             session: scene.number,
             user,
             password,
+        }
+    }
+
+    /// Returns what finds the class of the session, where there are classes.
+    fn class_finder(&self, scene: &LoginScene<'_>) -> Option<ClassFinder> {
+        Some(ClassFinder {
+            classes: scene.door.ftp.classes()?,
+            names: Arc::clone(&scene.door.ftp.client_names),
+            from: scene.from(),
+            host: self.names.as_ref().and_then(|names| names.client.clone()),
+        })
+    }
+
+    /// Keeps the name of the client's host, where a class may depend on it and it was looked up.
+    fn note_client_name(&mut self, scene: &LoginScene<'_>) {
+        if scene.door.ftp.classes().is_some()
+            && self.client_name().is_none()
+            && let Some(name) = scene.door.ftp.client_names.known(scene.from()).flatten()
+        {
+            self.names.get_or_insert_default().client = Some(name);
         }
     }
 
@@ -432,10 +443,11 @@ impl Login {
 
     /// Returns what a client is told, besides the reason, that a limit on sessions turns away: what its class says, or else its
     /// host.
-    fn limit_message(&self, scene: &LoginScene<'_>, user: &[u8], refused: &Refused) -> Arc<[Vec<u8>]> {
+    fn limit_message(&self, scene: &LoginScene<'_>, user: &[u8], reached: &Reached) -> Arc<[Vec<u8>]> {
         let classes = scene.door.ftp.classes();
         let class = self.class_of(classes.as_deref(), scene, user);
-        let class = class.filter(|class| refused.scope == Scope::Group(class.group().name));
+        let is_limit_of = |class: &Class| reached.of == Some(Scope::Group(class.group().name).to_string());
+        let class = class.filter(|class| is_limit_of(class));
         match class.map(|class| Arc::clone(&class.message)) {
             Some(message) if !message.is_empty() => message,
             _ => scene.session.settings.texts.limit.as_slice().into(),
@@ -506,17 +518,6 @@ fn is_own_address(hosts: &SettingsByHost, scene: &LoginScene<'_>, name: &str) ->
         let public = hosts.of_client("", scene.session.local()).public_ip.map(IpAddr::V4);
         public == Some(address) || [scene.session.local().ip(), scene.local.ip()].contains(&address)
     })
-}
-
-/// Looks a name up. May wait.
-fn look_up(unnamed: Option<(Arc<ClientNames>, IpAddr)>) {
-    if let Some((names, from)) = unnamed {
-        names.look_up(from);
-    }
-}
-
-fn is_anonymous(user: &[u8]) -> bool {
-    matches!(user, b"anonymous" | b"ftp")
 }
 
 fn limited(scene: &mut LoginScene<'_>, limit: &LoginLimit) -> Verdict {

@@ -32,6 +32,7 @@ mod refusals;
 mod reviews;
 mod scene;
 mod secure;
+mod session_class;
 mod session_hooks;
 mod trace;
 mod wire;

@@ -53,6 +53,8 @@ impl Visitor<'_> {
             certified,
             host,
             local: self.connection.reached(),
+            listener: self.connection.member.listener(),
+            class: None,
             session: self.connection.session(),
         }
     }
@@ -90,7 +92,7 @@ impl Exchange<'_> {
             Visitor::of(self.connection).certificate_names().iter().any(|name| name.as_bytes() == user);
         let attempt = Visitor::of(self.connection).attempt(user, certified, plain_host(host));
         let attempt = LoginAttempt { password, ..attempt };
-        let quick = if certified { None } else { self.core.server.quick(&*accounts, &attempt.now()) };
+        let quick = if certified { None } else { self.core.server.quick(&*accounts, &attempt) };
         match quick {
             Some(Decision::Granted(account)) => {
                 let mut logins = Logins::new(self.connection, self.core);

@@ -203,6 +203,8 @@ fn nor_does_that_of_an_administrator() {
         certified: false,
         host: String::new(),
         local: None,
+        listener: None,
+        class: None,
         session: 0,
     };
     let (decide, decided) = channel();
