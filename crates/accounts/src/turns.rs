@@ -1,4 +1,4 @@
-//! Limits slow queries about logins: so many run at once, some more wait, the rest are refused.
+//! Limits slow queries about logins: a number of them run at once, some more wait, the rest are refused.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;

@@ -13,7 +13,7 @@ use super::profile::User;
 /// How often is looked.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Of all time, looking takes at most one part in so many.
+/// Looking takes at most one part in this many of all time.
 const SHARE: u32 = 4;
 
 /// How long a user is remembered that has been accepted but has no session yet, or none any more.

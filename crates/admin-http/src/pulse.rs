@@ -48,7 +48,7 @@ impl Beat {
 }
 
 impl Pulse {
-    /// Of so many workers.
+    /// Of this many workers.
     pub(crate) fn new(workers: usize) -> Self {
         Self { beats: Mutex::new(vec![Beat::default(); workers]), answered: Notify::new() }
     }

@@ -34,7 +34,7 @@ pub struct PollerBench {
 /// The default numbers.
 const USUAL: [u32; 3] = [100, 1000, 9000];
 
-/// A column of a table: so many sockets, and what each selector says.
+/// A column of a table: this many sockets, and what each selector says.
 struct Column {
     sockets: u32,
     answers: Vec<Answer>,

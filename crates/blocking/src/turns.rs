@@ -39,7 +39,7 @@ impl<K: Eq + Hash + Clone> Turns<K> {
         self.take_among(keys, usize::MAX).expect("any number may wait")
     }
 
-    /// The same where no more than so many wait, here and at all other things; `None` where they do.
+    /// The same where no more than this many wait, here and at all other things; `None` where they do.
     pub fn take_among(&self, mut keys: Vec<K>, most: usize) -> Option<Turn<'_, K>> {
         keys.dedup();
         let is_taken = |state: &State<K>| keys.iter().any(|key| state.taken.contains(key));

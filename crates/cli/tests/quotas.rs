@@ -147,7 +147,7 @@ impl Client {
         reply
     }
 
-    /// Stores so many bytes; the last reply.
+    /// Stores this many bytes; the last reply.
     fn store(&mut self, name: &str, count: usize) -> String {
         let reply = self.expect("EPSV", "229");
         let port: u16 = reply.split('|').nth(3).unwrap().parse().unwrap();

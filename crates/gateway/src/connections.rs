@@ -23,7 +23,7 @@ pub struct RouteConnections {
 }
 
 impl RouteConnections {
-    /// For so many workers.
+    /// For this many workers.
     pub fn new(route: &ProxyRoute, workers: usize) -> Self {
         Self { lane: Lane::new(route.most.div_ceil(workers.max(1)).max(1)), kept: Vec::new() }
     }

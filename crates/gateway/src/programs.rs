@@ -64,7 +64,7 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// At most so many at once.
+    /// At most this many at once.
     pub fn new(most: usize) -> Self {
         Self { running: Arc::default(), most, waiting: VecDeque::new(), called: Vec::new() }
     }
@@ -123,7 +123,7 @@ impl Drop for Slot {
 }
 
 impl Programs {
-    /// At most so many at once.
+    /// At most this many at once.
     pub fn new(most: usize) -> Self {
         Self {
             lane: Lane::new(most),

@@ -371,7 +371,7 @@ mod tests {
 
     use super::*;
 
-    /// Generators of so many threads each, none of which runs.
+    /// Generators of this many threads each, none of which runs.
     fn fleet(threads: &[usize]) -> Fleet {
         let one = |&threads: &usize| Traits {
             name: "one".to_owned(),

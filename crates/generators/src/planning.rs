@@ -226,7 +226,7 @@ impl Point {
     }
 }
 
-/// Computes how many servers so many users take, if each asks for so much and so much of each server is to stay free.
+/// Computes how many servers this many users take, if each asks for so much and so much of each server is to stay free.
 pub fn plan(
     measured: &Measurements,
     needs: &[Need],

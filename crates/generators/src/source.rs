@@ -18,7 +18,7 @@ const MOST_LOCAL: u32 = 64;
 /// A value of `--from`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// So many processes of this machine.
+    /// This many processes of this machine.
     Local(u32),
     /// A process on another machine.
     Ssh {

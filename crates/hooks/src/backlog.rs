@@ -94,7 +94,7 @@ impl Backlog {
         Self(Arc::clone(queue))
     }
 
-    /// How many events there are, or are for one receiver, and so many of them at most.
+    /// How many events there are, or are for one receiver, and this many of them at most.
     pub fn list(&self, to: Option<&str>, most: usize) -> Result<Undeliverables, QueueError> {
         let database = self.open()?;
         let mut found = self.read(&database, to, most).map_err(|error| self.failed(error))?;

@@ -12,7 +12,7 @@ use super::queue_error::QueueError;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Recipient {
-    /// It is posted to this address: one at a time, or arrays of so many. Which of the credentials for that are shown is
+    /// It is posted to this address: one at a time, or arrays of this many. Which of the credentials for that are shown is
     /// written down, and not what they are.
     Webhook {
         url: String,

@@ -23,7 +23,7 @@ pub struct Pools {
 }
 
 impl Pools {
-    /// Of so many threads at most each, the last of as many as wait for disks; `pool` makes one.
+    /// Of this many threads at most each, the last of as many as wait for disks; `pool` makes one.
     pub fn new(pool: impl Fn(usize) -> BlockingPool, threads: usize, disk_threads: usize) -> Self {
         let [brief, long, naming] = [threads, threads, disk_threads].map(pool);
         Self { brief, long, naming }

@@ -1,6 +1,6 @@
 //! The queue of events to be delivered later, stored in an SQLite database until then.
 //!
-//! One thread writes ([`Queue::put`] returns when its transaction is committed, so many sessions share one), and each
+//! One thread writes ([`Queue::put`] returns when its transaction is committed, which many sessions share), and each
 //! receiver has a thread that delivers its events in their order. A delivered event is removed; others are retried with
 //! growing pauses until they succeed, also by the next server. The process may be killed at any moment: a stored event
 //! is delivered at least once, with the same `id` each time.

@@ -40,7 +40,7 @@ impl Part {
 /// Where the bytes of a body go.
 pub(crate) enum Sink<'a> {
     Socket(&'a mut Socket),
-    /// Memory, with room for so many more.
+    /// Memory, with room for this many more bytes.
     Memory(&'a mut Wire, usize),
 }
 

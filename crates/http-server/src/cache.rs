@@ -67,7 +67,7 @@ struct Slot {
 }
 
 impl Cache {
-    /// Room for so many open descriptors.
+    /// Room for this many open descriptors.
     pub(crate) fn new(most_open: usize) -> Self {
         Self { trees: Vec::new(), order: VecDeque::new(), memory: 0, open: 0, most_open, sweep_at: None }
     }

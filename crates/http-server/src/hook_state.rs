@@ -15,7 +15,7 @@ use crate::dav_work::members::DavAnswer;
 use crate::record::Record;
 use crate::upload_outcome::{AnswerFields, UploadNaming};
 
-/// So many events of a connection wait to be heard before its next request has to wait as well.
+/// This many events of a connection wait to be heard before its next request has to wait as well.
 pub(crate) const MOST_UNHEARD: usize = 16;
 
 /// A connection's part in the hooks; there is none where there are none.

@@ -110,7 +110,7 @@ impl Receiving {
         self.moved
     }
 
-    /// What follows the collected bytes, if they are the last of so many.
+    /// What follows the collected bytes, if they are the last of this many.
     pub(crate) fn end(&self, total: u64, is_all: bool, asks: bool) -> Result<Option<End>, Refusal> {
         let is_file = is_all
             & match &self.purpose {

@@ -81,7 +81,7 @@ struct Members {
     names: Vec<u8>,
     /// How long each name is.
     each: Vec<(u32, Kind)>,
-    /// What has come: so many members, with names of so many bytes.
+    /// What has come: how many members, and how many bytes their names have.
     gone: (usize, usize),
 }
 

@@ -104,7 +104,7 @@ pub(crate) enum OutputStage {
     Head,
     /// As the same, which goes to the client as it is.
     RawHead,
-    /// As so many bytes.
+    /// As this many bytes.
     Length(u64),
     Chunked,
     UntilClose,

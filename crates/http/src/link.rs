@@ -158,7 +158,7 @@ fn said(path: &VirtualPath, query: Option<&[u8]>) -> Option<(Link, Vec<u8>)> {
     Some((Link { path, gives, user, expires }, signature))
 }
 
-/// The folder that the first so many names of a path are.
+/// The folder that the first names of a path are, this many of them.
 fn above(path: &VirtualPath, names: u64) -> Option<VirtualPath> {
     let beneath = path.components().count().checked_sub(usize::try_from(names).ok()?)?;
     Some((0..beneath).fold(path.clone(), |path, _| path.parent()))

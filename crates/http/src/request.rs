@@ -115,7 +115,7 @@ impl Version {
 pub enum Framing {
     /// There is no body.
     None,
-    /// After so many bytes, at least one.
+    /// After this many bytes, at least one.
     Length(u64),
     /// Where its last chunk says so.
     Chunked,

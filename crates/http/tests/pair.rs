@@ -102,7 +102,7 @@ impl Pair {
         }
     }
 
-    /// The server hears so many of the bytes that the client has sent.
+    /// The server hears this many of the bytes that the client has sent.
     fn hear(&mut self, count: usize) {
         let count = count.min(self.to_server.len());
         let heard: Vec<u8> = self.to_server.drain(..count).collect();
@@ -201,7 +201,7 @@ impl Pair {
         self.to_client.extend_from_slice(if keeps_alive { b"\r\n" } else { b"Connection: close\r\n\r\n" });
     }
 
-    /// The client hears so many of the bytes that the server has sent; with the last of them the server has sent all.
+    /// The client hears this many of the bytes that the server has sent; with the last of them the server has sent all.
     fn fetch(&mut self, count: usize) {
         let count = count.min(self.to_client.len());
         let heard: Vec<u8> = self.to_client.drain(..count).collect();

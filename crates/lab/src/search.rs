@@ -497,7 +497,7 @@ impl Course {
 mod tests {
     use super::*;
 
-    /// Follows a course against a server that holds so many; answers the result and how often it asked.
+    /// Follows a course against a server that holds this many; answers the result and how often it asked.
     fn follow(most: u32, mut holds: impl FnMut(u32, u32) -> bool) -> (Course, u32) {
         let (mut course, mut asked) = (Course::new(1, most), 0);
         while let Some((users, purpose)) = course.next() {

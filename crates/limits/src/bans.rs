@@ -66,7 +66,7 @@ pub enum Turned {
 pub enum Cause {
     /// An administrator wants it.
     Wanted,
-    /// Too many logins have failed, of which a user may so many.
+    /// Too many logins have failed: this many are allowed.
     Failures(u32),
 }
 

@@ -117,7 +117,7 @@ impl Bucket {
         self.drawers.load(Relaxed).into()
     }
 
-    /// Gets in line with so many bytes. The place begins no earlier than `earliest`.
+    /// Joins the queue with this many bytes. The place begins no earlier than `earliest`.
     pub(super) fn reserve(&self, bytes: u64, earliest: Nanos) -> Place {
         let mut line = Line(self.line.load(Acquire));
         loop {

@@ -42,9 +42,9 @@ const LEAST_SHARE: u64 = 16;
 /// There is no place for another session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TooManyConnections {
-    /// On the server, which has so many.
+    /// On the server, which has this many.
     Server(u64),
-    /// On the server, whose process may have so many files open, which is not enough for more.
+    /// On the server, whose process may open this many files, too few for more sessions.
     Descriptors(u64),
     /// From an address.
     Address(u64),
@@ -88,12 +88,12 @@ pub struct ConnectionLimit {
 }
 
 impl ConnectionLimit {
-    /// Creates an empty count with this limit for each network of so many bits.
+    /// Creates an empty count with this limit for each network of this many bits.
     pub fn new(limit: Timed, bits: NetworkBits) -> Self {
         Self { limit, bits, share: 0, proxies: Vec::new(), counts: Mutex::default() }
     }
 
-    /// The same, where one may have a quarter of so many sessions.
+    /// The same, where one network may have a quarter of this many sessions.
     pub fn sharing(mut self, all: u64) -> Self {
         self.share = (all / 4).max(LEAST_SHARE);
         self

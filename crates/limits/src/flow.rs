@@ -21,7 +21,7 @@ impl Flow {
     /// As fast as it likes.
     pub const FREE: Self = Self(0);
 
-    /// That of so many bytes in this time, and 12 to 16 % more: what came late is caught up with, and some ways to
+    /// The rate of this many bytes in this time, and 12 to 16 % more: what came late is caught up with, and some ways to
     /// control congestion (BBR) keep to a few percent less than they are told.
     pub(super) fn of(bytes: u64, time: Nanos) -> Self {
         let rate = u128::from(bytes) * u128::from(SECOND) / u128::from(time.max(1));

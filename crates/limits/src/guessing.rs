@@ -86,7 +86,7 @@ pub(crate) fn wider(address: IpAddr) -> Network {
 }
 
 impl Guessing {
-    /// Returns why a login is refused, where a user is banned at an address after so many failures.
+    /// Returns why a login is refused, where a user is banned at an address after this many failures.
     pub(crate) fn block(&self, address: IpAddr, user: u64, after: f64, now: Instant) -> Option<LoginBlock> {
         let network = wider(address);
         let passes =

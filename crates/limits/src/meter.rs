@@ -91,7 +91,7 @@ impl Meter {
         self.left
     }
 
-    /// Notes that so many bytes were moved. Bytes beyond the allowance (records are read whole) delay the next
+    /// Notes that this many bytes were moved. Bytes beyond the allowance (records are read whole) delay the next
     /// allowance.
     pub(crate) fn spend(&mut self, bytes: u64) {
         let owed = bytes.saturating_sub(self.left);

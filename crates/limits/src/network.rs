@@ -36,7 +36,7 @@ pub enum NetworkError {
 }
 
 impl Network {
-    /// The network of this address with so many bits.
+    /// The network of this address with this many bits.
     pub fn new(address: IpAddr, bits: u8) -> Self {
         match address.to_canonical() {
             IpAddr::V4(address) => {

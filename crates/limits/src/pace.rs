@@ -155,7 +155,7 @@ impl Pace {
         self.spend(std::mem::take(&mut errand.bytes));
     }
 
-    /// Notes that so many bytes were moved, allowed or not: see [`Meter::spend`].
+    /// Notes that this many bytes were moved, allowed or not: see [`Meter::spend`].
     pub fn spend(&mut self, bytes: u64) {
         if let Some(meter) = &mut self.meter {
             meter.spend(bytes);

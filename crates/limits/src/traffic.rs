@@ -62,9 +62,9 @@ impl Period {
 /// How much may be downloaded for what was uploaded: `1:3` is three bytes for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ratio {
-    /// For so many bytes up ...
+    /// For this many bytes up ...
     pub upload: u32,
-    /// ... so many down.
+    /// ... this many down.
     pub download: u32,
 }
 

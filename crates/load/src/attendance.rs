@@ -41,7 +41,7 @@ impl Ran {
         fs::metadata(file).map_or(0, |metadata| metadata.len())
     }
 
-    /// For the report: of so many operations, the last of which ended then.
+    /// For the report: how many operations there were, and when the last of them ended.
     pub(crate) fn told(self, ops: u64, ended: Option<Instant>) -> Commands {
         let behind = ended.map_or(Duration::ZERO, |ended| self.last.saturating_duration_since(ended));
         Commands { ran: self.count, of: ops, behind_s: behind.as_secs_f64() }

@@ -45,7 +45,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// Returns how many of so many users the workers of this share have.
+    /// Returns how many of this many users the workers of this share have.
     pub fn users(self, users: u32) -> u32 {
         let (all, users) = (self.all.max(1), users as usize);
         let of_worker = |index: usize| (users + all - 1 - index) / all;

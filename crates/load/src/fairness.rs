@@ -58,7 +58,7 @@ pub struct Goodput {
 const PARTS: usize = 20;
 
 impl Goodput {
-    /// `sorted` has each user's amount in so many seconds.
+    /// `sorted` has each user's amount in this many seconds.
     fn of(sorted: &[f64], unit: &str, scale: f64, seconds: f64) -> Option<Self> {
         let last = sorted.len().checked_sub(1)? as f64;
         let whose = |part: usize| (part as f64 / PARTS as f64 * last).round() as usize;
@@ -84,7 +84,7 @@ pub(crate) enum Due {
 }
 
 impl Fairness {
-    /// Of a figure that took so many seconds.
+    /// Of a figure that took this many seconds.
     pub(crate) fn of(users: &[UserTally], due: Due, seconds: f64) -> Self {
         if users.is_empty() {
             return Self::default();

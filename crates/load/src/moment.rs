@@ -32,7 +32,7 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<I
     }))
 }
 
-/// Moves a moment by so many nanoseconds.
+/// Moves a moment by this many nanoseconds.
 pub(crate) fn moved(moment: Instant, by_ns: i64) -> Option<Instant> {
     let by = Duration::from_nanos(by_ns.unsigned_abs());
     if by_ns < 0 { moment.checked_sub(by) } else { moment.checked_add(by) }

@@ -34,7 +34,7 @@ pub trait Progress {
     fn tell(&self, snapshot: &Snapshot<'_>);
     /// Called when a cell has been measured.
     fn cell_done(&self, cell: &CellReport);
-    /// Called often while there is work between the figures: so many of so many are done.
+    /// Called often while there is work between the figures: how many are done, and of how many.
     fn between(&self, _: FixtureStep, _done: usize, _all: usize) {}
     /// The request to end the run, with the figures so far.
     fn stop(&self) -> &Stop {

@@ -462,7 +462,7 @@ impl<'a> Station<'a> {
     }
 }
 
-/// The same cell, by so many threads.
+/// The same cell, by this many threads.
 fn with_threads(cell: &Cell, count: u32) -> Cell {
     Cell { settings: Settings { threads: Some(count), ..cell.settings.clone() }, ..cell.clone() }
 }

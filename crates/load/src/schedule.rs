@@ -15,7 +15,7 @@ pub enum Pace {
         /// How long it thinks.
         think: Duration,
     },
-    /// So many a second, over all users.
+    /// This many a second, over all users.
     Rate(f64),
 }
 

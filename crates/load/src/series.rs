@@ -163,7 +163,7 @@ mod tests {
     use crate::figure::Figures;
     use crate::plan::Plan;
 
-    /// A login each, by so many users at such a rate, and what bounded that.
+    /// A login each: how many users, at which rate, and what bounded it.
     fn figure(users: &str, rate: f64, bound: Bound) -> CellReport {
         let flags = [("ops", "login"), ("users", users)];
         let cell = Plan::new("ftp://127.0.0.1:2121/", None, &flags).unwrap().cells().remove(0);

@@ -106,7 +106,7 @@ impl Tally {
         (self.opened, self.ended) = (None, None);
     }
 
-    /// Moves every moment by so many nanoseconds: those of another machine's clock.
+    /// Moves every moment by this many nanoseconds, to follow another machine's clock.
     pub fn shift(&mut self, by_ns: i64) {
         let users = self.users.iter_mut().flat_map(|user| [&mut user.began, &mut user.ended]);
         for moment in users.chain([&mut self.opened, &mut self.ended]) {

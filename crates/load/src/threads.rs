@@ -21,7 +21,7 @@ const USERS: u32 = 1000;
 const MOST: usize = 32;
 /// A thread that ran or waited for a processor for so much of the time is never idle.
 const NEVER_IDLE: f64 = 0.9;
-/// A thread that is half busy may keep a server waiting, if that leaves so many processors idle.
+/// A thread that is half busy may keep a server waiting, if that leaves this many processors idle.
 const HALF_BUSY: f64 = 0.5;
 const IDLE: f64 = 0.1;
 /// So much more must a larger number of threads get done.
@@ -66,7 +66,7 @@ pub(crate) struct Look {
 }
 
 impl Look {
-    /// Returns what a look shows in which so many operations ended well.
+    /// Returns what a look shows in which this many operations ended well.
     pub(crate) fn of(audit: &Audit, ops: u64) -> Self {
         Self {
             rate: ops as f64 / audit.seconds,
@@ -158,7 +158,7 @@ fn is_looked_at(cell: &Cell) -> bool {
         && cell.bad_users() == 0
 }
 
-/// The same load by so many threads, for a short look.
+/// The same load by this many threads, for a short look.
 fn short(cell: &Cell, threads: u32) -> Cell {
     let settings = Settings {
         threads: Some(threads),
@@ -184,7 +184,7 @@ mod tests {
         Plan::new("ftp://127.0.0.1:2121/", None, &flags).unwrap().cells().pop().unwrap()
     }
 
-    /// Chooses on so many processors; a server gets so much done by each number of threads. Returns the looks, too.
+    /// Chooses the number of threads on this many processors, for a server that gets this much done by each number. Returns the looks, too.
     fn chosen(
         cell: &Cell,
         cores: usize,

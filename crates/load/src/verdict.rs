@@ -81,7 +81,7 @@ pub(crate) struct LoadSummary {
 
 #[cfg(test)]
 impl LoadSummary {
-    /// So many downloads that went well, the slowest in a second.
+    /// This many downloads that went well, the slowest in a second.
     pub(crate) const fn of_retr(ops: u64) -> Self {
         Self {
             op: Op::Retr,
@@ -105,7 +105,7 @@ const OTHERS: f64 = 0.15;
 const FULL_MACHINE: f64 = 0.93;
 /// A thread that wakes up so much too late was kept from running for a scheduler's whole slice, several times.
 const LATE_MS: f64 = 25.0;
-/// With so many segments sent again, TCP's rate is given by the losses.
+/// With this share of segments sent again, losses decide TCP's rate.
 const LOSSY: f64 = 0.01;
 /// The disk of the data had something to do in so much of the time...
 const FULL_DISK: f64 = 0.8;

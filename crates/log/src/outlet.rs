@@ -33,7 +33,7 @@ pub(super) struct LogFile {
 pub(super) enum FileKind {
     /// Lines, below a head, which are moved away.
     Lines { head: &'static str, rotation: Rotation },
-    /// Records in a ring of about so many bytes.
+    /// Records in a ring of about this many bytes.
     Ring { bytes: u64 },
 }
 

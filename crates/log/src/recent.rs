@@ -31,7 +31,7 @@ impl Recent {
         }
     }
 
-    /// Has a reader watch, from so many lines before on. A line that is no JSON object is the value of `line`.
+    /// Has a reader watch, from this many lines before on. A line that is no JSON object is the value of `line`.
     pub(super) fn watch(&self, lines: usize, watched: &Watched, wake: Box<dyn Fn() + Send + Sync>) -> Live {
         let mut kept = lock(&self.0);
         let live = watched.watch(wake);

@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 /// When log files are moved away, and how many of them are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rotation {
-    /// At so many bytes; 0 for at no size.
+    /// At this many bytes; 0 for at no size.
     pub size: u64,
     /// After so long; zero for at no age.
     pub age: Duration,
@@ -83,7 +83,7 @@ impl RotatedFile {
         })
     }
 
-    /// Returns whether it is to be moved before so many bytes are written.
+    /// Returns whether it is to be moved before this many bytes are written.
     fn is_due(&self, more: usize, now: SystemTime) -> bool {
         let Rotation { size, age, .. } = self.rotation;
         let is_large = size > 0 && self.size + more as u64 > size;

@@ -23,7 +23,7 @@ use super::within::{RequestTrace, Tried, Within};
 /// Spans that wait for the tracer.
 const WAITING: usize = 8192;
 
-/// So many wake the tracer, which takes no more at a time.
+/// This many wake the tracer, which takes no more at a time.
 const BATCH: usize = 512;
 
 /// Characters of a text that a span keeps.
@@ -32,7 +32,7 @@ const KEPT: usize = 1024;
 /// The spans of a server.
 #[derive(Debug, Default)]
 pub struct Spans {
-    /// One in so many sessions of FTP and requests of HTTP is traced; 0: none.
+    /// One in this many sessions of FTP and requests of HTTP is traced; 0: none.
     one_in: AtomicU64,
     /// Draws them: no client can tell which.
     draw: RandomState,
@@ -69,7 +69,7 @@ impl SpansOfTurn {
 }
 
 impl Spans {
-    /// From now on one in so many sessions and requests is traced.
+    /// From now on one in this many sessions and requests is traced.
     pub fn begin(&self, one_in: u64) {
         self.one_in.store(one_in, Ordering::Relaxed);
     }
@@ -198,7 +198,7 @@ impl Spans {
         dropped
     }
 
-    /// Draws one in so many sessions of FTP and requests of HTTP, with all that is a part of them; of requests that are part
+    /// Draws one in this many sessions of FTP and requests of HTTP, with all that is a part of them; of requests that are part
     /// of a trace those that their callers record.
     fn draws(&self, now: Timestamp, subject: &Subject<'_>, within: &Within) -> bool {
         let one_in = self.one_in.load(Ordering::Relaxed);

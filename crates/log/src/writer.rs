@@ -23,7 +23,7 @@ const KEPT: usize = 64 * 1024;
 /// How long the thread rests between two writes.
 const REST: Duration = Duration::from_millis(10);
 
-/// With so many bytes waiting it does not.
+/// With this many bytes waiting it does not.
 const BURST: usize = WAITING / 4;
 
 /// How long the end of a server waits for its last lines to be taken.
@@ -32,11 +32,11 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// A failure of a log.
 #[derive(Debug)]
 pub(super) enum Gap<'a> {
-    /// So many lines were dropped.
+    /// This many lines were dropped.
     Dropped(u64),
     /// Lines cannot be written from now on.
     Failing(&'a io::Error),
-    /// They can be again, or it is the end; so many could not.
+    /// They can be again, or it is the end; this many could not.
     Lost(u64),
 }
 

@@ -73,7 +73,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The ceiling: a connection says `D` or `U` and eight bytes of length, and gets or sends so many.
+/// The ceiling: a connection says `D` or `U` and eight bytes of length, and gets or sends this many.
 fn serve(certificate: &Path, key: &Path) -> Result<()> {
     let chain = CertificateDer::pem_file_iter(certificate)?.collect::<std::result::Result<Vec<_>, _>>()?;
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))

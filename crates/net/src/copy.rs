@@ -128,7 +128,7 @@ impl Conduit {
         Ok(taken)
     }
 
-    /// Writes so many bytes of those in the pipe, as any file takes them.
+    /// Writes this many bytes of those in the pipe, as any file takes them.
     fn write_out(&self, file: &File, mut position: u64, mut left: usize) -> io::Result<()> {
         let mut chunk = vec![0; left.min(64 * 1024)];
         while left > 0 {

@@ -54,7 +54,7 @@ pub fn bind_control(
     Ok((address, listeners))
 }
 
-/// Has other listeners of an address, which another process has bound and may still accept at, serve so many workers:
+/// Has other listeners of an address, which another process has bound and may still accept at, serve this many workers:
 /// none is closed, since who waits at one would be reset, and none is opened. Where there are more workers than
 /// listeners some share one; where there are fewer, some workers have several.
 pub fn share_control(

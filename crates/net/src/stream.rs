@@ -39,7 +39,7 @@ pub fn begin_connect(from: SocketAddr, to: SocketAddr) -> io::Result<OwnedFd> {
     begin_connect_with(from, to, None)
 }
 
-/// As [`begin_connect`], with a receive buffer of at most so many bytes: a slow client.
+/// As [`begin_connect`], with a receive buffer of at most this many bytes: a slow client.
 pub fn begin_connect_with(
     from: SocketAddr,
     to: SocketAddr,
@@ -64,7 +64,7 @@ pub fn begin_connect_with(
     }
 }
 
-/// Lets the peer send only so many bytes ahead (the kernel counts its own overhead in, and has a least). For a
+/// Lets the peer send only this many bytes ahead (the kernel counts its own overhead in, and has a least). For a
 /// listener it holds for the connections that come after.
 pub fn limit_receive_buffer(socket: impl AsFd, size: usize) -> io::Result<()> {
     Ok(sockopt::set_socket_recv_buffer_size(socket, size)?)
@@ -108,7 +108,7 @@ pub fn cork(socket: impl AsFd, waits: bool) -> io::Result<()> {
     Ok(sockopt::set_tcp_cork(socket, waits)?)
 }
 
-/// Paces the output at so many bytes a second (`SO_MAX_PACING_RATE`); `None` removes the limit.
+/// Paces the output at this many bytes a second (`SO_MAX_PACING_RATE`); `None` removes the limit.
 pub fn pace(socket: impl AsFd, rate: Option<u64>) -> io::Result<()> {
     let rate = rate.map_or(UNPACED, |rate| u32::try_from(rate).unwrap_or(UNPACED));
     Ok(nix::sys::socket::setsockopt(&socket, pacing::MaxPacingRate, &(rate as usize))?)

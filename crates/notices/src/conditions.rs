@@ -54,9 +54,9 @@ pub struct Thresholds {
     pub certificate: Duration,
     /// A disk of which less is free, in percent.
     pub disk_free: f64,
-    /// So many events that are not delivered.
+    /// This many events that are not delivered.
     pub deliveries: u64,
-    /// So many bans...
+    /// This many bans...
     pub bans: u64,
     /// ...within such a time.
     pub bans_within: Duration,

@@ -22,7 +22,7 @@ use crate::wire::{LONGEST, receive, send};
 /// Users whose files are open at a time: each is a process.
 const MOST_USERS: usize = 1024;
 
-/// Users who are remembered as known. With so many, no other can have files opened until the server is restarted.
+/// Users who are remembered as known. With this many, no other can have files opened until the server is restarted.
 const MOST_KNOWN: usize = 100_000;
 
 /// What a module may use up: no core files, which have passwords; descriptors, which old modules can wait for up to this

@@ -21,7 +21,7 @@
 //! # Messages
 //!
 //! All go over Unix sockets of type `SOCK_SEQPACKET`, which only the two processes have. A message is one packet. Numbers
-//! are little-endian; a text is its length in 16 bits and so many bytes. On each connection a request is answered before
+//! are little-endian; a text is its length in 16 bits and this many bytes. On each connection a request is answered before
 //! the next one is read.
 //!
 //! | Message | Content | Bounds |

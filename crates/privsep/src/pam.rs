@@ -337,7 +337,7 @@ extern "C" fn answer(
         return CONV_ERR;
     }
     let count = count.unsigned_abs() as usize;
-    // SAFETY: the library hands over so many pointers to messages (Linux-PAM's form of it), and frees the responses and
+    // SAFETY: the library hands over this many pointers to messages (Linux-PAM's form of it), and frees the responses and
     // their texts by `free`. The data is the password, which ends with NUL.
     unsafe {
         let made = libc::calloc(count, size_of::<Response>()).cast::<Response>();

@@ -145,7 +145,7 @@ impl<'a> Reader<'a> {
         self.take()
     }
 
-    /// Reads a text of at most so many bytes, without a NUL.
+    /// Reads a text of at most this many bytes, without a NUL.
     pub(crate) fn text(&mut self, most: usize) -> io::Result<&'a [u8]> {
         let length = usize::from(u16::from_le_bytes(self.take()?));
         let (text, rest) = self.0.split_at_checked(length).ok_or_else(malformed)?;
@@ -160,7 +160,7 @@ impl<'a> Reader<'a> {
         str::from_utf8(self.text(most)?).map_err(|_| malformed())
     }
 
-    /// Reads at most so many texts.
+    /// Reads at most this many texts.
     pub(crate) fn texts(&mut self, count: usize, most: usize) -> io::Result<Vec<&'a [u8]>> {
         let there = usize::try_from(self.number()?).map_err(|_| malformed())?;
         if there > count {

@@ -273,7 +273,7 @@ mod tests {
             Self(std::env::temp_dir().join(name))
         }
 
-        /// A pair of certificate and key, as if it had been made so many seconds after 1970.
+        /// A pair of certificate and key, as if it had been made this many seconds after 1970.
         fn make(&self, seconds: u64) -> KeyPair {
             let pair = KeyPair::self_signed(&self.0);
             let _ = fs::remove_dir_all(pair.key.parent().unwrap());

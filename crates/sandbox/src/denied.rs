@@ -60,7 +60,7 @@ const WITHOUT_X32: &[sock_filter] = &[
     instruction(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs()),
 ];
 
-/// An instruction that skips so many others where its comparison holds.
+/// An instruction that skips this many others where its comparison holds.
 const fn instruction(code: u32, skips: u8, operand: u32) -> sock_filter {
     sock_filter { code: code as u16, jt: skips, jf: 0, k: operand }
 }

@@ -96,7 +96,7 @@ pub struct Config {
     pub blocking_threads: usize,
     /// The hooks for session events.
     pub hooks: Option<Arc<dyn Hooks>>,
-    /// Threads at most for hooks: so many may be called at a time.
+    /// Threads for hooks at most, which is how many hooks may be called at a time.
     pub hook_threads: usize,
     /// Sessions at most; none for what the descriptor limit allows.
     pub sessions: Limit,

@@ -231,7 +231,7 @@ mod tests {
 
     use super::*;
 
-    /// In which share of 400 experiments, of so many samples each, the interval holds the truth.
+    /// In which share of 400 experiments, of this many samples each, the interval holds the truth.
     fn coverage(
         count: usize,
         confidence: Confidence,

@@ -25,7 +25,7 @@ pub struct Moment {
 #[derive(Debug)]
 pub struct Timeline {
     moments: Vec<Moment>,
-    /// Of so many that come, one is kept.
+    /// Of this many that come, one is kept.
     every: usize,
     seen: usize,
 }

@@ -12,10 +12,10 @@ use millrace_vfs::{Committed, FileError, Partial, PartialKey, ReadHandle, Readin
 
 use crate::through;
 
-/// Up to so many bytes are read again where their hash is not known: about 5 ms of SHA-256.
+/// Up to this many bytes are read again where their hash is not known: about 5 ms of SHA-256.
 pub(crate) const READ_AGAIN: u64 = 8 << 20;
 
-/// So many partial uploads have their hashes kept between two visits, in some 2 MiB at most.
+/// This many partial uploads have their hashes kept between two visits, in some 2 MiB at most.
 const MOST_KEPT: usize = 1024;
 
 /// An upload that is hashed.

@@ -25,7 +25,7 @@ const BUFFER: usize = 256 << 10;
 /// What a file is, compared with what is stored with it.
 #[derive(Debug)]
 pub enum FileState {
-    /// As it came, so many bytes.
+    /// As it came; its length in bytes.
     Intact(u64),
     /// Not as it came, though its length and the time of its last change are.
     Damaged {

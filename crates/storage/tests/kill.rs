@@ -59,7 +59,7 @@ fn remove_new_names(scratch: &Scratch) {
     }
 }
 
-/// When the child is killed: in the midst of what follows so many uploads, however long these take.
+/// When the child is killed: in the midst of what follows this many uploads, however long these take.
 struct Moment {
     uploads: u64,
     later: Duration,

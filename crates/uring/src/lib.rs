@@ -45,7 +45,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// A ring with room for so many submissions at a time, and twice as many completions.
+    /// A ring with room for this many submissions at a time, and twice as many completions.
     ///
     /// Fails where the kernel is too old or does not permit it (`kernel.io_uring_disabled`, seccomp in containers).
     pub fn new(entries: u32) -> io::Result<Self> {

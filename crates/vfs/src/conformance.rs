@@ -37,7 +37,7 @@ pub fn run(storage: &dyn Storage) {
     run_with(storage, MANY);
 }
 
-/// As [`run`], with so many entries in its largest directory: a back end that is asked over a network takes a while
+/// As [`run`], with this many entries in its largest directory: a back end that is asked over a network takes a while
 /// for each. They should be more than it answers at a time.
 ///
 /// # Panics

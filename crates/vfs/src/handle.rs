@@ -129,7 +129,7 @@ pub trait Upload: Send + std::fmt::Debug {
     fn preview(&mut self) -> Result<Option<ReadHandle>, FileError> {
         Ok(None)
     }
-    /// Takes the hashes of the whole content, of so many bytes. A back end that can stores them with the file, in
+    /// Takes the hashes of the whole content, of this many bytes. A back end that can stores them with the file, in
     /// `commit`, if that has this length then.
     fn set_hashes(&mut self, hashes: Hashes, length: u64) {
         let _ = (hashes, length);

@@ -78,7 +78,7 @@ fn own_sessions(running: &Running, busiest: Option<usize>) -> Listed {
     Listed { sessions: reports.iter().map(request::session).collect(), total }
 }
 
-/// Lists the sessions of all nodes, or so many of each, and the nodes that have not answered.
+/// Lists the sessions of all nodes, or this many of each, and the nodes that have not answered.
 pub(super) fn sessions(running: &Running, busiest: Option<usize>) -> Value {
     let Listed { sessions: mut all, mut total } = own_sessions(running, busiest);
     let Some(cluster) = cluster_of(running) else { return json!({ "sessions": all, "total": total }) };

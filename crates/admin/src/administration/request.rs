@@ -28,7 +28,7 @@ pub(super) enum Request {
     Status {},
     /// Lists the sessions.
     Sessions {
-        /// So many of each node, those with the fastest transfers; else all.
+        /// This many of each node, those with the fastest transfers; else all.
         #[serde(default)]
         busiest: Option<usize>,
     },
@@ -42,7 +42,7 @@ pub(super) enum Request {
     },
     /// Follows the commands and replies of the sessions that every given part matches.
     Trace { user: Option<String>, address: Option<IpAddr>, session: Option<u64> },
-    /// Follows the log, from so many lines before on.
+    /// Follows the log, from this many lines before on.
     Log { lines: Option<u32> },
     /// Without a scope: reports the effective limits. With one: sets the given limits, or restores the configured ones.
     Limits {
@@ -53,7 +53,7 @@ pub(super) enum Request {
         #[serde(default)]
         restore: bool,
     },
-    /// Bans a network for so many seconds, or until the ban is lifted.
+    /// Bans a network for this many seconds, or until the ban is lifted.
     Ban { network: String, seconds: Option<u64> },
     /// Lift that.
     Unban { network: String },
@@ -89,7 +89,7 @@ pub(super) enum Request {
     Reload {},
     /// Have another server take the place of this one: the program as it is now, with the same arguments.
     Upgrade {},
-    /// Stops accepting, at once or after so many seconds in which it is not ready, waits for transfers, and ends the
+    /// Stops accepting, at once or after this many seconds in which it is not ready, waits for transfers, and ends the
     /// server.
     Drain { after: Option<u64> },
     /// The same, with the configured grace.
@@ -100,7 +100,7 @@ pub(super) enum Request {
     TestNotices {},
     /// Lists the tokens of the admin API.
     Tokens {},
-    /// Makes a token, for so many seconds or for good.
+    /// Makes a token, for this many seconds or for good.
     AddToken { name: String, role: Role, seconds: Option<u64> },
     /// Forgets a token.
     RemoveToken { name: String },

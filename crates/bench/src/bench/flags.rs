@@ -210,7 +210,7 @@ impl Bench {
         asked.unwrap_or(BEYOND_ANY).max(1.0) as u32
     }
 
-    /// How far a search goes, by so many users that generators have room for.
+    /// How far a search goes, by this many users that generators have room for.
     pub(crate) fn most_users(&self, plan: &Plan, fleet: Option<&Fleet>) -> u32 {
         let asked = plan.cells().iter().map(|cell| cell.users).max().filter(|_| self.names_users());
         asked.or(fleet.map(|fleet| fleet.most_users(true))).unwrap_or_else(|| {

@@ -26,7 +26,7 @@ settings! {
         ca: One<PathBuf> = unset("what browsers trust");
         /// How often metrics are sent; once a second at most
         interval: One<Period> = default("15s").positive();
-        /// One in so many sessions of FTP and requests of HTTP is traced; of requests with `traceparent` those that it
+        /// One in this many sessions of FTP and requests of HTTP is traced; of requests with `traceparent` those that it
         /// says are. 0: none.
         trace_one_in: One<Count> = default("1");
         /// Attributes of the resource, besides or instead of those that are always there:

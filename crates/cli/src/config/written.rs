@@ -420,7 +420,7 @@ settings! {
             user_upload_limit: One<Limit> = default("none");
             /// Sessions of a user at a time; the next login is told 421
             user_sessions: One<Limit> = default("none");
-            /// Logins on the server at most: `"600/minute"`, or for each `second`, `hour` or `day`. So many may
+            /// Logins on the server at most: `"600/minute"`, or for each `second`, `hour` or `day`. That many may
             /// come at once, further ones as room for them comes back; the next is told 421, by HTTP 429. See
             /// [limits.md](limits.md#limits-on-the-rate-of-logins).
             logins: One<RateLimit> = default("none") => logins.server;

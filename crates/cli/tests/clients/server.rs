@@ -144,7 +144,7 @@ impl Server {
         format!("https://{}/{path}", self.https.expect("it was asked for"))
     }
 
-    /// Waits until the log says something so many times, and answers the log. It is written behind what happens.
+    /// Waits until the log says something this many times, and answers the log. It is written behind what happens.
     #[track_caller]
     pub(crate) fn log_with(&self, text: &str, count: usize) -> String {
         let deadline = Instant::now() + LOG_PATIENCE;

@@ -64,7 +64,7 @@ impl Answer {
     }
 }
 
-/// The head of a request as the user `free`: `PUT /f`, with these lines and a body of so many bytes.
+/// The head of a request as the user `free`: `PUT /f`, with these lines and a body of this many bytes.
 fn head(request: &str, lines: &[&str], length: Option<usize>) -> String {
     let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
     let length = length.map_or(String::new(), |length| format!("Content-Length: {length}\r\n"));
@@ -74,7 +74,7 @@ fn head(request: &str, lines: &[&str], length: Option<usize>) -> String {
     )
 }
 
-/// Sends the head of a request for a body of so many bytes, and a part of that.
+/// Sends the head of a request for a body of this many bytes, and a part of that.
 pub(super) fn begin(node: &Node, request: &str, lines: &[&str], length: usize, part: &str) -> TcpStream {
     let mut stream = TcpStream::connect(&node.http).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();

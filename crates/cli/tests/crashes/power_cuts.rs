@@ -24,7 +24,7 @@ const WRITERS: usize = 6;
 /// XFS is not made smaller.
 const SIZE: u64 = 320 << 20;
 
-/// So many cuts, and the server is started on one of them.
+/// This many cuts, and the server is started on one of them.
 const STARTS: usize = 10;
 
 const GROUP: &str = "[[group]]\nname = \"all\"\nquota-bytes = \"100M\"\nquota-files = 1000\n";

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use crate::site::{PATIENCE, Receiver, SECRET, Site, blocks, eventually};
 
-/// The receiver of the document, in Python, as it stands there but for its port, and so many seconds ahead.
+/// The receiver of the document, in Python, as it stands there but for its port, and this many seconds ahead.
 struct Documented {
     child: Child,
     port: u16,

@@ -115,7 +115,7 @@ fn read_post(stream: &mut impl BufRead) -> Option<(String, String, Vec<u8>)> {
 #[derive(Clone, Copy)]
 enum Kind {
     Text,
-    /// So many bytes, as hexadecimal digits.
+    /// This many bytes, as hexadecimal digits.
     Bytes(usize),
     /// A number of 64 bits, as a text.
     Long,

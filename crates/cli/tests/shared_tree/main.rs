@@ -145,7 +145,7 @@ impl Shared {
         }
     }
 
-    /// Waits for so many acknowledged uploads, or for a moment.
+    /// Waits for this many acknowledged uploads, or for a moment.
     fn wait(&self, uploads: usize, end: Instant) {
         while self.acknowledged.load(Ordering::Relaxed) < uploads && Instant::now() < end {
             thread::sleep(Duration::from_millis(5));

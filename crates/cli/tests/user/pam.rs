@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use super::sources::examples;
 use super::{Serving, Site};
 
-/// Of so many users the passwords, and the service that each may use.
+/// Of this many users the passwords, and the service that each may use.
 const PASSWORDS: &str = "\
 alice:password:millrace
 bob:password:sshd

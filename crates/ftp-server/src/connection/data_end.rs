@@ -28,7 +28,7 @@ pub(super) fn end(event: &Event) -> End {
     }
 }
 
-/// What becomes of the data connection of a transfer that has ended so, after so many bytes.
+/// What becomes of the data connection of a transfer that has ended so, after this many bytes.
 pub(super) fn part_with(
     core: &mut Core,
     running: &mut Running,

@@ -12,7 +12,7 @@ use millrace_ftp::digest::Algorithm;
 use millrace_ftp::listing;
 use millrace_vfs::{Metadata, Storage, Timestamp, VirtualPath, Wait};
 
-/// So many hashes are kept, in some 2 MiB.
+/// This many hashes are kept, in some 2 MiB.
 const MOST: usize = 10_000;
 
 /// The time of a file is exact to a tick of the kernel's clock, on vfat to two seconds.

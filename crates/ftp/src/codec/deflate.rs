@@ -36,7 +36,7 @@ pub struct Deflater {
 /// How the next bytes are encoded, and up to which byte of the input.
 #[derive(Debug, Clone, Copy)]
 enum Stretch {
-    /// Packed; so many bytes were made before it.
+    /// Packed; this many bytes were made before it.
     Trial { until: u64, made: u64 },
     /// Sent as they are.
     Respite { until: u64 },

@@ -13,7 +13,7 @@ pub struct Encoder {
     scratch: Vec<u8>,
     /// Bytes of the file taken so far, from its beginning.
     position: u64,
-    /// MODE B: a restart marker after so many bytes.
+    /// MODE B: a restart marker after this many bytes.
     marker_interval: Option<u64>,
     next_marker: u64,
     /// Wire bytes still to be left out at the beginning.

@@ -78,9 +78,9 @@ pub enum Bound {
     Login(Duration),
     /// Nothing was said for longer: 421.
     Idle(Duration),
-    /// So many failed logins: 421.
+    /// This many failed logins: 421.
     Attempts(u32),
-    /// So many unknown commands: 421.
+    /// This many unknown commands: 421.
     UnknownCommands(u8),
     /// No more bytes are free than this, and more were asked for: 452.
     Space(u64),
@@ -212,7 +212,7 @@ pub enum Request {
     Notes(VirtualPath),
     /// Asks for the sessions of the whole server (`SITE WHO`). Answer: [`Answer::Sessions`].
     Who,
-    /// Limit the whole server to so many bytes a second from clients (write) and to them (read); 0 for no
+    /// Limit the whole server to this many bytes a second from clients (write) and to them (read); 0 for no
     /// limit. Answer: [`Answer::Done`].
     LimitBandwidth {
         /// From clients.

@@ -134,7 +134,7 @@ impl Session {
         self.nonsense(Reply::new(code::UNKNOWN_COMMAND, "Unknown command; HELP lists those that are known."))
     }
 
-    /// The reply to a line that is no command, of which there may be so many.
+    /// The reply to a line that is no command; this many in a row are allowed.
     pub(super) fn nonsense(&mut self, reply: Reply) -> Step {
         if !matches!(self.phase, Phase::Ready) {
             return Step::NOTHING;

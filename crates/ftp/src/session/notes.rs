@@ -39,7 +39,7 @@ pub(crate) fn welcome(session: &mut Session, reply: Reply) -> Step {
     arrive_with(session, reply, lines)
 }
 
-/// The last reply to a client that a limit of so many sessions turns away, with these lines before it.
+/// The last reply to a client that a limit of this many sessions turns away, with these lines before it.
 pub(crate) fn turn_away(session: &mut Session, reason: String, lines: &[Vec<u8>], most: u64) -> Step {
     let lines = Cookies { occupancy: &Full(most), ..cookies(session, None) }.fill_all(lines);
     session.close(Reply::owned(code::SERVICE_CLOSING, reason).behind(lines))

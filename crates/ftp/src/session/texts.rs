@@ -40,7 +40,7 @@ impl Occupancy for UnknownOccupancy {
     }
 }
 
-/// A limit that is reached: so many sessions there are, and so many there may be.
+/// A limit that is reached: how many sessions there are, and how many there may be.
 #[derive(Debug)]
 pub(crate) struct Full(pub(crate) u64);
 

@@ -11,7 +11,7 @@ use crate::shared_queue::SharedQueue;
 pub(super) struct OfAll<'a>(pub(super) &'a SharedQueue);
 
 impl OfAll<'_> {
-    /// Adds the events of all nodes to those that wait in the file of this one, and so many of them at most.
+    /// Adds the events of all nodes to those that wait in the file of this one, and this many of them at most.
     pub(super) fn list(
         &self,
         found: &mut Undeliverables,

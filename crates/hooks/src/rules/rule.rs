@@ -74,7 +74,7 @@ pub enum Action {
     Verify(Algorithm),
     /// Runs a program: the file, and its arguments.
     Run(Vec<Template>),
-    /// Posts it, one event or an array of so many at a time.
+    /// Posts it, one event or an array of this many at a time.
     Webhook {
         /// To this address.
         url: String,

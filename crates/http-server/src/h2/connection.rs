@@ -77,7 +77,7 @@ enum Phase {
     Open,
     /// The client was told to open no more streams.
     Draining,
-    /// Our side was ended; until then the client may end its own, and send so many bytes that are thrown away.
+    /// Our side was ended; until then the client may end its own, and send this many bytes that are thrown away.
     Closing(Instant, usize),
 }
 

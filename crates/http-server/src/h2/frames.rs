@@ -95,7 +95,7 @@ impl Http2Connection {
         true
     }
 
-    /// Sends one frame of a body, of at most so many bytes.
+    /// Sends one frame of a body, of at most this many bytes.
     fn send_body(&mut self, stream: &mut Connection, room: usize) {
         let is_answered = stream.is_answered();
         let waiting = stream.link.waiting();

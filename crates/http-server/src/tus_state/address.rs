@@ -65,7 +65,7 @@ pub(crate) fn without_seal(target: &[u8]) -> Option<Vec<u8>> {
 }
 
 impl Address {
-    /// How far the upload has come, of which so many bytes are there; `None` where it is its file already.
+    /// How far the upload has come, of which this many bytes are there; `None` where it is its file already.
     pub(crate) fn progress(&self, received: Option<u64>) -> UploadProgress {
         UploadProgress { kind: self.kind, length: self.length, received }
     }

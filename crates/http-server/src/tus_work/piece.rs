@@ -88,7 +88,7 @@ impl Piece {
         self.progress.offset()
     }
 
-    /// Returns whether with so many bytes it becomes the file.
+    /// Returns whether with this many bytes it becomes the file.
     pub(crate) fn ends_with(&self, bytes: u64) -> Result<bool, Refusal> {
         self.progress.ends_with(bytes)
     }
@@ -133,7 +133,7 @@ impl Piece {
         }
     }
 
-    /// The complete file of so many bytes, without a name yet; and the answer for when it has one.
+    /// The complete file of this many bytes, without a name yet; and the answer for when it has one.
     pub(crate) fn unnamed(self, bytes: u64, upload: Box<dyn Upload>) -> (Status, Unnamed) {
         let (commit, settle) = (Box::new(self.commit()), Some(self.settle()));
         let (path, length) = (Some(self.path.clone()), self.before() + bytes);
@@ -167,7 +167,7 @@ impl Piece {
         })
     }
 
-    /// The file, where it is whole with so many bytes of this piece.
+    /// The file, where it is whole with this many bytes of this piece.
     pub(crate) fn whole(&self, bytes: u64) -> Option<Whole> {
         let length = self.progress.length.filter(|_| self.ends_with(bytes) == Ok(true))?;
         Some(Whole { key: self.key, path: self.path.clone(), length })
@@ -182,7 +182,7 @@ impl Piece {
         }
     }
 
-    /// The answer now that so many bytes of it have arrived.
+    /// The answer now that this many bytes of it have arrived.
     pub(crate) fn answer(self, bytes: u64) -> (Status, Vec<(&'static str, String)>) {
         let Self { status, mut fields, progress, joined, .. } = self;
         if joined.is_none() {

@@ -19,7 +19,7 @@ const LEAST: usize = 32;
 /// Why a file has no keys of links.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LinkKeysError {
-    /// A key has only so many characters.
+    /// The key has too few characters: this many.
     #[error("a key of links has {0} characters, which is too few: `openssl rand -hex 32` makes one")]
     Short(usize),
     /// It holds no key.

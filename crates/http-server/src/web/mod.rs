@@ -36,7 +36,7 @@ pub struct Web {
     pub hosts: Vec<HostName>,
     /// Whether `a.css.br`, `a.css.zst` or `a.css.gz` may be sent in place of `a.css`.
     pub precompressed: bool,
-    /// Files of up to so many bytes get a `Repr-Digest` where one is wanted.
+    /// Files of up to this many bytes get a `Repr-Digest` where one is wanted.
     pub digest_bytes: u64,
     /// Fields of answers.
     pub fields: Fields,

@@ -252,7 +252,7 @@ fn alone(node: Node<'_, '_>, room: &mut usize) -> Result<String, Refusal> {
     Ok(out)
 }
 
-/// Writes an element into one whose names without a prefix are of a namespace; at most so many bytes.
+/// Writes an element into one whose names without a prefix are of a namespace; at most this many bytes.
 fn write(node: Node<'_, '_>, around: &str, room: usize, out: &mut String) -> Result<(), Refusal> {
     match node.node_type() {
         NodeType::Text => escape(node.text().unwrap_or_default(), out),

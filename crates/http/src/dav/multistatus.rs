@@ -91,7 +91,7 @@ pub struct ActiveLock<'a> {
     pub is_deep: bool,
     /// The element that says who holds it.
     pub owner: Option<&'a str>,
-    /// For so many seconds yet.
+    /// For this many seconds yet.
     pub seconds: u64,
     /// Its token.
     pub token: &'a str,

@@ -295,7 +295,7 @@ impl Flow {
         }
     }
 
-    /// A head has arrived, of which so many bytes were received before; or invalid data.
+    /// A head has arrived, of which this many bytes were received before; or invalid data.
     fn begin<'a>(
         &mut self,
         parsed: Result<Option<ResponseHead<'a>>, ResponseError>,

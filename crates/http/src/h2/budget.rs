@@ -77,7 +77,7 @@ impl FrameBudget {
         }
     }
 
-    /// The peer has taken so many bytes.
+    /// The peer has taken this many bytes.
     pub(super) fn earn(&mut self, bytes: usize) {
         self.frames.earn(bytes as u64 * ONE / BYTES);
     }

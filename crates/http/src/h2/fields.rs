@@ -69,7 +69,7 @@ struct Line {
 }
 
 impl Fields {
-    /// Keeps fields of so many bytes together (`SETTINGS_MAX_HEADER_LIST_SIZE`).
+    /// Keeps fields of this many bytes together (`SETTINGS_MAX_HEADER_LIST_SIZE`).
     pub fn new(max_size: usize) -> Self {
         Self { max_size, ..Self::default() }
     }

@@ -106,7 +106,7 @@ impl Server {
         self.0.reset(stream, code, out);
     }
 
-    /// The client has taken so many bytes, which pays for frames of its own.
+    /// The client has taken this many bytes, which pays for frames of its own.
     pub fn note_taken(&mut self, bytes: usize) {
         self.0.budget.earn(bytes);
     }

@@ -38,7 +38,7 @@ pub(super) enum StreamState {
 pub(super) enum Remote {
     /// The head of its message has not come.
     Head,
-    /// A body may follow, of so many bytes where that was said.
+    /// A body may follow; its length in bytes where the request has one.
     Body(Option<u64>),
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// Opens a window by so many bytes; returns whether it is no larger than may be.
+    /// Opens a window by this many bytes; returns whether it is no larger than may be.
     pub(super) fn open_window(&mut self, increment: i64) -> bool {
         self.send_window += increment;
         self.send_window <= MAX_WINDOW

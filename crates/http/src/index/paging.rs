@@ -114,7 +114,7 @@ pub struct Position {
 }
 
 impl Selection {
-    /// Begins with a page of at most so many entries.
+    /// Begins with a page of at most this many entries.
     pub fn new(order: Order, cursor: Cursor, most: usize) -> Self {
         Self { order, cursor, most, entries: Vec::new(), all: 0, before: 0 }
     }

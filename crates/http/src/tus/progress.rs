@@ -184,7 +184,7 @@ impl UploadProgress {
             && self.received.zip(self.length).is_some_and(|(received, length)| received >= length)
     }
 
-    /// Returns whether with so many bytes more it becomes the file.
+    /// Returns whether with this many bytes more it becomes the file.
     pub fn ends_with(&self, bytes: u64) -> Result<bool, Refusal> {
         let Some(length) = self.length else { return Ok(false) };
         match self.offset().saturating_add(bytes).cmp(&length) {

@@ -10,7 +10,7 @@ use millrace_stats::{Confidence, Interval, mean};
 
 /// Samples that an interval needs; two values say next to nothing of how a third would be.
 pub(super) const SAMPLES: usize = 3;
-/// Into so many pieces the time of one repetition is cut, where there are no other repetitions.
+/// Into this many pieces the time of one repetition is cut, where there are no other repetitions.
 const BLOCKS: usize = 12;
 
 /// The repetitions of one cell.

@@ -88,7 +88,7 @@ pub(super) fn warnings<T: Display>(sentences: impl IntoIterator<Item = T>) -> St
 
 /// A curve of latencies over the share of operations, of (upper edge in microseconds, count).
 pub(super) fn curve(name: &str, color: usize, histogram: &[(u64, u64)]) -> Series {
-    /// Of one decade of rareness, so many points are drawn.
+    /// Of one decade of rareness, this many points are drawn.
     const POINTS: f64 = 80.0;
     let all: u64 = histogram.iter().map(|bucket| bucket.1).sum();
     let (mut points, mut below, mut drawn) = (Vec::new(), 0, f64::NEG_INFINITY);

@@ -7,7 +7,7 @@ use super::{ephemeral_ports, read, users_a_process};
 pub struct Allowance {
     /// The kind of users and their activity.
     pub who: &'static str,
-    /// At most so many; `None` where it cannot be known.
+    /// At most this many; `None` where it cannot be known.
     pub most: Option<u64>,
     /// Which limit that is, and what moves it.
     pub because: String,
@@ -18,7 +18,7 @@ const SOCKET_PAGES: u64 = 2;
 /// Seconds for which a closed connection keeps its port (`TCP_TIMEWAIT_LEN`, a constant of the kernel).
 const TIME_WAIT: u64 = 60;
 
-/// All of them, for so many descriptors a process.
+/// All of them, for this many descriptors a process.
 pub(super) fn allowances(descriptors: u64) -> Vec<Allowance> {
     let ports = ephemeral_ports();
     let processes = least(&["kernel/pid_max", "kernel/threads-max"]);

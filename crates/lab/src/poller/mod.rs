@@ -55,7 +55,7 @@ pub fn most_pairs() -> usize {
 
 /// Descriptors for everything else.
 const RESERVED: u64 = 64;
-/// Into so many blocks the time of each selector is cut.
+/// Into this many blocks the time of each selector is cut.
 const BLOCKS: u32 = 10;
 
 /// Asks every selector.

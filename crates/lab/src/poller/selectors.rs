@@ -12,7 +12,7 @@ use super::{PATIENCE, Poller};
 
 /// Events taken at a time.
 const EVENTS: usize = 256;
-/// A ring with so many entries has room for twice as many completions.
+/// A ring with this many entries has room for twice as many completions.
 const ENTRIES: u32 = 4096;
 
 const TIMEOUT: Timespec = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };

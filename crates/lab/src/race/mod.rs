@@ -139,7 +139,7 @@ pub struct Turn<'a> {
 pub trait Watcher {
     /// A figure is about to be taken.
     fn begins(&self, turn: &Turn<'_>);
-    /// Called often while there is work between the figures: so many of so many are done.
+    /// Called often while there is work between the figures: how many are done, and of how many.
     fn between(&self, _: FixtureStep, _done: usize, _all: usize) {}
     /// The request to end the race, with the figures so far.
     fn stop(&self) -> &Stop {

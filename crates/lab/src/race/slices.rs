@@ -16,7 +16,7 @@ use millrace_load::run::RunError;
 use millrace_load::stop::Stop;
 use millrace_stats::{Confidence, Interval, Random, median, paired};
 
-/// After so many blocks it may be decided; the last is the end.
+/// After this many blocks it may be decided; the last is the end.
 const LOOKS: [u32; 4] = [6, 12, 24, 48];
 /// Slices of a block, of each load.
 const PAIRS: usize = 6;

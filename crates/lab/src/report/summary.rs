@@ -13,7 +13,7 @@ use millrace_load::verdict::Bound;
 
 /// With fewer operations a hundredth part is less than one operation.
 const FEW: u64 = 100;
-/// Generators begin within so many milliseconds of one another.
+/// Generators begin within this many milliseconds of one another.
 const MOST_APART_MS: f64 = 10.0;
 /// Above this number of loads, only the tables describe them.
 const MOST_LOADS: usize = 8;

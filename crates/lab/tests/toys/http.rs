@@ -20,15 +20,15 @@ const DOCUMENT: usize = 1666;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flaw {
     Nothing,
-    /// Every so many documents are a byte longer.
+    /// One in this many documents is a byte longer.
     Longer(u64),
-    /// Every so many requests are refused with a page of another length; all of them, of 1.
+    /// One in this many requests is refused with a page of another length; all of them, of 1.
     Refuses(u64),
-    /// Every so many documents end early.
+    /// One in this many documents ends early.
     Truncates(u64),
     /// Every document is a file's.
     OfFile,
-    /// Every kept connection is closed after so many responses, without a word.
+    /// Every kept connection is closed after this many responses, without a word.
     Closes(u64),
 }
 

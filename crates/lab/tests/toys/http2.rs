@@ -23,11 +23,11 @@ const DOCUMENT: usize = 100_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flaw {
     Nothing,
-    /// Every so many streams are reset in the middle of the document.
+    /// One in this many streams is reset in the middle of the document.
     Resets(u64),
-    /// Every connection serves so many streams, and says so.
+    /// Every connection serves this many streams, and says so.
     Leaves(usize),
-    /// Every so many connections end in the middle of a document.
+    /// One in this many connections ends in the middle of a document.
     Cuts(u64),
 }
 

@@ -235,7 +235,7 @@ fn a_hard_limit_of_users_is_found_within_two_percent() {
 }
 
 /// Each figure of a load is held against the same one of a user alone: against all of them together, each of six would be
-/// at a sixth of the pace, whatever the server does. The pace is given: a user makes so many operations, and ten of them
+/// at a sixth of the pace, whatever the server does. The pace is given: a user makes this many operations, and ten of them
 /// are over long before a minute is, on whatever machine. In the soak, which lasts five times as long, that is a fifth.
 #[test]
 fn a_search_of_several_figures_finds_users_too() {

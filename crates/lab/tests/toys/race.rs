@@ -162,7 +162,7 @@ fn a_race_that_is_interrupted_keeps_its_whole_figures() {
     assert!(error.to_string().contains("interrupted, before anything was measured"), "{error}");
 }
 
-/// Asks to end it when so many figures have begun.
+/// Asks to end it when this many figures have begun.
 #[derive(Default)]
 struct Impatient {
     patience: usize,

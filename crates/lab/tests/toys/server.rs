@@ -13,19 +13,19 @@ use millrace_ftp::digest::{Algorithm, Hasher};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
     Nothing,
-    /// Every so many downloads lack their last 100 bytes.
+    /// One in this many downloads lacks its last 100 bytes.
     DropsTheEnd(u64),
-    /// Every so many downloads get the content of another file.
+    /// One in this many downloads gets the content of another file.
     SwapsFiles(u64),
-    /// Every so many downloads get their first half twice.
+    /// One in this many downloads gets its first half twice.
     RepeatsTheStart(u64),
-    /// Every so many downloads are never confirmed.
+    /// One in this many downloads is never confirmed.
     NeverConfirms(u64),
-    /// Once, after so many NOOPs, no client gets an answer for this long.
+    /// Once, after this many NOOPs, no client gets an answer for this long.
     StallsOnce(u64, Duration),
-    /// Every so many sessions wait this long for each answer.
+    /// One in this many sessions waits this long for each answer.
     StarvesSessions(u64, Duration),
-    /// Every so many sessions wait this long for each download.
+    /// One in this many sessions waits this long for each download.
     StarvesDownloads(u64, Duration),
     /// Refuses connections beyond this number.
     HoldsAtMost(u64),

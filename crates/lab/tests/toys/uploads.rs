@@ -87,7 +87,7 @@ fn all_users_may_write_over_one_file_and_it_is_right() {
     assert_eq!((cell.ops, cell.faults.count()), (8, 0), "{:?}", cell.faults);
 }
 
-/// Asks to end it when so many of a step are done.
+/// Asks to end it when this many of a step are done.
 pub(crate) struct Impatient {
     at: (FixtureStep, usize),
     stop: Stop,

@@ -129,7 +129,7 @@ impl Outbox {
         self.waiting.entry(of).or_insert_with(|| Waiting { count: Count::new(now), is_forgiven: false })
     }
 
-    /// Takes so many of the tallies. What has faded is not told any more.
+    /// Takes this many of the tallies. What has faded is not told any more.
     fn take(&mut self, most: usize, now: Instant) -> Vec<FailureTally> {
         self.waiting.retain(|_, waiting| waiting.is_forgiven || waiting.count.at(now) > 0.5);
         let mut by_worth: Vec<(f64, TallyOf)> =
@@ -151,12 +151,12 @@ impl Bans {
         book.outbox = Some(Box::new(Outbox { familiar, ..Outbox::default() }));
     }
 
-    /// Takes so many tallies of failures that the others are to be told.
+    /// Takes this many tallies of failures that the others are to be told.
     pub fn take_tallies(&self, most: usize, now: Instant) -> Vec<FailureTally> {
         self.book().outbox.as_mut().map_or(Vec::new(), |outbox| outbox.take(most, now))
     }
 
-    /// Takes so many familiar networks that the others are to be told.
+    /// Takes this many familiar networks that the others are to be told.
     pub fn take_familiar(&self, most: usize, now: Instant) -> Vec<FamiliarNetwork> {
         let mut book = self.book();
         let Some(outbox) = &mut book.outbox else { return Vec::new() };

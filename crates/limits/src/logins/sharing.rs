@@ -78,7 +78,7 @@ impl Outbox {
         entry.full = rate.full();
     }
 
-    /// Takes so many, without those whose time is over.
+    /// Takes this many, without those whose time is over.
     fn take(&self, most: usize, now: u64) -> Vec<LoginTally> {
         let mut waiting = self.lock();
         waiting.retain(|_, waiting| waiting.empty_at > now);
@@ -113,7 +113,7 @@ impl Logins {
         self.any.load(Relaxed)
     }
 
-    /// Takes so many tallies of logins that the others have not been told; the closest to a limit.
+    /// Takes this many tallies of logins that the others have not been told; the closest to a limit.
     pub fn take_tallies(&self, most: usize, now: Instant) -> Vec<LoginTally> {
         self.outbox.take(most, self.nanos(now))
     }

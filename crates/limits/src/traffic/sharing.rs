@@ -17,7 +17,7 @@ use millrace_vfs::OverQuota;
 use super::{CurrentQuota, MovedBytes, Quotas, Since, State, Traffic, TrafficCounts};
 use crate::Direction;
 
-/// Room is asked for in advance: so many times what has moved since it was asked for last, but at least and at most so much.
+/// Room is asked for in advance: this many times what has moved since it was asked for last, within a least and a most.
 const AHEAD: (u64, u64, u64) = (4, 16 << 20, 1 << 30);
 
 /// For how long an answer is good enough to refuse a transfer.
@@ -273,7 +273,7 @@ impl Quotas {
         }
     }
 
-    /// Takes what is to be told, of so many users at most, in the order of their names; first of those whose transfers wait. Where
+    /// Takes what is to be told, of this many users at most, in the order of their names; first of those whose transfers wait. Where
     /// there are more, others come next time, and soon. It is to be told until there is an answer, which
     /// [`Quotas::learn_traffic`] gets.
     pub fn tell_traffic(&self, most: usize) -> Vec<TrafficTelling> {

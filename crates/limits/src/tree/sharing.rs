@@ -11,7 +11,7 @@ use super::node::Node;
 use super::{Direction, Scope, Tree, lock};
 use crate::bucket::SECOND;
 
-/// A server that was granted nothing of a limit has the first of so many parts.
+/// A server that was granted nothing of a limit has one of this many parts of it.
 const PARTS: u64 = 32;
 
 /// A rate that servers share.

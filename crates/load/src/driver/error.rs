@@ -123,7 +123,7 @@ pub enum DriverError {
         "--dataset-vs-ram: the server does not say how much room it has (AVBL); --server-root DIRECTORY names its folder"
     )]
     UnknownRoom,
-    /// The user cancelled the removal; so many test files are left.
+    /// The user cancelled the removal; this many test files are left.
     #[error("the removal of test files was cancelled; {0} are left")]
     Left(usize),
     /// This machine failed.

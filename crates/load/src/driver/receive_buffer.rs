@@ -43,7 +43,7 @@ impl Buffers {
         }
     }
 
-    /// Returns the buffer of a connection that brings so many bytes.
+    /// Returns the buffer of a connection that brings this many bytes.
     pub(super) fn for_download(self, bytes: Option<u64>) -> Option<usize> {
         match self {
             Self::Fixed(size) => Some(size),

@@ -22,7 +22,7 @@ use crate::selector::Selector;
 
 /// Events taken at a time.
 const EVENTS: usize = 256;
-/// A ring with so many entries has room for twice as many completions; the kernel keeps the excess.
+/// A ring with this many entries has room for twice as many completions; the kernel keeps the excess.
 const ENTRIES: u32 = 4096;
 
 /// A socket of a user.

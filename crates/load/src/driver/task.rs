@@ -54,7 +54,7 @@ impl WorkerTask<'_> {
         self.sit_out_after(0);
     }
 
-    /// The same for a worker that has already met the others so many times.
+    /// The same for a worker that has already met the others this many times.
     pub(crate) fn sit_out_after(&self, met: usize) {
         sit_out(self.gate, std::slice::from_ref(self.live), met);
     }
@@ -78,7 +78,7 @@ impl WorkerTask<'_> {
     }
 }
 
-/// Passes through the phases in place of workers that have met the others so many times.
+/// Passes through the phases in place of workers that have met the others this many times.
 pub(crate) fn sit_out(gate: &Gate<'_>, lives: &[Live], met: usize) {
     for phase in met..PHASES {
         if phase == PHASES - 1 {
@@ -116,7 +116,7 @@ pub trait Meeting: Sync {
 }
 
 impl<'a> Gate<'a> {
-    /// A gate for so many workers and the coordinator.
+    /// A gate for this many workers and the coordinator.
     pub(crate) fn new(workers: usize) -> Self {
         Self { way: Way::Here(Barrier::new(workers + 1)), is_spoilt: AtomicBool::new(false) }
     }
@@ -126,7 +126,7 @@ impl<'a> Gate<'a> {
         Self { way: Way::Through(meeting), is_spoilt: AtomicBool::new(false) }
     }
 
-    /// For so many workers and their coordinator, who together meet those of other processes.
+    /// For this many workers and their coordinator, who together meet those of other processes.
     pub(crate) fn joined(workers: usize, meeting: &'a dyn Meeting) -> Self {
         Self { way: Way::Both(Barrier::new(workers + 1), meeting), is_spoilt: AtomicBool::new(false) }
     }

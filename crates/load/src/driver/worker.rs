@@ -146,7 +146,7 @@ pub(super) struct WorkerContext<'a> {
     armed: Option<Instant>,
     /// Operations and logins that have begun and not ended.
     pub(super) busy: usize,
-    /// Operations wait once their data connections are arranged; so many are waiting.
+    /// Operations wait once their data connections are arranged; this many are waiting.
     pub(super) holds_back: bool,
     pub(super) held_back: usize,
     /// With a death rule: the living users.

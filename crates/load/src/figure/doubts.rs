@@ -5,7 +5,7 @@ use crate::chaos::ChaosReport;
 use crate::units::{counted, users};
 
 impl CellReport {
-    /// The doubts in the order of the report, about a figure that was to take so many seconds.
+    /// The doubts about a figure that was to take this many seconds, in the order of the report.
     pub(super) fn doubts(&self, planned: f64) -> Vec<String> {
         let doubts = [
             self.lost_logins(),

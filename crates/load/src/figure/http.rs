@@ -47,7 +47,7 @@ impl HttpFigures {
         })
     }
 
-    /// How long connecting took, least, mean and most, of so many requests: one on a kept connection has none.
+    /// How long connecting took, least, mean and most, of this many requests: one on a kept connection has none.
     pub fn connect_ms(&self, requests: u64) -> [f64; 3] {
         let has_kept = self.connect.count < requests;
         let mean = self.connect.mean_ms * self.connect.count as f64 / requests.max(1) as f64;

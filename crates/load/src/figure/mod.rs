@@ -99,7 +99,7 @@ pub struct CellReport {
     pub step: Option<InStep>,
     /// The failures.
     pub faults: Faults,
-    /// Failures in the logins before the load: so many users fewer.
+    /// Failures in the logins before the load, each of which is a user less.
     pub login_faults: Faults,
     /// How evenly the users were served.
     pub fairness: Fairness,

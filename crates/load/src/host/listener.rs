@@ -114,7 +114,7 @@ fn socket(link: &str) -> Option<u64> {
 /// A socket that listens: where, and its number.
 type Listening = (IpAddr, u16, u64);
 
-/// The listening sockets in a table of `/proc/net` whose addresses have so many bytes.
+/// The listening sockets in a table of `/proc/net` whose addresses have this many bytes.
 fn table((name, bytes): (&str, usize)) -> Vec<Listening> {
     let text = fs::read_to_string(format!("/proc/net/{name}")).unwrap_or_default();
     text.lines().skip(1).filter_map(|line| row(line, bytes)).collect()

@@ -198,7 +198,7 @@ pub(crate) struct Watch {
 /// Over how long the client's CPU is looked at where it changes.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Every so many glances the server's memory is looked at.
+/// The server's memory is looked at once in this many glances.
 const MEMORY_GLANCES: u32 = 10;
 
 impl Watch {

@@ -8,7 +8,7 @@ use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-/// Test files that are so many times as large as memory, together.
+/// Test files that together are this many times as large as memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Dataset {
     /// How many times.

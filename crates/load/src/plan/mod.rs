@@ -1,7 +1,7 @@
 //! The plan of a run: a target, and steps of settings, each of which is a few cells.
 //!
 //! Flags and presets are said in the same words ([`KEYS`]); a [`Plan`] is what they mean together. A [`Cell`]
-//! is one figure: an operation of one size, by so many users, in one mode.
+//! is one figure: an operation of one size, by a number of users, in one mode.
 
 mod dataset;
 mod keys;
@@ -285,7 +285,7 @@ impl Cell {
 }
 
 impl Cell {
-    /// The test file that a user downloads after so many others: its own, or the next of all.
+    /// The test file that a user downloads after this many others: its own, or the next of all.
     pub(crate) fn file_of(&self, user: u32, others: u32) -> u32 {
         let files = u64::from(self.files()).max(1);
         let turn = match self.settings.dataset {

@@ -173,7 +173,7 @@ impl Script {
         Self { users, logged: self.logged }
     }
 
-    /// The upload of a user that comes after so many others of its own.
+    /// The upload of a user that comes after this many others of its own.
     pub(crate) fn upload(&self, user: u32, serial: u32) -> Option<Job> {
         self.jobs(user).iter().filter(|job| job.op == Op::Stor).nth(serial as usize).copied()
     }

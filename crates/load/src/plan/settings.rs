@@ -140,7 +140,7 @@ impl Settings {
         told
     }
 
-    /// How large files are; of so many that are to be so large together, what each has.
+    /// How large files are; where their total size is given, the size of each.
     pub(super) fn sizes_of(&self, op: Op) -> Vec<u64> {
         match (&self.dataset, self.files) {
             (Some(dataset), Some(files)) if op == Op::Retr => vec![dataset.bytes() / u64::from(files)],

@@ -53,7 +53,7 @@ pub enum Found {
         /// The last of them.
         last: u64,
     },
-    /// It ended in so many bytes that are no record.
+    /// It ended in this many bytes that are no record.
     Torn {
         /// How many.
         bytes: u64,
@@ -270,7 +270,7 @@ impl Batch {
         Ok(batch)
     }
 
-    /// Adds a record, of which so many bytes are the caller's.
+    /// Adds a record, of which this many bytes are the caller's.
     fn chain(&mut self, body: &[u8], taken: usize) {
         let begin = self.lines.len();
         let open = body.strip_suffix(b"}\n").unwrap_or(body);
@@ -289,7 +289,7 @@ impl Batch {
         Appended { taken, lines, position, found }
     }
 
-    /// What was written with so many bytes, and where its last record ends; `None` where nothing of the caller's was.
+    /// What was written with this many bytes, and where its last record ends; `None` where nothing of the caller's was.
     fn up_to(mut self, written: usize) -> Option<(Appended, usize)> {
         let whole = self.ends.iter().rev().find(|(end, ..)| *end <= written);
         let (end, taken, position) = *whole.filter(|(_, taken, _)| *taken > 0)?;

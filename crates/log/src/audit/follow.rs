@@ -38,12 +38,12 @@ impl Follower {
         Self { path: path.to_owned(), last, open: None }
     }
 
-    /// Returns the next records, so many at most; none where there are none yet.
+    /// Returns the next records, this many at most; none where there are none yet.
     pub fn read(&mut self, most: usize) -> io::Result<Vec<Followed>> {
         self.read_to(u64::MAX, most)
     }
 
-    /// Returns the next records, so many at most, up to the one of this number.
+    /// Returns the next records, this many at most, up to the one of this number.
     pub fn read_to(&mut self, newest: u64, most: usize) -> io::Result<Vec<Followed>> {
         if self.open.is_none() {
             self.open = find(&self.path, self.last)?;

@@ -50,7 +50,7 @@ impl Drop for Collector {
     }
 }
 
-/// The next message: so many bytes as are said before the first space.
+/// The next message: as many bytes as are said before the first space.
 fn message(connection: &mut Connection) -> String {
     let mut length = Vec::new();
     connection.read_until(b' ', &mut length).unwrap();

@@ -40,7 +40,7 @@ pub struct Channel {
 /// The result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Heard {
-    /// Wire bytes, so many; the read filled the buffer or not.
+    /// This many wire bytes; the read filled the buffer or not.
     Bytes {
         /// Whether the socket may have more: the buffer was filled.
         more: bool,

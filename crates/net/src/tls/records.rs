@@ -134,7 +134,7 @@ impl Records {
         self.peer.as_ref()
     }
 
-    /// Before so many records: new keys, where they are owed, or would be used up.
+    /// Before this many records are sealed: new keys, where they are owed, or would be used up.
     fn renew_keys(&mut self, records: usize, out: &mut Wire) -> Result<(), Error> {
         let is_used_up = self.writing.used().saturating_add(records as u64) > self.most;
         if is_used_up || self.owes_keys { self.change_keys(is_used_up, out) } else { Ok(()) }

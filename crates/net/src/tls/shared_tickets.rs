@@ -60,7 +60,7 @@ struct SharedKey {
     made: Instant,
 }
 
-/// So many bytes of a derived key.
+/// This many bytes of a derived key.
 struct Length(usize);
 
 impl KeyType for Length {

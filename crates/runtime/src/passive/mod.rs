@@ -60,7 +60,7 @@ const KEPT: usize = 64;
 /// descriptor that a session lacks.
 const SPARE: usize = 16;
 
-/// Listeners that are bound so in a process that may have so many descriptors.
+/// Returns how many listeners are kept bound in a process that may have this many descriptors.
 pub fn kept(descriptors: u64) -> usize {
     usize::try_from(descriptors / 64).unwrap_or(KEPT).clamp(4, KEPT)
 }
@@ -162,7 +162,7 @@ pub enum Leasing {
 }
 
 impl PassivePool {
-    /// A pool over these ports, of which so many are [`kept`] bound; nothing is bound yet.
+    /// A pool over these ports, of which this many are [`kept`] bound; nothing is bound yet.
     pub fn new(range: RangeInclusive<u16>, kept: usize, proxies: Arc<Proxies>) -> Self {
         Self::with_sockets(range, kept, proxies, Arc::<KernelSockets>::default())
     }
@@ -377,7 +377,7 @@ impl Host {
         self.bind(local, self.unbound.len())
     }
 
-    /// Binds a port, after trying so many at most.
+    /// Binds a port, and tries this many at most.
     fn bind(&mut self, local: IpAddr, most: usize) -> io::Result<Arc<Port>> {
         let mut last = io::Error::from(io::ErrorKind::AddrInUse);
         for _ in 0..most {

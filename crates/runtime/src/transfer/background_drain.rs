@@ -49,7 +49,7 @@ struct Leaver {
 }
 
 impl BackgroundDrain {
-    /// No connection yet, and room for so many.
+    /// No connection yet, and room for this many.
     pub fn new(room: usize) -> Self {
         Self { sockets: VecDeque::new(), room, due: None }
     }

@@ -44,7 +44,7 @@ pub struct LingeringClose {
 enum Heard {
     /// There is nothing, now.
     Nothing,
-    /// So many bytes, and no more now.
+    /// This many bytes, and no more now.
     Bytes(usize),
     /// It will send no more.
     End,

@@ -68,7 +68,7 @@ impl Share {
         self.moved >= self.most
     }
 
-    /// Notes that so many bytes were moved.
+    /// Notes that this many bytes were moved.
     pub fn take(&mut self, bytes: usize) {
         self.moved += bytes as u64;
     }

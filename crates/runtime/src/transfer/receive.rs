@@ -143,7 +143,7 @@ impl Receiver {
         self.ended
     }
 
-    /// How long the end of the control connection is waited for before what has come is committed: so many bytes, and
+    /// How long the end of the control connection is waited for before what has come is committed: this many bytes, and
     /// those that are not written, in this time.
     pub(super) fn grace(&self, written: u64, took: Duration) -> Duration {
         let is_staged = self.upload.as_ref().is_some_and(|upload| upload.is_staged());

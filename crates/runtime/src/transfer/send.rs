@@ -150,7 +150,7 @@ impl Sender {
         }
     }
 
-    /// Puts its share into memory that has room for so many bytes; waits where there is none left.
+    /// Puts its share into memory that has room for this many bytes; waits where there is none left.
     pub fn turn_to_memory(
         &mut self,
         (out, mut room): (&mut Wire, usize),

@@ -24,7 +24,7 @@ use crate::periodic::Periodic;
 /// Records that are copied at a time.
 const TOGETHER: usize = 500;
 
-/// So many turns in which records are written, and none is found to copy, are worth a warning.
+/// This many turns in which records are written, and none is found to copy, are worth a warning.
 const IDLE_TURNS: u32 = 10;
 
 /// Begins, where the nodes have copies of one another's audit logs and this server has one. When it is dropped, it copies what

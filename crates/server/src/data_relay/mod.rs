@@ -53,7 +53,7 @@ pub(crate) struct RelayLimits {
 }
 
 impl RelayLimits {
-    /// The limits of a process that may have so many descriptors: it leaves an eighth to ports, and an eighth to connections,
+    /// The limits of a process that may have this many descriptors: it leaves an eighth to ports, and an eighth to connections,
     /// which need two, and two more where a receiver is slow.
     pub(crate) fn of(descriptors: u64) -> Self {
         let part = |divisor: u64, most| usize::try_from(descriptors / divisor).unwrap_or(most).clamp(1, most);
@@ -158,7 +158,7 @@ impl DataRelay {
     }
 }
 
-/// Reads so many bytes, once they are there; `None` before that.
+/// Reads this many bytes, once they are there; `None` before that.
 fn read_whole<const LENGTH: usize>(socket: impl AsFd) -> io::Result<Option<[u8; LENGTH]>> {
     let mut bytes = [0; LENGTH];
     match stream::peek(&socket, &mut bytes) {

@@ -40,7 +40,7 @@ const LOGIN_THREADS: usize = 64;
 pub(crate) struct Machine {
     /// What its workers look at.
     pub(crate) clock: Clock,
-    /// Makes a pool of so many threads at most.
+    /// Makes a pool of this many threads at most.
     pub(crate) pool: Box<dyn Fn(usize) -> BlockingPool>,
     /// Ports for data connections.
     pub(crate) data_sockets: Arc<dyn DataSockets>,

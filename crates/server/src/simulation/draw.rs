@@ -37,12 +37,12 @@ impl Draw {
         least + self.below(most - least + 1)
     }
 
-    /// Returns true in so many of a hundred draws.
+    /// Returns true in this percentage of draws.
     pub(super) fn chance(&self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
-    /// Returns true in so many of a hundred draws, until [`Draw::end_faults`].
+    /// Returns true in this percentage of draws, until [`Draw::end_faults`].
     pub(super) fn fault(&self, percent: usize) -> bool {
         let may_fail = self.0.lock().unwrap_or_else(PoisonError::into_inner).faults;
         may_fail && self.chance(percent)

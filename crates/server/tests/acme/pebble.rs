@@ -33,7 +33,7 @@ fn own_address() -> Ipv4Addr {
 /// How it is disposed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mood {
-    /// Of a hundred requests, so many are told that their nonce is none.
+    /// Of a hundred requests, this many are told that their nonce is none.
     pub(crate) bad_nonces: u32,
 }
 

@@ -137,7 +137,7 @@ fn clients_that_leave_or_stall_leave_nothing_and_block_no_other() {
         }
     }
     assert!(site.scratch.read("up").is_none(), "no part of an upload has its name");
-    // All places among the sessions are there: so many at once, when the last who asked has been seen to go.
+    // All places among the sessions are free, once the server has noticed that the last client is gone.
     within(LONGEST, "all places are there", || {
         let mut crowd: Vec<_> = (0..SESSIONS).map(|_| site.served.connect()).collect();
         crowd.iter_mut().all(|client| client.get("/small").status == 200)

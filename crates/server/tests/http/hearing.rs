@@ -26,7 +26,7 @@ struct Slow {
 
 #[derive(Debug, Default)]
 struct State {
-    /// So many hang, or have hung.
+    /// This many hang, or have hung.
     reached: usize,
     is_free: bool,
     /// The events that were heard to the end.
@@ -54,7 +54,7 @@ impl Slow {
         eventually("it hangs", || self.state.lock().unwrap().reached > 0);
     }
 
-    /// The events, once there are so many.
+    /// The events, once there are this many.
     #[track_caller]
     fn heard(&self, count: usize) -> Vec<String> {
         eventually("all is heard", || self.state.lock().unwrap().heard.len() >= count);

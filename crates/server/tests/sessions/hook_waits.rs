@@ -48,7 +48,7 @@ fn run(event: Event, verb: &str, program: &[Template]) -> Rule {
     }
 }
 
-/// Waits until so many programs have begun; the processes of the last of them.
+/// Waits until this many programs have begun; the processes of the last of them.
 fn programs(scratch: &Scratch, count: usize) -> Vec<String> {
     let lines = || String::from_utf8(scratch.read("pids").unwrap_or_default()).unwrap();
     eventually("the program runs", || lines().lines().count() >= 2 * count);

@@ -38,7 +38,7 @@ pub(super) fn parse_header(header: &[u8]) -> Result<Salt, FileError> {
     }
 }
 
-/// The length of the content of a file that is stored in so many bytes.
+/// The length of the content of a file that is stored in this many bytes.
 pub(super) fn content_length(stored: u64) -> u64 {
     let chunks = stored.saturating_sub(HEADER as u64);
     let count = chunks.div_ceil(STORED as u64);

@@ -32,7 +32,7 @@ const SMALLEST_BUFFER: usize = 1 << 10;
 /// into, so this turns a number of entries into one.
 const TYPICAL_RECORD: usize = 32;
 
-/// From so many bytes of names on a second thread takes half of them: looking at those takes it ten times as long as its
+/// From this many bytes of names on a second thread takes half of them: looking at those takes it ten times as long as its
 /// start.
 const SHARED_NAMES: usize = 8 << 10;
 

@@ -42,13 +42,13 @@ pub struct Telling {
 /// More room that is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wish {
-    /// At least so many bytes.
+    /// At least this many bytes.
     pub bytes: u64,
-    /// At least so many files.
+    /// At least this many files.
     pub files: u64,
     /// What the tree may hold.
     pub most: Allowance,
-    /// So many bytes may be had in advance, if that leaves enough to others.
+    /// This many bytes may be had in advance, if that leaves enough to others.
     pub ahead: u64,
 }
 
@@ -108,7 +108,7 @@ pub trait SharedCounts: fmt::Debug + Send + Sync {
     /// Gives a lock back, soon.
     fn unlock(&self, lock: u64);
 
-    /// A walk has found so much, which began after so many changes. Returns whether it counts: not where the tree was being
+    /// Takes what a walk has found, which began after this many changes. Returns whether it counts: not where the tree was being
     /// changed.
     fn counted(&self, tree: &str, found: (u64, u64), changes: u64) -> Result<bool, SharedCountError>;
 

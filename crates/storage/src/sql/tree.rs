@@ -130,7 +130,7 @@ fn deepest(look: &dyn Statements, path: &VirtualPath) -> Result<(Node, usize), F
     Ok((node(&row)?, names.len().saturating_sub(depth)))
 }
 
-/// The statement that goes down a path of so many names, and answers the last node that there is and its depth.
+/// The statement that goes down a path of this many names, and answers the last node that there is and its depth.
 fn walk(depth: usize) -> String {
     let mut sql = String::from("WITH RECURSIVE names (depth, name) AS (VALUES ");
     for index in 1..=depth {

@@ -12,7 +12,7 @@ use crate::tree::noise;
 /// Transfers on one control connection: half of them up, half of them down.
 const TRANSFERS: u64 = 100;
 
-/// So many files go up, and come down again.
+/// This many files go up, and come down again.
 const FILES: u64 = TRANSFERS / 2;
 
 const REQUIRE: &str = "require";

@@ -7,12 +7,12 @@ use millrace_vfs::{
 
 use super::*;
 
-/// A tree that is made up as it is read: in the top so many folders and then so many files, in each folder a file.
+/// A tree that is made up as it is read: the top has this many folders and then this many files, each folder has a file.
 #[derive(Debug)]
 struct MadeUp {
     folders: u64,
     files: u64,
-    /// So many of the top's files were removed.
+    /// This many of the top's files were removed.
     removed: AtomicU64,
 }
 

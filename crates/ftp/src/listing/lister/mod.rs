@@ -260,7 +260,7 @@ impl Lister {
         BATCH.min(usize::try_from(self.left).unwrap_or(BATCH)).max(1)
     }
 
-    /// Takes so many entries off the budget; answers whether they were within it, and keeps the reason where not.
+    /// Takes this many entries off the budget; answers whether they were within it, and keeps the reason where not.
     fn affords(&mut self, visited: usize) -> bool {
         if self.left == 0 && visited > 0 {
             self.cut = Some(Cut::Budget(self.listing.budget));

@@ -126,7 +126,7 @@ fn entry(table: &DynamicTable, index: usize) -> Result<(&[u8], &[u8]), HpackErro
     }
 }
 
-/// A number whose first byte has so many bits for it (RFC 7541 section 5.1).
+/// A number whose first byte has this many bits for it (RFC 7541 section 5.1).
 fn integer(block: &mut &[u8], prefix: u32) -> Result<usize, HpackError> {
     let (&first, mut rest) = block.split_first().ok_or(HpackError::Truncated)?;
     let mask = (1_u32 << prefix) - 1;

@@ -67,7 +67,7 @@ impl<'a> FieldEncoder<'a> {
     }
 }
 
-/// A number behind the bits `first`, with so many bits for it in its first byte (RFC 7541 section 5.1).
+/// A number behind the bits `first`, with this many bits for it in its first byte (RFC 7541 section 5.1).
 fn integer(first: u8, prefix: u32, number: usize, out: &mut Vec<u8>) {
     let mask = (1 << prefix) - 1;
     if number < mask {

@@ -49,7 +49,7 @@ impl Throttle {
         self.first.get_or_insert(now);
     }
 
-    /// When it may read again after so many bytes.
+    /// When it may read again after this many bytes.
     pub(super) fn next(&self, moved: u64) -> Option<Instant> {
         Some(self.first? + Duration::from_secs_f64(moved as f64 / self.rate))
     }

@@ -133,7 +133,7 @@ impl Exchange {
         }
     }
 
-    /// Notes that so many bytes of the output were written.
+    /// Notes that this many bytes of the output were written.
     pub(super) fn note_written(&mut self, count: usize) {
         match &mut self.protocol {
             Protocol::Http1 { written, .. } => *written += count,
@@ -192,7 +192,7 @@ impl Exchange {
         }
     }
 
-    /// Counts so many of these bytes as received.
+    /// Counts this many of these bytes as received.
     pub(super) fn skip(&mut self, count: u64) -> Result<(), ExchangeError> {
         if let Protocol::Http1 { connection, .. } = &mut self.protocol {
             connection.skip(count);

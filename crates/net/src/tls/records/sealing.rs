@@ -77,7 +77,7 @@ impl Records {
         HEADER + self.form.explicit()
     }
 
-    /// How long a record of so many plain bytes is.
+    /// How long a record of this many plain bytes is.
     fn length(&self, plain: usize) -> usize {
         self.start() + plain + self.form.hidden() + TAG
     }

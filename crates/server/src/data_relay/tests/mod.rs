@@ -129,7 +129,7 @@ impl Node {
         (lease, woken)
     }
 
-    /// Waits until it has refused so many connections.
+    /// Waits until it has refused this many connections.
     #[track_caller]
     fn has_refused(&self, count: u64) {
         let end = Instant::now() + PATIENCE;

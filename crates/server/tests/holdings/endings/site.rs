@@ -101,7 +101,7 @@ impl Site {
         Self::with_sessions(SESSIONS)
     }
 
-    /// With room for so many clients at a time.
+    /// With room for this many clients at a time.
     pub(super) fn with_sessions(sessions: usize) -> Self {
         let scratch = Scratch::in_memory();
         scratch.write("small", b"here");

@@ -87,7 +87,7 @@ impl Case {
         Self { setup, operation, before, after }
     }
 
-    /// Runs it with a fault; returns whether there are so many calls.
+    /// Runs it with a fault; returns whether there are as many calls.
     fn fail(&self, scratch: &Scratch, failure: Failure) -> bool {
         let Self { setup, operation, before, after } = self;
         let (place, storage, mut pieces) = prepare(scratch, *setup, *operation);

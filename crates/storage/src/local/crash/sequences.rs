@@ -153,7 +153,7 @@ impl Explorer {
         Self { report, setup, is_deaf, stride, counted: 0, scratch, recovered }
     }
 
-    /// Tries what begins like this, up to so many operations.
+    /// Tries what begins like this, up to this many operations.
     pub(super) fn explore(&mut self, begin: &mut Vec<Operation>, most: usize) {
         for &operation in ALL {
             self.counted += 1;
@@ -393,7 +393,7 @@ fn look(
     (snapshot, names)
 }
 
-/// Tries sequences of so many operations at each level in each setup: all, or of those of two and more each
+/// Tries sequences of this many operations at each level in each setup: all, or of those of two and more each
 /// `stride`th.
 fn explore(most: usize, stride: usize, is_deaf: bool, levels: &[Durability]) -> Report {
     let setups = levels.iter().flat_map(|&level| Setup::at(level));

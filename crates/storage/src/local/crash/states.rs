@@ -8,10 +8,10 @@ use super::super::disk::recorder::{Entry, Event, Kind, Node};
 /// that these states are more than there are.
 pub(super) const BLOCK: usize = 4;
 
-/// Up to so many blocks of a file are lost in all combinations; of more, one is lost or one is kept.
+/// Up to this many blocks of a file are lost in all combinations; of more, one is lost or one is kept.
 const COMBINED: usize = 4;
 
-/// So many sets of names that arrived are looked at in one place.
+/// This many sets of names that arrived are looked at in one place.
 const SETS: usize = 512;
 
 /// A disk, and what is on its way there.

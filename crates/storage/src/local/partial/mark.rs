@@ -35,7 +35,7 @@ const NEVER: Boot = [0; 16];
 /// What is known of a partial upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mark {
-    /// So many bytes are sure.
+    /// This many bytes are sure.
     pub(super) sure: u64,
     boot: Boot,
 }
