@@ -1,4 +1,4 @@
-//! `packaging/kubernetes`: by the schemas of Kubernetes, and as HAProxy reads its part.
+//! `packaging/kubernetes`: by the schemas of Kubernetes, and as Millrace and HAProxy read their parts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,15 +38,68 @@ fn each_part_is_what_kubernetes_expects() {
     assert!(!output.status.success(), "a wrong name is noticed");
 }
 
+/// Returns a file that a ConfigMap has.
+fn file_of(name: &str) -> String {
+    let text = fs::read_to_string(manifest()).unwrap();
+    let (_, part) = text.split_once(&format!("  {name}: |\n")).unwrap();
+    let (part, _) = part.split_once("\n---\n").unwrap();
+    part.lines().map(|line| format!("{}\n", line.strip_prefix("    ").unwrap_or(line))).collect()
+}
+
+/// Returns the variables of the image and, for the pod of an index, of the manifest.
+fn variables(index: usize) -> Vec<(String, String)> {
+    let image = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/container/config.json");
+    let image: serde_json::Value = serde_json::from_slice(&fs::read(image).unwrap()).unwrap();
+    let of_image = image["Env"].as_array().unwrap().iter().map(|line| {
+        let (name, value) = line.as_str().unwrap().split_once('=').unwrap();
+        (name.to_owned(), value.to_owned())
+    });
+    let text = fs::read_to_string(manifest()).unwrap().replace("$(POD_INDEX)", &index.to_string());
+    let of_manifest = text.lines().filter_map(|line| {
+        let (name, value) = line.trim().strip_prefix("- { name: MILLRACE_")?.split_once(", value: ")?;
+        Some((format!("MILLRACE_{name}"), value.trim_end_matches(" }").trim_matches('"').to_owned()))
+    });
+    of_image.chain(of_manifest).collect()
+}
+
+/// Each pod has its own passive ports, and all of them have the same file. Only folders and the network are others here.
+#[test]
+fn millrace_reads_its_part_in_each_pod() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kubernetes");
+    let place = |name: &str| folder.join(name).display().to_string();
+    for name in ["srv", "state", "run", "secret"] {
+        fs::create_dir_all(place(name)).unwrap();
+    }
+    fs::write(place("secret/database"), "change-me\n").unwrap();
+    fs::write(place("secret/user"), "alice:change-me:rw\n").unwrap();
+    let here = |text: &str| {
+        text.replace("/run/secrets/millrace", &place("secret"))
+            .replace("/run/millrace", &place("run"))
+            .replace("/var/lib/millrace", &place("state"))
+            .replace("/srv", &place("srv"))
+            .replace("10.244.0.0/16", "127.0.0.0/8")
+    };
+    let file = place("millrace.toml");
+    fs::write(&file, here(&file_of("millrace.toml"))).unwrap();
+    for index in 0..10 {
+        let variables = variables(index).into_iter().map(|(name, value)| (name, here(&value)));
+        let mut check = Command::new(env!("CARGO_BIN_EXE_millrace"));
+        let output = check.arg("check").arg(&file).envs(variables).output().unwrap();
+        let told = told(&output);
+        assert!(output.status.success(), "{told}");
+        for part in
+            [&*format!("50{index}00-50{index}99"), "with a lease of 6 seconds", "alice", "0.0.0.0:9121"]
+        {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+    }
+}
+
 #[test]
 fn haproxy_reads_its_part() {
-    let text = fs::read_to_string(manifest()).unwrap();
-    let (_, part) = text.split_once("  haproxy.cfg: |\n").unwrap();
-    let (part, _) = part.split_once("\n---\n").unwrap();
-    let lines: String =
-        part.lines().map(|line| format!("{}\n", line.strip_prefix("    ").unwrap_or(line))).collect();
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("haproxy.cfg");
-    fs::write(&file, lines).unwrap();
-    let Some(output) = run(Command::new("/usr/sbin/haproxy").arg("-c").arg("-f").arg(&file)) else { return };
+    fs::write(&file, file_of("haproxy.cfg")).unwrap();
+    let mut haproxy = Command::new("/usr/sbin/haproxy");
+    let Some(output) = run(haproxy.arg("-c").arg("-f").arg(&file).env("NAMESPACE", "files")) else { return };
     assert!(output.status.success(), "{}", told(&output));
 }

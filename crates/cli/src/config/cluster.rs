@@ -1,10 +1,12 @@
 //! The `[cluster]` table: the database that nodes share, and what this node is called there.
 
-use std::net::IpAddr;
+use std::fmt::Display;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_server::Network;
 use millrace_server::auth::{Sql, cluster_audit, cluster_events, cluster_table};
 use millrace_server::cluster::{Cluster, NodeEntry, Timing};
 use millrace_terminal::Failure;
@@ -46,8 +48,9 @@ settings! {
         /// Whether records of the [audit log](audit.md#in-a-cluster) are copied to this database, where those of all nodes are
         /// read, and compared with the files
         share_audit: One<Switch> = default("false");
-        /// The address of this node in the network of the nodes. With it a data connection may
-        /// [come to any node](cluster.md#data-connections), which hands it on to the one that has the session
+        /// The address of this node in the network of the nodes, or that network, which may be the same in the
+        /// configuration of all: `"10.0.0.0/24"`. With it a data connection may [come to any
+        /// node](cluster.md#data-connections), which hands it on to the one that has the session
         data_address: One<String> = unset("data connections come to the node of their session");
     }
 }
@@ -94,12 +97,30 @@ pub(crate) fn cluster(tables: &[ClusterTable], places: &Places<'_>) -> Result<Op
     let shares_audit = is_on(table.share_audit.clone(), false);
     let audit = shares_audit.then(|| cluster_audit(&settings)).transpose().map_err(failed)?;
     let entry = NodeEntry { name: name(table), version: env!("CARGO_PKG_VERSION").to_owned(), lease };
-    let address = |said: &Said<String>| {
-        said.value
-            .parse::<IpAddr>()
-            .map_err(|_| places.error(&said.place, "data-address", "it is no IP address"))
-    };
-    let data_address = table.data_address.as_ref().map(address).transpose()?;
+    let data_address = table.data_address.as_ref().map(|said| data_address(said, places)).transpose()?;
     let cluster = Cluster::new(database, entry, Timing::of_lease(lease));
     Ok(Some(Arc::new(cluster.with_events(events).with_audit(audit).with_data_address(data_address))))
+}
+
+/// Returns the address at which other nodes reach this one: as it is written, or the one that this machine has in a network.
+fn data_address(said: &Said<String>, places: &Places<'_>) -> Result<IpAddr, Failure> {
+    let wrong = |message: &dyn Display| places.error(&said.place, "data-address", message);
+    let network: Network = said.value.parse().map_err(|error| wrong(&error))?;
+    if network == Network::new(network.address(), u8::MAX) {
+        return Ok(network.address());
+    }
+    let own = own_address_towards(network.address()).filter(|address| network.contains(*address));
+    own.ok_or_else(|| wrong(&format_args!("this machine has no address in the network {network}")))
+}
+
+/// Returns the address from which this machine reaches the first hosts of a network, as its routes say. Nothing is sent.
+fn own_address_towards(network: IpAddr) -> Option<IpAddr> {
+    let (any, first): (IpAddr, IpAddr) = match network {
+        IpAddr::V4(address) => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::from(u32::from(address) | 1).into()),
+        IpAddr::V6(address) => (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::from(u128::from(address) | 1).into()),
+    };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    // The port does not matter, but there has to be one.
+    socket.connect((first, 9)).ok()?;
+    Some(socket.local_addr().ok()?.ip())
 }

@@ -605,8 +605,31 @@ fn a_cluster_is_one_table_in_single_brackets_with_a_database() {
         ("[cluster]\ndatabase = \"dbname=x\"".to_owned(), "host"),
         (format!("[cluster]\n{database}\nlease = \"1s\""), "lease is 3 to 60 seconds long"),
         (format!("[cluster]\n{database}\nleases = \"1s\""), "did you mean `lease`?"),
+        (
+            format!("[cluster]\n{database}\ndata-address = \"a\""),
+            "\"a\" is not a network, such as 10.0.0.0/8",
+        ),
+        (
+            format!("[cluster]\n{database}\ndata-address = \"2001:db8:7::/48\""),
+            "This machine has no address in the network 2001:db8:7::/48",
+        ),
     ] {
         let error = folder.error(folder.file(&text));
         assert!(error.contains(told), "{text}: {error}");
+    }
+}
+
+#[test]
+fn the_address_for_data_connections_is_written_or_the_one_that_the_machine_has_in_a_network() {
+    let folder = Folder::new();
+    for (written, address) in [
+        ("192.0.2.7", "192.0.2.7"),
+        ("2001:db8::7", "2001:db8::7"),
+        ("192.0.2.7/32", "192.0.2.7"),
+        ("127.0.0.0/8", "127.0.0.1"),
+    ] {
+        let text = format!("[cluster]\ndatabase = \"host=/run/postgresql\"\ndata-address = \"{written}\"\n");
+        let cluster = folder.file(&text).unwrap().config.cluster.unwrap();
+        assert_eq!(cluster.data_address(), Some(address.parse().unwrap()), "{written}");
     }
 }
