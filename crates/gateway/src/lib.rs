@@ -12,9 +12,16 @@ pub mod cgi;
 pub mod connections;
 pub mod conversation;
 pub mod forward;
+mod lane;
 pub mod program;
 pub mod programs;
 pub mod request;
 pub mod runtime;
 pub mod settings;
 pub mod upstream;
+
+/// What places of programs share between threads; `tests/loom.rs` tries every order instead.
+mod sync {
+    pub(crate) use std::sync::Arc;
+    pub(crate) use std::sync::atomic::{AtomicUsize, Ordering};
+}

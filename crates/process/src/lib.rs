@@ -29,9 +29,15 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, kill_pro
 mod limits;
 mod program;
 mod slots;
+mod spare;
 mod spawner;
 #[cfg(target_arch = "x86_64")]
 mod vfork;
+
+/// What [`slots`] share between threads; `tests/loom.rs` tries every order instead.
+mod sync {
+    pub(crate) use std::sync::{Mutex, MutexGuard};
+}
 
 pub use limits::{ProgramLimits, limit_programs};
 pub use program::{Ended, How, Program, Purpose, Recall};

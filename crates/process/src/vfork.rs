@@ -28,7 +28,8 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Resource};
 
 use super::limits;
-use super::slots::{self, Lent};
+use super::slots::{self, Slot};
+use super::spare::Lent;
 use super::{Failure, Parent, Process, Start, strings};
 
 // Numbers of x86-64.
@@ -100,7 +101,7 @@ pub(crate) fn start(start: &Start<'_>, parent: Parent) -> Result<Pid, Failure> {
     let nothing = 0_u64;
     let (default, nothing) = (ptr::from_ref(&default).cast(), ptr::from_ref(&nothing).cast());
     let lent = slots::lend(start.streams)?;
-    let (streams, behind) = match lent.as_ref().and_then(Lent::streams) {
+    let (streams, behind) = match lent.as_ref().and_then(Lent::get).map(Slot::streams) {
         Some((streams, behind)) => (streams, number(behind.cast_unsigned() as usize)),
         None => (start.streams, NONE),
     };
