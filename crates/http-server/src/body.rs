@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use millrace_ftp::codec::Coding;
 use millrace_ftp::session::{ByteRange, TransferError};
-use millrace_limits::{Direction, LimitHandle, Pace, Tree};
+use millrace_limits::{Direction, Flow, LimitHandle, Pace, Tree};
 use millrace_net::Wire;
 use millrace_runtime::transfer::{Sender, Share, Shared, Socket, TURN, Taken, Turn};
 use millrace_vfs::{FileError, FileRange, ReadHandle, ReadStream, Readiness};
@@ -42,6 +42,33 @@ pub(crate) enum Sink<'a> {
     Socket(&'a mut Socket),
     /// Memory, with room for this many more bytes.
     Memory(&'a mut Wire, usize),
+}
+
+impl Sink<'_> {
+    /// Has the sender move its share to here, evenly where there is a `flow` and the kernel can.
+    fn turn(
+        &mut self,
+        sender: &mut Sender,
+        shared: &Shared,
+        scratch: &mut [u8],
+        share: &mut Share,
+        flow: Option<Flow>,
+    ) -> Turn {
+        match self {
+            Sink::Socket(socket) => {
+                if let Some(flow) = flow {
+                    socket.keep_to(flow);
+                }
+                sender.turn(socket, shared, scratch, share)
+            }
+            Sink::Memory(memory, room) => {
+                let before = memory.pending().len();
+                let turn = sender.turn_to_memory((&mut **memory, *room), shared, share);
+                *room -= (memory.pending().len() - before).min(*room);
+                turn
+            }
+        }
+    }
 }
 
 /// A body on its way out.
@@ -154,9 +181,7 @@ impl Body {
                     None => return Progress::Done,
                     Some(Part::Bytes(bytes)) => return Progress::Bytes(bytes),
                     Some(part) => match sender(part) {
-                        Ok(sender) => {
-                            self.current = Current::Sending(Box::new(sender));
-                        }
+                        Ok(sender) => self.current = Current::Sending(Box::new(sender)),
                         Err(error) => return Progress::Failed(TransferError::File(error)),
                     },
                 },
@@ -170,52 +195,42 @@ impl Body {
                         };
                     };
                     let mut share = Share::new(allowed.min(left));
-                    let turn = match sink {
-                        Sink::Socket(socket) => {
-                            if let Some(flow) = self.pace.flow() {
-                                socket.keep_to(flow);
-                            }
-                            sender.turn(socket, &self.shared, scratch, &mut share)
-                        }
-                        Sink::Memory(memory, room) => {
-                            let before = memory.pending().len();
-                            let turn =
-                                sender.turn_to_memory((&mut **memory, *room), &self.shared, &mut share);
-                            *room -= (memory.pending().len() - before).min(*room);
-                            turn
-                        }
-                    };
+                    let turn = sink.turn(sender, &self.shared, scratch, &mut share, self.pace.flow());
                     self.pace.spend(share.moved());
                     left = left.saturating_sub(share.moved());
                     if self.shared.bytes() != before {
                         self.moved = now;
                         self.taken = Taken::default();
                     }
-                    match turn {
-                        // Nothing is left of the allowance: the next one has its time, or is there at once.
-                        Turn::Yield | Turn::Pause if self.pace.is_limited() && left > 0 => {}
-                        Turn::Yield | Turn::Pause => return Progress::Yield,
-                        Turn::Wait => {
-                            self.pace.fall_out_of_line();
-                            return Progress::Wait;
-                        }
-                        Turn::Job(_) => match std::mem::replace(&mut self.current, Current::Lent) {
-                            Current::Sending(sender) => return Progress::Fill(sender),
-                            _ => return Progress::Wait,
-                        },
-                        // Nothing is committed in this direction.
-                        Turn::Commit | Turn::Done(Ok(())) => {
-                            match std::mem::replace(&mut self.current, Current::None) {
-                                Current::Sending(sender) if sender.end_may_wait() => {
-                                    return Progress::Spent(sender);
-                                }
-                                _ => {}
-                            }
-                        }
-                        Turn::Done(Err(error)) => return Progress::Failed(error),
+                    if let Some(progress) = self.after(turn, left) {
+                        return progress;
                     }
                 }
             }
+        }
+    }
+
+    /// Decides what follows from a turn of the sender; `left` is what the body may still move in this turn of the worker.
+    /// `None`: the sender, or the next part, goes on at once.
+    fn after(&mut self, turn: Turn, left: u64) -> Option<Progress> {
+        match turn {
+            // Nothing is left of the allowance: the next one has its time, or is there at once.
+            Turn::Yield | Turn::Pause if self.pace.is_limited() && left > 0 => None,
+            Turn::Yield | Turn::Pause => Some(Progress::Yield),
+            Turn::Wait => {
+                self.pace.fall_out_of_line();
+                Some(Progress::Wait)
+            }
+            Turn::Job(_) => match std::mem::replace(&mut self.current, Current::Lent) {
+                Current::Sending(sender) => Some(Progress::Fill(sender)),
+                _ => Some(Progress::Wait),
+            },
+            // Nothing is committed in this direction.
+            Turn::Commit | Turn::Done(Ok(())) => match std::mem::replace(&mut self.current, Current::None) {
+                Current::Sending(sender) if sender.end_may_wait() => Some(Progress::Spent(sender)),
+                _ => None,
+            },
+            Turn::Done(Err(error)) => Some(Progress::Failed(error)),
         }
     }
 

@@ -1,5 +1,5 @@
-//! What has to be done now and then, by a thread that otherwise sleeps: schedules take effect on the minute,
-//! and where logins depend on it, it looks how busy the machine is.
+//! Periodic work, on a thread of its own: schedules that take effect on the minute, certificates, stored counts, and the
+//! load of the machine where logins depend on it.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -12,7 +12,7 @@ use crate::state::ServerState;
 use crate::worker::Client;
 use crate::worker::{Errand, Sender, WorkerMessage};
 
-/// Begins; it ends when this is dropped.
+/// Starts the thread, which ends when the result is dropped.
 pub(crate) fn start(server: Arc<ServerState>, workers: Vec<Sender>) -> std::io::Result<Periodic> {
     let mut minute = None;
     Periodic::start("millrace-clock", move |turn| {
@@ -23,7 +23,7 @@ pub(crate) fn start(server: Arc<ServerState>, workers: Vec<Sender>) -> std::io::
     })
 }
 
-/// Looks at the clock; answers the minute.
+/// Does what is due now. Returns the minute since 1970.
 fn look(server: &ServerState, workers: &[Sender], before: Option<i64>) -> i64 {
     let wall = wall_seconds();
     let minute = wall.div_euclid(60);
@@ -48,21 +48,21 @@ fn look(server: &ServerState, workers: &[Sender], before: Option<i64>) -> i64 {
     minute
 }
 
-/// What quotas count outlives the process.
+/// Stores the counts of quotas.
 pub(crate) fn keep_quotas(server: &ServerState, last: bool) {
     if let Some(Err(error)) = server.config.quotas.as_ref().map(|quotas| quotas.keep(last)) {
         server.log.warn(&format!("{error}; trees are counted instead"));
     }
 }
 
-/// So does what WebDAV's clients have told.
+/// Stores locks and properties of WebDAV.
 pub(crate) fn keep_dav(server: &ServerState) {
     if let Err(error) = server.shared.http.dav.keep() {
         server.log.warn(&error.to_string());
     }
 }
 
-/// Stores the bans as well.
+/// Stores the bans.
 pub(crate) fn keep_bans(server: &ServerState) {
     if let Err(error) = server.ban_file.keep(&server.bans) {
         server.log.warn(&error.to_string());

@@ -153,94 +153,97 @@ impl Loaded {
     }
 
     fn grants(&self, state: Option<&Path>) -> Vec<Grant> {
-        let (written, places) = (&self.written, self.places());
-        let absolute = |said: &Said<PathBuf>| absolute(&places, said);
         let mut grants = Vec::new();
-
         grants.extend(self.trees().into_iter().map(|tree| Grant::new(tree, Access::Write)));
         grants.extend(state.map(|state| {
             Grant::new(std::path::absolute(state).unwrap_or_else(|_| state.to_owned()), Access::Write)
         }));
+        grants.extend(self.databases());
+        grants.extend(self.logs());
+        let control = self.written.control.iter().filter(|said| said.is_file());
+        grants.extend(control.flat_map(|said| Grant::folder_of(&self.absolute(said), Access::Socket)));
+        grants.extend(self.files_to_read().flat_map(|said| Grant::file(&self.absolute(said), Access::Read)));
+        grants.extend(self.configuration_file());
+        let scripts = self.written.proxy.iter().filter_map(|route| route.root.as_ref());
+        grants.extend(scripts.map(|said| Grant::new(self.absolute(said), Access::Read)));
+        grants
+    }
 
-        // Databases make files beside themselves.
+    fn absolute(&self, said: &Said<PathBuf>) -> PathBuf {
+        absolute(&self.places(), said)
+    }
+
+    /// Databases make files beside themselves.
+    fn databases(&self) -> Vec<Grant> {
+        let written = &self.written;
         let tables = written.folder.iter().filter_map(|folder| folder.database.as_ref());
         let databases = [&written.users, &written.quotas, &written.hooks_queue].into_iter().flatten();
         let of_hosts = written.host.iter().filter_map(|host| host.users.as_ref());
         let databases = databases.chain(of_hosts).filter(|said| said.is_file()).chain(tables);
-        grants.extend(databases.flat_map(|said| Grant::folder_of(&absolute(said), Access::Write)));
+        let databases = databases.map(|said| self.absolute(said));
         let default = written.users.is_none().then(database::default_path).flatten();
         let default = default.filter(|path| path.parent().is_some_and(Path::exists));
-        grants.extend(default.iter().flat_map(|path| Grant::folder_of(path, Access::Write)));
+        databases.chain(default).flat_map(|path| Grant::folder_of(&path, Access::Write)).collect()
+    }
 
+    fn logs(&self) -> Vec<Grant> {
+        let written = &self.written;
         let of_hosts = written.host.iter().filter_map(|host| host.xferlog.as_ref());
-        let logs =
-            [&written.xferlog, &written.access_log].into_iter().flatten().chain(of_hosts).map(absolute);
+        let logs = [&written.xferlog, &written.access_log].into_iter().flatten().chain(of_hosts);
         let rotates = written.log_rotate_size.is_some() || written.log_rotate_age.is_some();
         let is_ring =
             written.access_log_format.as_ref().is_some_and(|said| said.value == AccessFormat::Binary);
-        let ring = written.access_log.as_ref().filter(|_| is_ring).map(absolute);
+        let ring = written.access_log.as_ref().filter(|_| is_ring).map(|said| self.absolute(said));
         let is_binary = |path: &Path| ring.as_deref() == Some(path);
-        grants.extend(logs.flat_map(|path| match path.metadata() {
+        let logs = logs.map(|said| self.absolute(said)).flat_map(|path| match path.metadata() {
             // A pipe is opened for reading, too, so that it has a reader.
             Ok(found) if !found.is_file() => vec![Grant::new(path, Access::Device)],
             _ if is_binary(&path) => Grant::folder_of(&path, Access::Extend),
             _ if rotates => Grant::folder_of(&path, Access::Replace),
             _ => Grant::file(&path, Access::Append),
-        }));
+        });
         let audit = written.audit_log.iter();
-        grants.extend(audit.flat_map(|said| Grant::folder_of(&absolute(said), Access::Extend)));
-        let control = written.control.iter().filter(|said| said.is_file());
-        grants.extend(control.flat_map(|said| Grant::folder_of(&absolute(said), Access::Socket)));
+        logs.chain(audit.flat_map(|said| Grant::folder_of(&self.absolute(said), Access::Extend))).collect()
+    }
 
+    /// Returns the keys, certificates, secrets, texts and pages that the configuration names.
+    fn files_to_read(&self) -> impl Iterator<Item = &Said<PathBuf>> {
+        let written = &self.written;
         let syslog = [&written.syslog_ca, &written.syslog_cert, &written.syslog_key];
         let files = [&written.tls_client_ca, &written.acme_ca, &written.http_link_keys];
-        let files = files.into_iter().chain(syslog).flatten();
+        let texts = [&written.greeting_file, &written.welcome_file, &written.limit_file];
+        let files = files.into_iter().chain(syslog).chain(texts).flatten();
         let certificates = written.tls_cert.iter().chain(&written.tls_key).chain(&written.tls_client_crl);
         let of_folders = written.folder.iter().flat_map(|folder| {
             let certificates = [&folder.ca, &folder.database_ca];
             let secrets = [&folder.key_file, &folder.password_file, &folder.credentials_file];
             secrets.into_iter().chain(certificates).flatten()
         });
-        let of_sources = written.source.iter().flat_map(|source| source.files());
-        let of_hooks = written.hook.iter().filter_map(|hook| hook.secret_file.as_ref());
-        let of_notices = written.notice.iter().flat_map(NoticeTable::files);
-        let of_provider = written.admin_oidc.iter().flat_map(OidcTable::files);
-        let of_collector = written.otlp.iter().filter_map(|table| table.ca.as_ref());
-        let of_cluster = written.cluster.iter().flat_map(ClusterTable::files);
-        let texts =
-            [&written.greeting_file, &written.welcome_file, &written.limit_file].into_iter().flatten();
-        let of_classes = written.class.iter().filter_map(|class| class.limit_file.as_ref());
-        let of_hosts = written
-            .host
-            .iter()
-            .flat_map(|host| {
-                [&host.greeting_file, &host.welcome_file, &host.limit_file, &host.tls_cert, &host.tls_key]
-            })
-            .flatten();
-        let pages = written.error_page.iter().map(|page| &page.file);
-        let pages = pages.chain(texts).chain(of_classes).chain(of_hosts);
-        let files = files
+        let of_hosts = written.host.iter().flat_map(|host| {
+            let texts = [&host.greeting_file, &host.welcome_file, &host.limit_file];
+            texts.into_iter().chain([&host.tls_cert, &host.tls_key]).flatten()
+        });
+        files
             .chain(certificates)
             .chain(of_folders)
-            .chain(of_sources)
-            .chain(of_hooks)
-            .chain(of_notices)
-            .chain(of_cluster)
-            .chain(of_collector)
-            .chain(of_provider)
-            .chain(pages);
-        grants.extend(files.flat_map(|said| Grant::file(&absolute(said), Access::Read)));
-        grants.extend(places.file().into_iter().flat_map(|file| Grant::file(file, Access::Read)));
-        let is_replaced = is_on(written.admin_writes_config.clone(), false);
-        grants.extend(
-            places
-                .file()
-                .into_iter()
-                .filter(|_| is_replaced)
-                .flat_map(|file| Grant::folder_of(file, Access::Write)),
-        );
-        let scripts = written.proxy.iter().filter_map(|route| route.root.as_ref());
-        grants.extend(scripts.map(|said| Grant::new(absolute(said), Access::Read)));
+            .chain(of_hosts)
+            .chain(written.source.iter().flat_map(|source| source.files()))
+            .chain(written.hook.iter().filter_map(|hook| hook.secret_file.as_ref()))
+            .chain(written.notice.iter().flat_map(NoticeTable::files))
+            .chain(written.cluster.iter().flat_map(ClusterTable::files))
+            .chain(written.otlp.iter().filter_map(|table| table.ca.as_ref()))
+            .chain(written.admin_oidc.iter().flat_map(OidcTable::files))
+            .chain(written.class.iter().filter_map(|class| class.limit_file.as_ref()))
+            .chain(written.error_page.iter().map(|page| &page.file))
+    }
+
+    fn configuration_file(&self) -> Vec<Grant> {
+        let places = self.places();
+        let Some(file) = places.file() else { return Vec::new() };
+        let mut grants: Vec<Grant> = Grant::file(file, Access::Read).into_iter().collect();
+        if is_on(self.written.admin_writes_config.clone(), false) {
+            grants.extend(Grant::folder_of(file, Access::Write));
+        }
         grants
     }
 

@@ -1,7 +1,7 @@
-//! What outlives the server of what WebDAV's clients have told: locks and properties, in one file of JSON.
+//! The file that keeps locks and properties of WebDAV over a restart, in JSON.
 //!
-//! The file is written anew within a second of a change, beside its name, and takes that in one step; so a kill loses
-//! a second of it, and never all. Places are told by numbers of the file system, which a copy of the tree has not.
+//! The file is written within a second of a change, under another name, and then renamed. So a kill loses the last
+//! second at most. Places are stored as numbers of the file system, so the file is of no use to a copy of the tree.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dav_state::Told;
 
-/// A file that is longer than this is none of ours.
+/// The longest file that is read; this server writes none that is longer.
 const MOST: u64 = 64 << 20;
 
 /// A property: its namespace, its name, and the XML that was given.
@@ -28,7 +28,7 @@ type KeptProperty = (String, String, String);
 struct Kept {
     locks: Vec<KeptLock>,
     properties: Vec<(KeptPlace, Vec<KeptProperty>)>,
-    /// As part of whose share each of the properties counts; not in files of before.
+    /// The user in whose share each of the properties counts; missing in files of earlier versions.
     #[serde(default)]
     users: Vec<Option<Vec<u8>>>,
 }

@@ -5,7 +5,7 @@
 //!
 //! - [`shared`] keeps them in the database of a cluster in place of this server.
 //!
-//! All of it runs on the pool. Who uses none of it pays one look at a counter for a change.
+//! All of it runs on the pool. Without locks and properties a change costs one look at a counter.
 
 pub(crate) mod claim;
 mod devices;
@@ -31,10 +31,10 @@ use millrace_http::{Head, Refusal, Status, dav};
 use crate::dav_state::shared::{Look, SharedDav};
 use crate::dav_state::turns::Turns;
 
-/// The answer where another server must be asked.
+/// The reason of the answer that sends clients to the successor of this server.
 pub(crate) const ELSEWHERE: &str = "Another server takes over; ask again.";
 
-/// Why the file of locks and properties cannot be written.
+/// An error of writing the file of locks and properties.
 #[derive(Debug, thiserror::Error)]
 #[error("locks and properties of WebDAV cannot be kept in {}: {error}", path.display())]
 pub struct KeepError {
@@ -42,37 +42,37 @@ pub struct KeepError {
     error: io::Error,
 }
 
-/// What WebDAV's clients have told, of all users.
+/// The locks and properties of WebDAV, of all users.
 #[derive(Debug, Default)]
 pub struct Dav {
-    /// Locked for some look-ups, never while a file is waited for.
+    /// Locked for some look-ups, never while a file is written.
     told: Mutex<Told>,
-    /// How much there is of it.
+    /// How many locks and properties there are.
     count: AtomicUsize,
     turns: Turns,
-    /// Where it is kept.
+    /// The file that keeps them.
     path: Option<PathBuf>,
-    /// Another server has it from now on, and nothing is told here any more; changes while `told` is locked.
+    /// Whether a successor has taken over, so that changes are refused here. Set while `told` is locked.
     is_left: AtomicBool,
-    /// The changes that are kept there; held while it is written.
+    /// The number of changes that the file has; locked while it is written.
     kept: Mutex<u64>,
-    /// Where it is in place of all that, for several servers.
+    /// The database of the cluster, which takes the place of all of the above.
     shared: Option<SharedDav>,
 }
 
 /// Locks and properties as they are for one step of a request.
 #[derive(Debug)]
 pub(crate) enum View<'a> {
-    /// This server's.
+    /// Those of this server.
     Own(&'a Dav),
-    /// Those of a cluster, as they were found.
+    /// Those of a cluster, as this step has found them.
     Found(Box<Told>),
-    /// The same, found before.
+    /// Those of a cluster, as an earlier step has found them.
     Seen(&'a Told),
 }
 
 impl View<'_> {
-    /// Looks at them.
+    /// Calls `work` with the locks and properties.
     pub(crate) fn with<T>(&self, work: impl FnOnce(&Told) -> T) -> T {
         match self {
             Self::Own(dav) => dav.with(|told| work(told)),
@@ -81,7 +81,7 @@ impl View<'_> {
         }
     }
 
-    /// Returns true if there are none.
+    /// Returns whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
         match self {
             Self::Own(dav) => dav.is_empty(),
@@ -109,7 +109,7 @@ impl Told {
 }
 
 impl Dav {
-    /// Opens the stored records, if there are any; and the error.
+    /// Reads the file, if there is one. Returns a message if it cannot be read.
     pub fn open(path: Option<PathBuf>) -> (Self, Option<String>) {
         let read = path.as_deref().map_or(Ok(Told::default()), kept::read);
         let (told, trouble) = match (read, &path) {
@@ -133,12 +133,12 @@ impl Dav {
         (Self { told: Mutex::new(told), count, path, kept, ..Self::default() }, trouble)
     }
 
-    /// Makes it what the nodes of a cluster share.
+    /// The locks and properties that the nodes of a cluster share.
     pub fn of_cluster(cluster: Arc<Cluster>) -> Self {
         Self { shared: Some(SharedDav::new(cluster)), ..Self::default() }
     }
 
-    /// The place of a name in a directory. May wait.
+    /// Returns the place of a name in a directory. May wait for the file system.
     pub(crate) fn place(&self, directory: (u64, u64), name: &[u8]) -> Place {
         match &self.shared {
             Some(shared) => shared.place(directory, name),
@@ -146,7 +146,7 @@ impl Dav {
         }
     }
 
-    /// Has it looked up, where it is not here: waits for the database.
+    /// Returns what this step needs; in a cluster it waits for the database, which is asked what `look` adds.
     pub(crate) fn view(&self, look: impl FnOnce(Look) -> Look) -> Result<View<'_>, Refusal> {
         Ok(match &self.shared {
             Some(shared) => View::Found(Box::new(shared.look(&look(Look::default()))?)),
@@ -154,7 +154,7 @@ impl Dav {
         })
     }
 
-    /// The same for what a `PROPFIND` asks for, which tells of none while the database is away: reading goes on.
+    /// The same for a `PROPFIND`. While the database is away, it shows no locks and no properties of clients.
     pub(crate) fn view_for(&self, asked: &Asked, look: impl FnOnce(Look) -> Look) -> View<'_> {
         match self.shared.is_some() && !asked.concerns_clients() {
             true => View::Found(Box::default()),
@@ -162,7 +162,7 @@ impl Dav {
         }
     }
 
-    /// Keeps it for another server that has it from now on: what clients would tell here then is refused.
+    /// Writes the file for a successor, and refuses changes from now on.
     pub fn leave(&self) -> Result<(), KeepError> {
         if self.shared.is_some() {
             return Ok(());
@@ -172,19 +172,19 @@ impl Dav {
         self.keep_changes(&mut kept)
     }
 
-    /// The other server has come to nothing.
+    /// Takes changes again: the successor has failed to start.
     pub fn take_back(&self) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         self.with(|told| {
             self.is_left.store(false, Ordering::Release);
-            // The other one may have written the file, or put it aside.
+            // The successor may have written the file, or put it aside.
             if told.changes() > 0 {
                 *kept = u64::MAX;
             }
         });
     }
 
-    /// Returns whether another server has to be asked this: what it would change is kept there.
+    /// Returns whether this request has to go to the successor, since it may change locks or properties.
     pub(crate) fn is_for_another(&self, head: &Head) -> bool {
         self.is_left() && dav::may_change_state(head, self.is_empty())
     }
@@ -202,7 +202,7 @@ impl Dav {
         }
     }
 
-    /// Has it outlive the server, if something has changed.
+    /// Writes the file, if something has changed since.
     pub fn keep(&self) -> Result<(), KeepError> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if self.is_left() { Ok(()) } else { self.keep_changes(&mut kept) }
@@ -217,23 +217,23 @@ impl Dav {
         }
         let bytes = kept::write(&told);
         drop(told);
-        // What cannot be written now is not tried again until there is more of it.
+        // After an error the file is written with the next change, not before.
         *kept = changes;
         let written = bytes.map_err(Into::into).and_then(|bytes| kept::put(path, &bytes));
         written.map_err(|error| KeepError { path: path.clone(), error })
     }
 
-    /// Returns true if there are no locks and no properties; of those of a cluster that is not known without a question.
+    /// Returns whether there are no locks and no properties. In a cluster only the database knows: false.
     pub(crate) fn is_empty(&self) -> bool {
         self.shared.is_none() && self.count.load(Ordering::Acquire) == 0
     }
 
-    /// Returns true if a cluster had no locks and no properties a second ago.
+    /// Returns whether a cluster had no locks and no properties a second ago.
     pub(crate) fn had_none(&self) -> bool {
         self.shared.as_ref().is_some_and(SharedDav::had_none)
     }
 
-    /// Changes it as a client asks, where it is this server's.
+    /// Makes a change that a client asks for; refused after [`leave`](Self::leave).
     pub(crate) fn change<T>(&self, work: impl FnOnce(&mut Told) -> T) -> Result<T, Refusal> {
         self.with(|told| match self.is_left() {
             true => Err(Refusal { status: Status::SERVICE_UNAVAILABLE, reason: ELSEWHERE }),
@@ -241,7 +241,7 @@ impl Dav {
         })
     }
 
-    /// Looks at it, or changes it; locks whose time is over are gone before.
+    /// Calls `work` with the locks and properties, after expired locks were removed.
     pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Told) -> T) -> T {
         let mut told: MutexGuard<'_, Told> = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         told.locks.expire(Instant::now());

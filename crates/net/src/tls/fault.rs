@@ -28,13 +28,6 @@ impl From<Error> for Fault {
     }
 }
 
-impl Fault {
-    /// Returns true if the two sides have no version of TLS, or no cipher, in common.
-    pub fn is_incompatible(&self) -> bool {
-        matches!(self.0, Error::PeerIncompatible(_))
-    }
-}
-
 /// Describes a certificate error.
 fn of_certificate(error: &CertificateError) -> Cow<'static, str> {
     use CertificateError as Wrong;

@@ -1,4 +1,4 @@
-//! What a worker has to know of the protocols that it serves.
+//! The interface between a worker and the protocols that it serves.
 
 use std::fmt::Debug;
 use std::net::SocketAddr;
@@ -20,14 +20,14 @@ pub trait Doors: DerefMut<Target = Core> + Sized + Send + 'static {
     type Door: Copy + Debug + Send + 'static;
     /// A connection, whichever protocol it speaks.
     type Client: Client<Self>;
-    /// What other threads tell a connection.
+    /// A message from another thread to a connection.
     type Message: Debug + Send + 'static;
 
-    /// Returns true if clients speak first at this door, so that many of them can be asked at once whether they have.
+    /// Returns whether clients send first at this door, so that one call can find which of many have sent something.
     fn client_speaks_first(door: Self::Door) -> bool;
 
-    /// Writes what a client is told that is refused: nothing where the protocol has no words for that. `is_full`: there are
-    /// as many sessions as may be.
+    /// Writes the answer to a client that is refused, or nothing where the protocol has none. `is_full`: the limit of
+    /// sessions is reached.
     fn refusal(
         &self,
         door: Self::Door,
@@ -37,7 +37,7 @@ pub trait Doors: DerefMut<Target = Core> + Sized + Send + 'static {
         out: &mut Vec<u8>,
     );
 
-    /// Makes the connection of a client that was admitted.
+    /// Makes a connection for a client that was admitted.
     fn open(&mut self, key: Key, newcomer: Newcomer<Self::Door>) -> Self::Client;
 
     /// Programs of this worker have written errors: see [`Core::watch_errors`].
@@ -46,30 +46,30 @@ pub trait Doors: DerefMut<Target = Core> + Sized + Send + 'static {
     /// Ends a turn of the loop.
     fn end_turn(&mut self) {}
 
-    /// Returns when the end of a turn has something to do.
+    /// Returns when [`end_turn`](Self::end_turn) has something to do.
     fn due(&self) -> Option<Instant> {
         None
     }
 
-    /// Another server has accepted for long enough: what does not run on the worker ends, and clients are told to begin
-    /// nothing new.
+    /// A successor has accepted clients for long enough: work outside the workers ends, and clients are asked to begin nothing
+    /// new.
     fn begin_shutdown(_: &mut Worker<Self>) {}
 
-    /// Hands on between connections and those within them. Called between the parts of a turn.
+    /// Passes bytes between connections and the streams within them. Called between the parts of a turn.
     fn hand_on(_: &mut Worker<Self>) {}
 
-    /// Returns true if something is left to be handed on at once.
+    /// Returns whether some bytes can be passed on at once.
     fn is_busy(&self) -> bool {
         false
     }
 
-    /// The clock of a connection is about to be looked at.
+    /// Called before the deadline of a connection is checked.
     fn before_clock(_: &mut Worker<Self>, _: Key) {}
 
-    /// A connection within another one has done something; `is_sound`: without a panic.
+    /// Called after a stream within a connection has run; `is_sound`: without a panic.
     fn after_child(_: &mut Worker<Self>, _child: Key, _parent: Key, _is_sound: bool) {}
 
-    /// A connection is gone, and these within it have to end.
+    /// A connection is gone: ends the streams within it.
     fn end_children(_: &mut Worker<Self>, _: Vec<Key>) {}
 }
 
@@ -80,41 +80,41 @@ pub struct Newcomer<D> {
     pub socket: OwnedFd,
     /// Its address.
     pub peer: SocketAddr,
-    /// Where it came in.
+    /// The protocol of its listener.
     pub door: D,
     /// The address that the listener is bound to.
     pub bound: SocketAddr,
-    /// The proxy that it came by.
+    /// The proxy that it came through.
     pub way: Option<Way>,
     /// Its place in the tree of limits.
     pub member: LimitHandle,
     /// Its place among the connections.
     pub admission: Admission,
-    /// Whether it is known that nothing has come yet.
+    /// Whether it is known that the client has sent nothing yet.
     pub has_sent_nothing: bool,
 }
 
-/// A connection of a worker. [`settle`](Self::settle) follows whatever else is called.
+/// A connection of a worker. [`settle`](Self::settle) is called after each of the other methods.
 pub trait Client<D: Doors>: Send {
-    /// The first call: greets the client that came in here.
+    /// Greets the client; the first call.
     fn begin(&mut self, doors: &mut D, door: D::Door, bound: SocketAddr);
-    /// The reactor tells of the socket that the client connected to.
+    /// Handles an event of the socket that the client connected to.
     fn event(&mut self, doors: &mut D, event: &Event);
-    /// The reactor tells of a data connection, or of a program's output.
+    /// Handles an event of a data connection, or of a program's output.
     fn side_event(&mut self, doors: &mut D, event: &Event);
-    /// There is something to go on with.
+    /// Continues with work that was left.
     fn go_on(&mut self, doors: &mut D);
-    /// Another thread has something for it.
+    /// Takes a message from another thread.
     fn told(&mut self, doors: &mut D, message: D::Message);
-    /// The wheel says that something may be due.
+    /// Checks its deadlines, one of which may be over.
     fn look_at_clock(&mut self, doors: &mut D);
-    /// A new turn has time for handshakes.
+    /// Continues a handshake: a new turn has time for it.
     fn shake_hands(&mut self, doors: &mut D);
-    /// Its transfer has another share of a turn.
+    /// Continues its transfer with another share of a turn.
     fn continue_transfer(&mut self, doors: &mut D);
     /// Does what follows from what happened. Returns whether the connection goes on.
     fn settle(&mut self, doors: &mut D) -> bool;
-    /// Another server accepts, and takes the clients that can go there.
+    /// A successor accepts clients: asks the client to connect there, if it can.
     fn retire(&mut self, doors: &mut D);
     /// The server is closing.
     fn shut_down(&mut self, doors: &mut D);

@@ -290,7 +290,7 @@ fn every_event_and_name_of_hooks_is_documented() {
     use millrace_server::hooks::{EVENTS, NAMES, Way};
     let text = include_str!("../../../../../docs/hooks.md");
     for (_, name, way, when) in EVENTS {
-        let way = if *way == Way::Asked { "asked" } else { "told" };
+        let way = if *way == Way::Asked { "asked" } else { "notified" };
         assert!(text.contains(&format!("| `{name}` | {way} | {when} |\n")), "{name}");
     }
     for (name, meaning) in NAMES {
