@@ -111,7 +111,7 @@ pub struct LoginAttempt {
     /// The address that the listener is bound to which the client came to, where the session counts as one of that.
     pub listener: Option<SocketAddr>,
     /// What counts the sessions of the session's class, where it is in one.
-    pub class: Option<GroupLimits>,
+    pub class: Option<Box<GroupLimits>>,
     /// The number of the session that it is for; 0 where it is for none.
     pub session: u64,
 }

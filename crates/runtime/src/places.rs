@@ -6,7 +6,7 @@
 use millrace_accounts::{Account, Authenticator, Decision};
 use millrace_cluster::{Claim, PlaceError, SharedScope};
 use millrace_ftp::session::Occupancy;
-use millrace_limits::{LoginLimit, Scope, TooManyConnections};
+use millrace_limits::{GroupLimits, LoginLimit, Scope, TooManyConnections};
 
 use crate::login::{LoginAttempt, limits_of};
 use crate::services::Services;
@@ -52,7 +52,7 @@ impl Services {
         });
         let mut limits = limits_of(account);
         if let Some(class) = &attempt.class {
-            limits.to_mut().groups.push(class.clone());
+            limits.to_mut().groups.push(GroupLimits::clone(class));
         }
         let user = self.limits.user_refusal(&attempt.user, &limits).map(|refused| {
             let scope = SharedScope::user(&limits.counted_by(&attempt.user));

@@ -35,7 +35,7 @@ impl ClassFinder {
 
 /// Returns a login with the class of its session. May wait.
 pub(super) fn with_class(attempt: LoginAttempt, finder: Option<&ClassFinder>) -> LoginAttempt {
-    let class = finder.and_then(|finder| finder.find(&attempt.user));
+    let class = finder.and_then(|finder| finder.find(&attempt.user)).map(Box::new);
     LoginAttempt { class, ..attempt }
 }
 
