@@ -52,7 +52,7 @@ pub enum Line {
 }
 
 impl Programs {
-    /// At most so many at once.
+    /// At most this many at once.
     pub fn new(most: usize) -> Self {
         Self {
             lane: Lane::new(most),
