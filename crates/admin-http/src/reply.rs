@@ -157,6 +157,7 @@ impl From<AdminError> for Problem {
             Blame::State => StatusCode::CONFLICT,
             Blame::Request => StatusCode::UNPROCESSABLE_ENTITY,
             Blame::System => StatusCode::INTERNAL_SERVER_ERROR,
+            Blame::Away => StatusCode::SERVICE_UNAVAILABLE,
         };
         Self::new(status, error.to_string())
     }

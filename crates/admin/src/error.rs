@@ -122,6 +122,8 @@ pub enum Blame {
     Request,
     /// The system does not do its part.
     System,
+    /// The database of the cluster has no answer now.
+    Away,
 }
 
 impl AdminError {
@@ -157,6 +159,7 @@ impl AdminError {
             | Self::WhichEvents
             | Self::Reload(_)
             | Self::Token(TokenError::Name) => Blame::Request,
+            Self::Token(TokenError::Cluster(_)) => Blame::Away,
             Self::Ledger(_)
             | Self::Queue(_)
             | Self::AuditLog(_)

@@ -30,6 +30,8 @@ mod receiver;
 mod steering;
 #[path = "cluster/tickets.rs"]
 mod tickets;
+#[path = "cluster/tokens.rs"]
+mod tokens;
 #[path = "cluster/transfers.rs"]
 mod transfers;
 #[path = "cluster/tus.rs"]

@@ -15,6 +15,7 @@ use crate::places::{Place, PlaceError, Shared, Timing};
 use crate::scope::Claim;
 use crate::shared_secret::SharedSecret;
 use crate::table::{Epoch, NodeEntry, NodeReport, Table, TableError};
+use crate::tokens::TokenTable;
 
 /// A node of a cluster. Until [`Cluster::begin`] it is no member, and grants nothing.
 pub struct Cluster {
@@ -116,6 +117,12 @@ impl Cluster {
     pub fn secrets(&self) -> Vec<SharedSecret> {
         let now = Instant::now();
         lock(&self.shared.secrets).iter().filter(|secret| secret.is_young(now)).copied().collect()
+    }
+
+    /// Returns the tokens of the admin API of all nodes; an error at once while the database is away.
+    pub fn tokens(&self) -> Result<&dyn TokenTable, TableError> {
+        self.check_answers()?;
+        Ok(&*self.shared().table)
     }
 
     /// Returns whether the node has this registration, and its lease holds as far as it can know.

@@ -56,12 +56,13 @@ struct Moment {
 type Step = fn(&mut Keeper, Moment) -> Result<(), TableError>;
 
 /// What is done besides keeping the lease. The last is the largest question, which may take too long: it comes behind the others.
-const STEPS: [Step; 9] = [
+const STEPS: [Step; 10] = [
     Keeper::exchange_bans,
     Keeper::exchange_trees,
     Keeper::exchange_failures,
     Keeper::exchange_logins,
     Keeper::share_secrets,
+    Keeper::exchange_tokens,
     Keeper::share_rates,
     Keeper::share_data_routes,
     Keeper::perform_errands,
@@ -266,6 +267,14 @@ impl Keeper {
     fn share_secrets(&mut self, moment: Moment) -> Result<(), TableError> {
         let Some(epoch) = self.tells_under(moment) else { return Ok(()) };
         self.secrets.turn(&self.shared, &*self.member, epoch, moment.now)
+    }
+
+    /// Takes over the tokens of the admin API that all nodes take, and tells those of this node.
+    fn exchange_tokens(&mut self, moment: Moment) -> Result<(), TableError> {
+        match self.tells_under(moment) {
+            Some(_) => self.member.exchange_tokens(&*self.shared.table),
+            None => Ok(()),
+        }
     }
 
     /// Tells which rates the node needs, all of them, and has it keep to its parts. Without an answer it keeps those that it

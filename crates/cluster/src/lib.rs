@@ -1,5 +1,6 @@
 //! What several servers share that name one database: the nodes with their leases, the places of sessions, bans and
-//! failed logins, the counts of quotas, locks and properties of WebDAV, resumable uploads, ways for data connections.
+//! failed logins, the counts of quotas, locks and properties of WebDAV, resumable uploads, ways for data connections,
+//! tokens of the admin API.
 //!
 //! ```text
 //!  logins (pool)   places.rs ──┐                            ┌──► table.rs (trait), postgres/ (tables and functions)
@@ -51,6 +52,7 @@ mod shared_secret;
 #[cfg(test)]
 mod simulation;
 mod table;
+mod tokens;
 mod transfers;
 mod trees;
 mod upload_table;
@@ -77,5 +79,6 @@ pub use table::{
     BanChange, Epoch, FailureEditions, Locking, NodeEntry, NodeReport, NodeState, Pulled, PulledFailures,
     Renewal, SharedBan, Table, TableError, Taking, Told, TrafficTurn,
 };
+pub use tokens::{SharedToken, TokenAsker, TokenEdition, TokenKeeping, TokenStore, TokenTable};
 pub use upload_table::{KnownUpload, NewUpload, UploadKey, UploadSecret, UploadTable, UploadVerdict};
 pub use uploads::{UploadDenied, UploadLock};

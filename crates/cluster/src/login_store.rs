@@ -42,7 +42,7 @@ impl Cluster {
     }
 
     /// Returns an error at once where the database was away when it was asked last.
-    fn check_answers(&self) -> Result<(), TableError> {
+    pub(crate) fn check_answers(&self) -> Result<(), TableError> {
         match &*lock(&self.shared().trouble) {
             Some(why) => Err(TableError::Away(why.to_string())),
             None if self.epoch().is_none() => Err(TableError::Away("this node is not registered".to_owned())),

@@ -6,7 +6,8 @@ use millrace_limits::{BanReport, Bans, Logins, Quotas, RateDemand, SharedRate};
 
 use crate::data_route::DataRoute;
 use crate::shared_secret::SharedSecret;
-use crate::table::NodeState;
+use crate::table::{NodeState, TableError};
+use crate::tokens::TokenTable;
 
 /// The server that a node is.
 pub trait Member: Send + Sync {
@@ -32,6 +33,8 @@ pub trait Member: Send + Sync {
     fn data_route(&self) -> Option<DataRoute>;
     /// The other nodes take those of theirs there, the newest node first.
     fn use_data_routes(&self, routes: Vec<DataRoute>);
+    /// Brings its tokens of the admin API up to date, where it has some.
+    fn exchange_tokens(&self, table: &dyn TokenTable) -> Result<(), TableError>;
     /// Performs an errand of another node, and returns the answer.
     fn perform(&self, errand: &str) -> String;
 }

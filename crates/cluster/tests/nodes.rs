@@ -24,6 +24,8 @@ mod quotas;
 mod routes;
 #[path = "secrets/mod.rs"]
 mod secrets;
+#[path = "tokens/mod.rs"]
+mod tokens;
 #[path = "transfers/mod.rs"]
 mod transfers;
 #[path = "uploads/mod.rs"]
@@ -36,7 +38,8 @@ use std::time::{Duration, Instant};
 
 use millrace_cluster::{
     BanChange, Claim, Cluster, DataRoute, Epoch, Member, NodeEntry, NodeState, Place, PlaceError,
-    PostgresTable, Renewal, SharedBan, SharedScope, SharedSecret, Table, Taking, Timing,
+    PostgresTable, Renewal, SharedBan, SharedScope, SharedSecret, Table, TableError, Taking, Timing,
+    TokenTable,
 };
 use millrace_limits::{
     BanReport, BanRules, Bans, Direction, LoginRates, Logins, NetworkBits, Quotas, RateDemand, Scope,
@@ -117,7 +120,7 @@ fn the_tables_are_made_once_and_those_of_a_later_version_are_used_as_far_as_that
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     assert_eq!(epochs.len(), 8);
-    assert_eq!(server.run("SELECT steps FROM millrace_cluster.form"), "17");
+    assert_eq!(server.run("SELECT steps FROM millrace_cluster.form"), "18");
     // A later program has added to them.
     server.run("UPDATE millrace_cluster.form SET steps = 99");
     table(&server).register(&entry("one"), None, &[]).unwrap();
@@ -329,6 +332,10 @@ impl Member for Server {
 
     fn use_data_routes(&self, routes: Vec<DataRoute>) {
         *self.routes.lock().unwrap() = routes;
+    }
+
+    fn exchange_tokens(&self, _: &dyn TokenTable) -> Result<(), TableError> {
+        Ok(())
     }
 
     fn perform(&self, errand: &str) -> String {

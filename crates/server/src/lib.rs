@@ -66,4 +66,6 @@ pub use running::connection::ConnectionError;
 pub use running::logins::{AdminLogin, find_account};
 pub use running::readings::{Readiness, readings_of, spans_of};
 pub use running::upgrade::{AdminListener, HandOverError, Predecessor, TakeOverError, hand_over_also};
-pub use running::{Prepared, ReloadError, Running, Server, StartError, cluster_of, perform_errands};
+pub use running::{
+    Prepared, ReloadError, Running, Server, StartError, cluster_of, perform_errands, share_tokens,
+};

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use millrace_cluster::{DataRoute, Member, NodeState, SharedSecret};
+use millrace_cluster::{DataRoute, Member, NodeState, SharedSecret, TableError, TokenTable};
 use millrace_net::tls::TicketSecret;
 
 use crate::limits::{BanReport, Bans, Logins, Quotas, RateDemand, SharedRate};
@@ -87,6 +87,13 @@ impl Member for ServerNode {
         if let Some(relay) = state.data_relay.get() {
             relay.follow(routes);
         }
+    }
+
+    fn exchange_tokens(&self, table: &dyn TokenTable) -> Result<(), TableError> {
+        let Some(state) = self.state.upgrade() else { return Ok(()) };
+        let Some(tokens) = state.tokens.get() else { return Ok(()) };
+        tokens.exchange(table)?.iter().for_each(|text| self.log.warn(text));
+        Ok(())
     }
 
     fn perform(&self, errand: &str) -> String {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak, mpsc};
 use std::time::{Duration, Instant};
 
 use millrace_acme::Renewal;
+use millrace_cluster::TokenStore;
 use millrace_ftp_server::Administration;
 use millrace_runtime::report::SessionReport;
 use millrace_runtime::services::Services;
@@ -43,6 +44,8 @@ pub(crate) struct ServerState {
     pub(crate) data_relay: OnceLock<DataRelay>,
     /// Performs what other nodes of the cluster ask of this one.
     pub(crate) errands: OnceLock<Errands>,
+    /// The tokens of the admin API, where the nodes of a cluster share them.
+    pub(crate) tokens: OnceLock<Arc<dyn TokenStore>>,
     /// Why the server ends, for the log: what was said first. Guarded for a look.
     pub(crate) end: Mutex<Option<String>>,
 }

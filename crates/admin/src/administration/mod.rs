@@ -10,7 +10,8 @@ use std::time::Instant;
 
 use serde_json::{Map, Value};
 
-use millrace_server::{Administrator, Live, Running};
+use millrace_server::cluster::TokenStore;
+use millrace_server::{Administrator, Live, Running, cluster_of, share_tokens};
 
 use super::error::{AdminError, ReloadFailure};
 use super::tokens::Tokens;
@@ -63,7 +64,7 @@ pub struct Administration {
     is_upgrading: AtomicBool,
     /// The name of the control socket is another server's.
     is_given: AtomicBool,
-    tokens: Tokens,
+    tokens: Arc<Tokens>,
 }
 
 impl std::fmt::Debug for Administration {
@@ -76,6 +77,10 @@ impl Administration {
     /// Performs orders on this server.
     pub fn new(running: &Arc<Running>, orders: Orders, tokens: Tokens) -> Arc<Self> {
         everywhere::listen(running);
+        let tokens = Arc::new(tokens);
+        if cluster_of(running).is_some() {
+            share_tokens(running, Arc::clone(&tokens) as Arc<dyn TokenStore>);
+        }
         Arc::new(Self {
             running: Arc::downgrade(running),
             begun: Instant::now(),

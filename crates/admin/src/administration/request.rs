@@ -14,8 +14,10 @@ use crate::error::AdminError;
 use crate::events;
 use crate::nodes;
 use crate::role::Role;
+use crate::tokens::TokenError;
 use millrace_limits::{BanReport, Limit, Limits, Network, Scope, ScopeReport};
-use millrace_server::{Live, Running, SessionReport, TraceFilter, TransferReport};
+use millrace_server::cluster::TokenTable;
+use millrace_server::{Live, Running, SessionReport, TraceFilter, TransferReport, cluster_of};
 
 /// Ten years: beyond that it is for the configuration.
 const LONGEST_BAN: u64 = 10 * 365 * 86_400;
@@ -216,8 +218,12 @@ impl Request {
             Self::Audit {} => audit(running),
             Self::TestNotices {} => test_notices(served),
             Self::Tokens {} => Ok(served.tokens().list()),
-            Self::AddToken { name, role, seconds } => Ok(served.tokens().add(&name, role, seconds)?),
-            Self::RemoveToken { name } => Ok(served.tokens().remove(&name).map(|()| Value::Null)?),
+            Self::AddToken { name, role, seconds } => {
+                Ok(served.tokens().add(&name, role, seconds, tokens_of_cluster(running)?)?)
+            }
+            Self::RemoveToken { name } => {
+                Ok(served.tokens().remove(&name, tokens_of_cluster(running)?).map(|()| Value::Null)?)
+            }
             Self::GiveWay {} if running.is_ending() => {
                 served.give();
                 Ok(Value::Null)
@@ -225,6 +231,11 @@ impl Request {
             Self::GiveWay {} => Err(AdminError::Serving),
         }
     }
+}
+
+/// Returns where the nodes of the cluster share their tokens, if the server is one; an error while the database is away.
+fn tokens_of_cluster(running: &Running) -> Result<Option<&dyn TokenTable>, TokenError> {
+    cluster_of(running).map(|cluster| cluster.tokens()).transpose().map_err(TokenError::Cluster)
 }
 
 /// A request for the log: `ban network=192.0.2.7 seconds=60`.

@@ -17,6 +17,7 @@ use super::failures::FAILURES;
 use super::logins::LOGINS;
 use super::schema::{ERRANDS, PLACES_AND_BANS, QUOTAS, RATES};
 use super::secrets::SECRETS;
+use super::tokens::TOKENS;
 use super::traffic::TRAFFIC;
 use super::uploads::UPLOADS;
 
@@ -42,6 +43,7 @@ const STEPS: &[&str] = &[
     LATE_LOGINS,
     OLDEST_PROGRAM,
     LOCK_TIMES,
+    TOKENS,
 ];
 
 /// As many steps a program has to know that may use the tables when all of [`STEPS`] are taken. This grows only with a step that

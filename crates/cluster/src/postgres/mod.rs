@@ -20,6 +20,7 @@ mod quotas;
 mod rates;
 mod schema;
 mod secrets;
+mod tokens;
 mod traffic;
 mod uploads;
 

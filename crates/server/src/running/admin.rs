@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millrace_cluster::Cluster;
+use millrace_cluster::{Cluster, TokenStore};
 use millrace_runtime::login::limits_of;
 use millrace_runtime::report::SessionReport;
 use millrace_runtime::worker::Client as _;
@@ -33,6 +33,11 @@ pub fn cluster_of(running: &Running) -> Option<&Arc<Cluster>> {
 /// Has errands of other nodes performed by this. The first that is said holds.
 pub fn perform_errands(running: &Running, errands: Errands) {
     let _ = running.state.errands.set(errands);
+}
+
+/// Has the nodes of the cluster share the tokens of the admin API that are kept there. The first that is said holds.
+pub fn share_tokens(running: &Running, tokens: Arc<dyn TokenStore>) {
+    let _ = running.state.tokens.set(tokens);
 }
 
 impl Running {

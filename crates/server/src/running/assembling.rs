@@ -172,6 +172,7 @@ pub(crate) fn state(
         is_leaving: AtomicBool::new(false),
         data_relay: OnceLock::new(),
         errands: OnceLock::new(),
+        tokens: OnceLock::new(),
         end: Mutex::default(),
         config,
     })

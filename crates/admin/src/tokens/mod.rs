@@ -1,17 +1,23 @@
 //! The tokens of the admin API. A file of the state folder has their hashes; a token itself is shown once.
+//!
+//! In a cluster the database has those of all nodes, and the file is this node's copy.
+
+mod shared;
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use millrace_log::Sha256;
+use millrace_server::cluster::{TableError, TokenTable};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::role::Role;
-use super::whole_file;
+use self::shared::Known;
+use crate::role::Role;
+use crate::whole_file;
 
 /// Tokens at most.
 const MOST: usize = 256;
@@ -31,6 +37,9 @@ struct Token {
     /// In seconds since 1970, as the next.
     created: u64,
     expires: Option<u64>,
+    /// The tables of the cluster that have it; `None` where this node alone has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cluster: Option<String>,
 }
 
 /// Why a token is not made or removed.
@@ -59,6 +68,11 @@ pub enum TokenError {
         /// What the system said.
         source: io::Error,
     },
+    /// The database of the cluster has no answer.
+    #[error(
+        "tokens are made and removed in the database of the cluster: {0}; list them, and try again when it answers"
+    )]
+    Cluster(#[source] TableError),
     /// There are no random numbers.
     #[error("the system has no random numbers")]
     Random,
@@ -68,8 +82,10 @@ pub enum TokenError {
 #[derive(Debug, Default)]
 pub struct Tokens {
     path: Option<PathBuf>,
-    /// Locked for a look, and while the file is written.
+    /// Locked for a look, and on a single server while the file is written.
     tokens: Mutex<Vec<Token>>,
+    /// What is known of those of the cluster. Locked while its database is asked.
+    known: Mutex<Known>,
 }
 
 impl Tokens {
@@ -81,7 +97,7 @@ impl Tokens {
             read => read.and_then(|bytes| Ok(serde_json::from_slice(&bytes)?)),
         };
         let tokens = tokens.map_err(|source| TokenError::File { path: file.clone(), source })?;
-        Ok(Self { path, tokens: Mutex::new(tokens) })
+        Ok(Self { path, tokens: Mutex::new(tokens), known: Mutex::default() })
     }
 
     /// Returns whether there are none.
@@ -97,8 +113,14 @@ impl Tokens {
         (!found.has_expired(now())).then(|| (found.name.clone(), found.role))
     }
 
-    /// Makes a token, which expires after so many seconds.
-    pub(super) fn add(&self, name: &str, role: Role, seconds: Option<u64>) -> Result<Value, TokenError> {
+    /// Makes a token, which expires after so many seconds; at all nodes of the cluster with these tables. Waits for them.
+    pub(super) fn add(
+        &self,
+        name: &str,
+        role: Role,
+        seconds: Option<u64>,
+        table: Option<&dyn TokenTable>,
+    ) -> Result<Value, TokenError> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.@".contains(&byte);
         if name.is_empty() || name.len() > LONGEST || !name.bytes().all(is_plain) {
             return Err(TokenError::Name);
@@ -106,19 +128,26 @@ impl Tokens {
         let plain = format!("{PREFIX}{}", random_number()?);
         let (created, sha256) = (now(), Sha256::of(plain.as_bytes()).to_string());
         let expires = seconds.map(|seconds| created.saturating_add(seconds));
-        self.change(|tokens| match tokens.iter().any(|token| token.name == name) {
-            true => Err(TokenError::Taken(name.to_owned())),
-            false if tokens.len() >= MOST => Err(TokenError::TooMany),
-            false => {
-                tokens.push(Token { name: name.to_owned(), role, sha256, created, expires });
-                Ok(())
-            }
-        })?;
+        let token = Token { name: name.to_owned(), role, sha256, created, expires, cluster: None };
+        match table {
+            Some(table) => self.add_to_cluster(token, table)?,
+            None => self.change(|tokens| match tokens.iter().any(|token| token.name == name) {
+                true => Err(TokenError::Taken(name.to_owned())),
+                false if tokens.len() >= MOST => Err(TokenError::TooMany),
+                false => {
+                    tokens.push(token);
+                    Ok(())
+                }
+            })?,
+        }
         Ok(json!({ "name": name, "role": role, "token": plain, "expires": expires }))
     }
 
-    /// Forgets a token.
-    pub(super) fn remove(&self, name: &str) -> Result<(), TokenError> {
+    /// Forgets a token; at all nodes of the cluster with these tables. Waits for them.
+    pub(super) fn remove(&self, name: &str, table: Option<&dyn TokenTable>) -> Result<(), TokenError> {
+        if let Some(table) = table {
+            return self.remove_from_cluster(name, table);
+        }
         self.change(|tokens| {
             let before = tokens.len();
             tokens.retain(|token| token.name != name);
@@ -150,11 +179,7 @@ impl Tokens {
         let mut tokens = self.tokens();
         let mut changed = tokens.clone();
         change(&mut changed)?;
-        let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
-        folder
-            .and_then(|()| Ok(serde_json::to_vec_pretty(&changed)?))
-            .and_then(|bytes| whole_file::replace(path, &bytes))
-            .map_err(|source| TokenError::File { path: path.clone(), source })?;
+        write(path, &changed)?;
         *tokens = changed;
         Ok(())
     }
@@ -168,6 +193,15 @@ impl Token {
     fn has_expired(&self, now: u64) -> bool {
         self.expires.is_some_and(|expires| expires <= now)
     }
+}
+
+/// Writes the file.
+fn write(path: &Path, tokens: &[Token]) -> Result<(), TokenError> {
+    let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+    folder
+        .and_then(|()| Ok(serde_json::to_vec_pretty(tokens)?))
+        .and_then(|bytes| whole_file::replace(path, &bytes))
+        .map_err(|source| TokenError::File { path: path.to_owned(), source })
 }
 
 /// Returns 256 random bits as 64 hexadecimal digits.
@@ -192,20 +226,21 @@ mod tests {
         let path = folder.join("tokens.json");
         let tokens = Tokens::open(Some(path.clone())).unwrap();
         let token = |answer: Value| answer["token"].as_str().unwrap().to_owned();
-        let ann = token(tokens.add("ann", Role::Operator, None).unwrap());
-        let old = token(tokens.add("old", Role::Administrator, Some(0)).unwrap());
-        assert!(matches!(tokens.add("ann", Role::Viewer, None), Err(TokenError::Taken(_))));
-        assert!(matches!(tokens.add("a b", Role::Viewer, None), Err(TokenError::Name)));
+        let ann = token(tokens.add("ann", Role::Operator, None, None).unwrap());
+        let old = token(tokens.add("old", Role::Administrator, Some(0), None).unwrap());
+        assert!(matches!(tokens.add("ann", Role::Viewer, None, None), Err(TokenError::Taken(_))));
+        assert!(matches!(tokens.add("a b", Role::Viewer, None, None), Err(TokenError::Name)));
         let text = std::fs::read_to_string(&path).unwrap();
+        assert!(!text.contains("cluster"), "a single server has nothing to do with one");
         assert!(!text.contains(&ann) && !tokens.list().to_string().contains("sha256"));
         // As the next server reads them.
         let tokens = Tokens::open(Some(path)).unwrap();
         assert_eq!(tokens.find(&ann), Some(("ann".to_owned(), Role::Operator)));
         assert_eq!(tokens.find(&old), None);
         assert_eq!(tokens.find(&format!("{ann}0")), None);
-        tokens.remove("ann").unwrap();
+        tokens.remove("ann", None).unwrap();
         assert_eq!(tokens.find(&ann), None);
-        assert!(matches!(tokens.remove("ann"), Err(TokenError::Unknown(_))));
+        assert!(matches!(tokens.remove("ann", None), Err(TokenError::Unknown(_))));
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }
