@@ -34,7 +34,7 @@ mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev
 mount -t tmpfs work /work; mkdir /work/files /work/state; chmod 777 /work/files /work/state
 mount -t securityfs security /sys/kernel/security; ip link set lo up; uname -a
 cd /work; cat /m.toml > m.toml
-dd if=/dev/urandom of=files/f bs=1M count=8 2>/dev/null
+dd if=/dev/urandom of=files/f bs=1M count=8 2>/dev/null; dd if=files/f of=files/s bs=2k count=1 2>/dev/null
 millrace serve --config m.toml > out 2> err &
 server=$!
 for second in $(seq 60); do grep -q Ready out && break; sleep 1; done
@@ -44,7 +44,7 @@ ftpget 127.0.0.1 d f && cmp d files/f && echo ok: download by FTP
 ftpput 127.0.0.1 up d && cmp d files/up && echo ok: upload by FTP
 printf 'GET /metrics HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n' | nc 127.0.0.1 9121 > metrics
 grep -q "^process_resident_memory_bytes " metrics && echo ok: metrics
-for load in "ftpes://anonymous:a@127.0.0.1/ --ops retr,stor,list --size 20k" "https://127.0.0.1/f --ops get" \\
+for load in "ftpes://anonymous:a@127.0.0.1/ --ops retr,stor,list --size 20k" "https://127.0.0.1/s --ops get" \\
     "ftp://anonymous:a@127.0.0.1/ --ops retr,login --size 2k"; do
     millrace bench $load --users 2 --duration 2s --warm-up 0 2>&1 | grep -E "ended well|failed" && echo "ok: $load"
 done
