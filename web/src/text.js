@@ -46,7 +46,7 @@ const en = {
   sessions: {
     user: 'User', address: 'Address', protocol: 'Protocol', doing: 'Doing', progress: 'Progress', rate: 'Rate', waits: 'Waits for',
     idle: 'Idle', age: 'Connected', local: 'To', session: 'Session', bytes: 'Bytes', notYet: 'not logged in', count: (n) => (n === 1
-      ? '1 session' : `${n} sessions`), filterHint: 'Part of a name, address or path', empty: 'No client is connected.', noMatch: 'No session matches.',
+      ? '1 session' : `${n} sessions`), filterHint: 'Name, address or path', empty: 'No client is connected.', noMatch: 'No session matches.',
     kinds: { download: 'download', upload: 'upload', listing: 'listing' }, details: (id) => `Session ${id}`, sort: 'Sort by',
     gone: 'This session has ended.', kick: 'End session', kickUser: (user) => `End all sessions of ${user}`, kicked: (n) => (n === 1
       ? '1 session ended' : `${n} sessions ended`), ban: (address) => `Ban ${address}`, banned: (network) => `${network} is banned`,
@@ -90,7 +90,7 @@ const en = {
     removed: (name) => `${name} deleted`, confirm: (name) => `Delete ${name}? Files stay; sessions end.`, empty: 'There are no users yet.',
     noMatch: 'No user matches.', emptyGroups: 'The configuration has no groups.', usersTitle: 'Users', groupsTitle: 'Groups',
     groupsHint: 'What the user does not say, the first group that does says.', goneGroup: '(not in the configuration)', download: 'Download', upload: 'Upload',
-    sessions: 'Sessions', line: (line) => `Not a setting: ${line}`, filterHint: 'Part of a name or group', show: 'Show', showMembers: 'Show members',
+    sessions: 'Sessions', line: (line) => `Not a setting: ${line}`, filterHint: 'Name or group', show: 'Show', showMembers: 'Show members',
     count: (n) => (n === 1 ? '1 user' : `${n} users`), more: 'Show more', unlisted: (names) => `Users of these are found by name alone, and not listed: ${names}.`,
     conflict: 'Another administrator changed this user meanwhile. Nothing was saved.', theirs: 'Show the change', own: 'set for the user',
     ofGroup: (name) => `from group ${name}`, holds: 'What holds for this user', nothingSet: 'Nothing is set: the defaults hold.',

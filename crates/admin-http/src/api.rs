@@ -5,12 +5,12 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{ALLOW, AUTHORIZATION, HOST, HeaderMap, ORIGIN, WWW_AUTHENTICATE};
 use hyper::{Method, StatusCode};
-use millrace_server::Running;
+use millrace_server::{Running, note_wrong_token};
 
 use super::arrival::{Arrival, check_host, cookie, text};
 use super::call::{Api, Call, Means, Who};
@@ -52,7 +52,12 @@ async fn perform(api: &Arc<Api>, running: Arc<Running>, arrival: Arrival) -> Res
     check_origin(&head.method, &head.headers, &who)?;
     if let Some(least) = operation.role {
         match &who {
-            None => return Err(unknown(api, &head.headers)),
+            None => {
+                if head.headers.contains_key(AUTHORIZATION) && api.wrong_tokens.is_told(Instant::now()) {
+                    note_wrong_token(&running, peer);
+                }
+                return Err(unknown(api, &head.headers));
+            }
             Some(who) if who.role < least => {
                 let refused = format!("this needs the role {least}, and {} has {}", who.name, who.role);
                 return Err(Problem::new(StatusCode::FORBIDDEN, refused));

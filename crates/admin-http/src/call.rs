@@ -18,6 +18,7 @@ use super::configuration::{Configuration, ConfigurationFile};
 use super::logins::{Logins, User};
 use super::rates::Rates;
 use super::reply::Problem;
+use super::wrong_tokens::WrongTokens;
 
 /// Calls at a time that wait for workers or a disk; more wait for these.
 const WAITING: usize = 4;
@@ -56,6 +57,7 @@ pub(crate) struct Api {
     /// Logins that have begun at a provider. A reload keeps them.
     pub(crate) pending: Arc<Pending>,
     pub(crate) rates: Rates,
+    pub(crate) wrong_tokens: WrongTokens,
     pub(crate) configuration: Option<Configuration>,
     waiting: Semaphore,
     pub(crate) guesses: Semaphore,
@@ -73,6 +75,7 @@ impl Api {
             logins: Logins::default(),
             pending: Arc::new(Pending::new().map_err(io::Error::other)?),
             rates: Rates::default(),
+            wrong_tokens: WrongTokens::default(),
             configuration: setup.configuration.map(Configuration::new),
             waiting: Semaphore::new(WAITING),
             guesses: Semaphore::new(GUESSES),

@@ -27,6 +27,7 @@ mod routes;
 mod shared_logins;
 mod table;
 mod telemetry;
+mod wrong_tokens;
 
 use std::convert::Infallible;
 use std::io;

@@ -327,14 +327,16 @@ fn low_ports() -> [u16; 2] {
     [free.next().unwrap(), free.next().unwrap()]
 }
 
-/// Asks the admin port whether the server is ready.
+/// Asks the admin port whether the server is ready, and for its metrics, which need files of the system.
 fn assert_ready(port: u16) {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    for (path, expected) in [("/readyz", "\r\nready\n"), ("/metrics", "\nprocess_resident_memory_bytes ")] {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains(expected), "{path}: {answer}");
+    }
 }
 
 #[test]

@@ -238,7 +238,8 @@ fn refusals_are_logged_and_every_line_of_the_json_log_is_json() {
     let mut site = Site::start("declined", &["--log-format", "json", "--anonymous", "rw"]);
     let mut client = site.connect();
     for (line, code) in [
-        ("BOGUS", "500"),
+        ("PASSX secret", "500"),
+        ("PAS secret", "500"),
         ("PWD", "530"),
         ("USER u", "331"),
         ("PASS secret", "230"),
@@ -263,7 +264,8 @@ fn refusals_are_logged_and_every_line_of_the_json_log_is_json() {
     assert_eq!(
         commands,
         [
-            "declined BOGUS",
+            "declined ***",
+            "declined PAS",
             "declined PWD",
             "declined PORT 127,0,0,2,4,1",
             "declined EPRT |1|127.0.0.1|22|",
@@ -273,7 +275,7 @@ fn refusals_are_logged_and_every_line_of_the_json_log_is_json() {
             "declined (a line that is too long)"
         ]
     );
-    assert!(told(&lines, "reply")[4].starts_with("declined 550 "));
+    assert!(told(&lines, "reply")[5].starts_with("declined 550 "));
     assert_eq!(told(&lines, "from"), ["changed /f"]);
     let reasons = told(&lines, "reason");
     assert_eq!(reasons, ["disconnected quit", "disconnected The server is shutting down."]);

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
-use rustix::param::page_size;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::rows::Metric;
@@ -18,8 +17,7 @@ pub fn process_readings() -> Vec<Reading> {
     let mut readings =
         vec![Reading::of(Metric::Cpu, cpu.as_secs_f64()), Reading::of(Metric::Start, start.as_secs_f64())];
     readings.extend(open_descriptors().map(|count| Reading::of(Metric::OpenDescriptors, count as f64)));
-    readings
-        .extend(resident_pages().map(|pages| Reading::of(Metric::Memory, pages as f64 * page_size() as f64)));
+    readings.extend(resident_kibibytes().map(|size| Reading::of(Metric::Memory, size as f64 * 1024.0)));
     readings
 }
 
@@ -38,8 +36,12 @@ fn open_descriptors() -> Option<u64> {
     }
 }
 
-fn resident_pages() -> Option<u64> {
-    fs::read_to_string("/proc/self/statm").ok()?.split(' ').nth(1)?.parse().ok()
+/// Not `statm`, which counts in pages: the size of one is in `/proc/self/auxv`, and a process that has changed its user may
+/// not read that.
+fn resident_kibibytes() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let size = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    size.trim().strip_suffix(" kB")?.parse().ok()
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ pub use millrace_storage as storage;
 /// What a back end of your own implements.
 pub use millrace_vfs as vfs;
 pub use running::connection::ConnectionError;
-pub use running::logins::{AdminLogin, find_account};
+pub use running::logins::{AdminLogin, find_account, note_wrong_token};
 pub use running::readings::{Readiness, readings_of, spans_of};
 pub use running::upgrade::{AdminListener, HandOverError, Predecessor, TakeOverError, hand_over_also};
 pub use running::{

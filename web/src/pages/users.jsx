@@ -204,7 +204,9 @@ function State({ user }) {
   return user.writable ? <span class="quiet">{words.active}</span> : <span class="quiet">{words.configured}</span>;
 }
 
-const access = ({ settings }) => (Array.isArray(settings.access) ? settings.access.join(', ') : settings.access ? words.accesses[settings.access] : '');
+const access = ({ settings: { access: said } }) => (said?.length
+  ? [said].flat().map((one) => words.accesses[one] ?? one).join(', ')
+  : <span class="quiet">{words.accesses['']}</span>);
 const directory = ({ settings }) => settings.directory ?? <span class="quiet">{words.allOfIt}</span>;
 
 /** The groups of the configuration. */

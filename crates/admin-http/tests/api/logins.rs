@@ -37,11 +37,22 @@ fn a_token_is_good_until_it_expires_or_is_removed() {
     let expired = site.token("administrator", Some(0));
     let forged = format!("{}0\r\n", admin.trim_end());
     let basic = admin.replace("Bearer", "Basic");
+    let log = site.running.watch_log(0, Box::new(|| {}));
     for wrong in [&expired, &forged, &basic, "Authorization: Bearer\r\n", "Authorization: Bearer \r\n"] {
         let told = site.ask("GET", "/api/v1/me", wrong, "");
         assert_eq!(told.status, 401, "{wrong}");
         assert!(told.body.contains("or it has expired"), "{told:?}");
     }
+    let (logged, _) = log.take();
+    let failed = logged.iter().filter(|line| line.contains(r#""event":"login-failed""#));
+    let failed: Vec<_> = failed.filter(|line| line.contains(r#""tried":"token of the admin API""#)).collect();
+    assert_eq!(failed.len(), 5, "{logged:?}");
+    assert!(
+        failed.iter().all(|line| line.contains(r#""peer":"127.0.0.1:"#) && !line.contains("millrace_")),
+        "{failed:?}"
+    );
+    let metrics = site.ask("GET", "/metrics", "", "").body;
+    assert!(metrics.contains("millrace_logins_total{result=\"failed\"} 5\n"), "{metrics}");
     let name = me["name"].as_str().unwrap();
     assert_eq!(site.ask("DELETE", &format!("/api/v1/tokens/{name}"), &admin, "").status, 200);
     assert_eq!(site.ask("GET", "/api/v1/me", &good, "").status, 401);

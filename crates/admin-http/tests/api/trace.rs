@@ -88,6 +88,10 @@ fn a_trace_shows_both_directions_of_later_sessions_without_passwords() {
     ann.say("USER ann", "331");
     ann.say("PASS secret", "230");
     ann.say("SITE PSWD secret secret", "5");
+    ann.say("PASSX secret", "500");
+    ann.say("PAS secret", "500");
+    ann.say("secret", "500");
+    ann.say("SITE PASWD secret", "50");
     ann.say("CWD /nosuch", "550");
     ann.say("QUIT", "221");
     let seen = up_to(&mut stream, "< 221 Goodbye.");
@@ -101,6 +105,14 @@ fn a_trace_shows_both_directions_of_later_sessions_without_passwords() {
         "> PASS ***",
         "< 230 ",
         "> SITE PSWD ***",
+        "< 50",
+        "> ***",
+        "< 500 ",
+        "> PAS ***",
+        "< 500 ",
+        "> ***",
+        "< 500 ",
+        "> SITE ***",
         "< 50",
         "> CWD /nosuch",
         "< 550 ",

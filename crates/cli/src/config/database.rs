@@ -44,10 +44,22 @@ pub(super) fn open(
     match Database::open(&path) {
         Ok(database) => Ok(Some((database, path))),
         Err(_) if !path.exists() => {
-            let message =
-                format!("there is no {}; `millrace user --users {0} add NAME` makes it", path.display());
+            let message = match is_login(&said.value) {
+                // The message ends in logs, and what stands behind the colon may be a password.
+                true => "this is the file of a database of users, and there is none of that name; a user with a password \
+                         is a [[user]] table, or `serve --user NAME:PASSWORD`"
+                    .to_owned(),
+                false => {
+                    format!("there is no {}; `millrace user --users {0} add NAME` makes it", path.display())
+                }
+            };
             Err(places.error(&said.place, "--users", &message))
         }
         Err(error) => Err(places.error(&said.place, "--users", &error.to_string())),
     }
+}
+
+/// Returns whether someone may have written a name and a password instead of a file.
+fn is_login(path: &Path) -> bool {
+    path.to_str().and_then(|text| text.split_once(':')).is_some_and(|(name, _)| !name.contains('/'))
 }

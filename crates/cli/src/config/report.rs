@@ -93,7 +93,7 @@ const RECEIVERS: [&str; 3] = ["hook", "notice", "otlp"];
 fn is_secret(before: &str, line: &str, keys: &KnownKeys) -> bool {
     let key = line.split('=').next().unwrap_or_default().trim();
     let has_login = line.split_once("://").is_some_and(|(_, rest)| rest.contains('@'));
-    if has_login || SECRET.contains(&key) {
+    if has_login || SECRET.contains(&key) || may_name_login(key, line, keys) {
         return true;
     }
     // Whatever the path or the name that such a key has for its value.
@@ -116,6 +116,26 @@ fn is_secret(before: &str, line: &str, keys: &KnownKeys) -> bool {
         false => is_alone && is_plain(key) && nearest(key, &keys.user).is_some_and(is_no_secret),
     };
     among_users && !line.starts_with('[') && !is_harmless()
+}
+
+/// Returns true if a value has the form `NAME:PASSWORD` where someone may have meant a user: behind a key that is taken for
+/// `user`, or one that does not exist. Paths and addresses are none.
+fn may_name_login(key: &str, line: &str, keys: &KnownKeys) -> bool {
+    let Some((_, value)) = line.split_once('=') else { return false };
+    let is_taken_for_user = ["users", "logins"].contains(&key);
+    if is_taken_for_user && value.trim_start().starts_with('{') {
+        return true;
+    }
+    let is_login = |text: &str| {
+        text.split_once(':').is_some_and(|(name, behind)| {
+            let is_address = behind.bytes().all(|byte| byte.is_ascii_digit())
+                && (name == "localhost" || name.contains('.'))
+                || text.starts_with(['[', ':']);
+            !is_address && !behind.starts_with("//") && !name.contains('/')
+        })
+    };
+    let is_known = keys.file.contains(&key) || keys.user.contains(&key);
+    (is_taken_for_user || !is_known) && value.split(['"', '\'']).skip(1).step_by(2).any(is_login)
 }
 
 /// Returns whether a key exists where it stands, and has a value that is no secret: at the top level, or of a user.
@@ -243,6 +263,17 @@ mod tests {
         for (before, line, secret) in [
             ("", "user-download-limit = \"10 quick\"", false),
             ("", "users = \"/nonexistent/users.db\"", false),
+            ("", "users = \"/nonexistent/a:b.db\"", false),
+            ("", "users = \"./users.db\"", false),
+            ("", "users = \"a:hunter2\"", true),
+            ("", "users = [\"a:hunter2\"]", true),
+            ("", "users = { a = \"hunter2\" }", true),
+            ("", "logins = [\"b\", 'a:hunter2']", true),
+            ("", "logins = \"60/hour\"", false),
+            ("", "accounts = \"a:12345\"", true),
+            ("", "listen = \"127.0.0.1:2121\"", false),
+            ("", "listen = [\"[::1]:21\", \"localhost:21\"]", false),
+            ("", "root = \"/srv/a:b\"", false),
             ("", "tls-cert = \"nosuch/password.pem\"", false),
             ("", "tls-key = \"/etc/secrets/key.pem\"", false),
             ("", "acme-directory = \"https://me:s3cret@ca.example/\"", true),

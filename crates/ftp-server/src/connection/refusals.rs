@@ -4,7 +4,7 @@
 //! answered with 4xx or 5xx is told here: who probes the server, and why a client does not get on, is seen in one place.
 
 use millrace_ftp::reply::{Replies, Reply, code};
-use millrace_ftp::session::{Answer, Input};
+use millrace_ftp::session::{Answer, Input, commands};
 use millrace_log as log;
 use millrace_metrics::Verb;
 use millrace_runtime::worker::Core;
@@ -14,6 +14,12 @@ use super::scene::Identity;
 
 /// Commands whose arguments are not shown.
 pub(super) const SECRET: [&str; 5] = ["PASS", "ACCT", "INTERNALSHUTDOWN", "SITE GPASS", "SITE PSWD"];
+
+/// What is shown in place of what may be a password.
+pub(super) const HIDDEN: &[u8] = b"***";
+
+/// The longest verb of RFC 959. A longer word that is no command may be a password.
+const LONGEST_VERB: usize = 4;
 
 /// So much of a command is worth a line.
 const SHOWN: usize = 256;
@@ -156,8 +162,10 @@ pub(super) fn parting(replies: &Replies) -> Option<Box<str>> {
 /// A line as it may be read by others: without a password, also where its command is spelt so that it is none, and not
 /// for ever.
 pub(super) fn shown(line: &[u8]) -> &[u8] {
-    let end = end_of_secret(line).unwrap_or(SHOWN);
-    &line[..line.len().min(end)]
+    match end_of_secret(line) {
+        Some(0) => HIDDEN,
+        end => &line[..line.len().min(end.unwrap_or(SHOWN))],
+    }
 }
 
 /// Returns whether a line has an argument that is not shown.
@@ -165,9 +173,32 @@ pub(super) fn has_secret(line: &[u8]) -> bool {
     end_of_secret(line).is_some_and(|end| end < line.len())
 }
 
-/// Where the words of a command end whose argument is not shown.
+/// Where what is shown of a line ends, unless all of it may be shown.
 fn end_of_secret(line: &[u8]) -> Option<usize> {
-    SECRET.iter().find_map(|secret| end_of(secret, line))
+    SECRET.iter().find_map(|secret| end_of(secret, line)).or_else(|| end_of_unknown(line))
+}
+
+/// The same of a line that is no command: a password may have been typed into it, with a verb or without.
+fn end_of_unknown(line: &[u8]) -> Option<usize> {
+    let (verb, end) = word(line, 0)?;
+    if verb.eq_ignore_ascii_case(b"SITE") {
+        let (of_site, _) = word(line, end)?;
+        return commands::find_of_site(of_site).is_none().then_some(end);
+    }
+    let is_verb = verb.len() <= LONGEST_VERB && verb.iter().all(u8::is_ascii_alphabetic);
+    match commands::find(verb) {
+        Some(_) => None,
+        None if is_verb => Some(end),
+        None => Some(0),
+    }
+}
+
+/// The first word of a line from `from` on, and where it ends.
+fn word(line: &[u8], from: usize) -> Option<(&[u8], usize)> {
+    let rest = &line[from..];
+    let start = from + rest.iter().position(|byte| !is_blank(*byte))?;
+    let length = line[start..].iter().position(|byte| is_blank(*byte)).unwrap_or(line.len() - start);
+    Some((&line[start..start + length], start + length))
 }
 
 /// Where the words of a command end that a line begins with, whatever stands before and between them.
@@ -203,7 +234,15 @@ mod tests {
             (b"INTERNALSHUTDOWN secret", b"INTERNALSHUTDOWN"),
             (b"site gpass secret", b"site gpass"),
             (b"SITE PSWD old new", b"SITE PSWD"),
-            (b"PASSED by", b"PASSED by"),
+            (b"PASSX secret", b"***"),
+            (b"PAS secret", b"PAS"),
+            (b"PASS=secret", b"***"),
+            (b"secret", b"***"),
+            (b"Tr0u", b"***"),
+            (b"GET / HTTP/1.1", b"GET"),
+            (b"NOPE", b"NOPE"),
+            (b"XPWD x", b"XPWD x"),
+            (b"SITE PASWD secret", b"SITE"),
             (b" PASS secret", b" PASS"),
             (b"PASS\tsecret", b"PASS"),
             (b"\0 pass \x01secret", b"\0 pass"),
@@ -214,8 +253,8 @@ mod tests {
             (b"", b""),
         ] {
             assert_eq!(shown(line), expected);
-            assert_eq!(has_secret(line), expected.len() < line.len());
+            assert_eq!(has_secret(line), expected == HIDDEN || expected.len() < line.len());
         }
-        assert_eq!(shown(&[b'x'; 4096]).len(), SHOWN);
+        assert_eq!(shown(&[b"RETR ", &[b'x'; 4096][..]].concat()).len(), SHOWN);
     }
 }

@@ -8,7 +8,7 @@ use millrace_ftp::session::Input;
 use millrace_log::{Subject, TraceLine};
 use millrace_runtime::worker::Core;
 
-use super::refusals::{About, has_secret, shown};
+use super::refusals::{About, HIDDEN, has_secret, shown};
 use super::scene::Identity;
 
 /// Lines of a reply that are shown.
@@ -22,7 +22,11 @@ impl Identity<'_> {
         }
         match input {
             Input::Line(line) | Input::Refused(line, _) if has_secret(line) => {
-                self.trace(core, true, &[shown(line), b" ***"].concat(), None);
+                let text = match shown(line) {
+                    HIDDEN => HIDDEN.to_vec(),
+                    shown => [shown, b" ", HIDDEN].concat(),
+                };
+                self.trace(core, true, &text, None);
             }
             Input::Line(line) | Input::Refused(line, _) => self.trace(core, true, line, named(line)),
             Input::LineTooLong | Input::LineTorn => {

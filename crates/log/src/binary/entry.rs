@@ -39,14 +39,14 @@ pub(crate) fn write_request(now: Timestamp, subject: &Subject<'_>, request: &Req
     head[16] = REQUEST;
     head[22..24].copy_from_slice(&request.status.to_le_bytes());
     head[26] = VERSIONS.iter().position(|version| *version == request.protocol).unwrap_or(0) as u8;
-    let mut names = Vec::with_capacity(256);
-    put(&mut names, subject.user, NAME);
-    put(&mut names, Some(request.method.as_bytes()), NAME);
-    put(&mut names, Some(request.target), PATH);
+    let start = record::begin(&head, out);
+    put(out, subject.user, NAME);
+    put(out, Some(request.method.as_bytes()), NAME);
+    put(out, Some(request.target), PATH);
     for name in [request.host, request.referer, request.agent] {
-        put(&mut names, name, NAME);
+        put(out, name, NAME);
     }
-    record::append(&head, &names, out);
+    record::finish(start, out);
 }
 
 /// Appends the records of a transfer.
@@ -70,13 +70,13 @@ pub(crate) fn write_transfer(
     head[16] = TRANSFER;
     head[19] = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).sum();
     head[27] = DIRECTIONS.iter().position(|direction| *direction == transfer.direction).unwrap_or(0) as u8;
-    let mut names = Vec::with_capacity(256);
-    put(&mut names, subject.user, NAME);
-    put(&mut names, Some(transfer.path.as_bytes()), PATH);
+    let start = record::begin(&head, out);
+    put(out, subject.user, NAME);
+    put(out, Some(transfer.path.as_bytes()), PATH);
     for name in [transfer.guest, transfer.hash.map(str::as_bytes), transfer.failure.map(str::as_bytes)] {
-        put(&mut names, name, NAME);
+        put(out, name, NAME);
     }
-    record::append(&head, &names, out);
+    record::finish(start, out);
 }
 
 /// Returns what all entries have.

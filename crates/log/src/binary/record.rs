@@ -19,8 +19,34 @@ pub(super) const PARTS: usize = 32;
 /// A record.
 pub(super) type Record = [u8; SIZE];
 
-/// Appends the records of an entry: its first bytes, up to the names, and the names. The ring numbers them.
-pub(super) fn append(head: &[u8; NAMES], names: &[u8], out: &mut Vec<u8>) {
+/// Appends the first bytes of an entry, up to the names. The names are to be appended then, and [`finish`] called.
+/// Returns where the entry begins.
+pub(super) fn begin(head: &[u8; NAMES], out: &mut Vec<u8>) -> usize {
+    let start = out.len();
+    out.reserve(SIZE);
+    out.extend_from_slice(head);
+    start
+}
+
+/// Makes records of the entry that begins there. Most are one record, which needs no copy of the names. The ring numbers
+/// them.
+pub(super) fn finish(start: usize, out: &mut Vec<u8>) {
+    let used = out.len() - start - NAMES;
+    if used > SIZE - 1 - NAMES {
+        let names = out.split_off(start + NAMES);
+        let mut head = head();
+        head.copy_from_slice(&out[start..]);
+        out.truncate(start);
+        return append(&head, &names, out);
+    }
+    out.resize(start + SIZE, 0);
+    let record = &mut out[start..];
+    (record[17], record[18], record[SIZE - 1]) = (1, 0, END);
+    record[20..22].copy_from_slice(&(used as u16).to_le_bytes());
+}
+
+/// Appends the records of an entry: its first bytes, and the names.
+fn append(head: &[u8; NAMES], names: &[u8], out: &mut Vec<u8>) {
     let (first, mut rest) = names.split_at(names.len().min(SIZE - 1 - NAMES));
     let parts = 1 + rest.len().div_ceil(SIZE - 1 - MORE_NAMES);
     let mut record = [0; SIZE];
@@ -95,7 +121,8 @@ pub(super) fn number(record: &[u8], at: usize) -> u64 {
 fn checksum(record: &[u8]) -> u64 {
     // The multiplier of FxHash, and a start that is not 0, so that an empty record is none.
     let mix = |sum: u64, word: u64| (sum.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
-    (8..SIZE).step_by(8).map(|at| number(record, at)).fold(SIZE as u64, mix)
+    let (words, _) = record.as_chunks();
+    words.iter().skip(1).map(|word| u64::from_le_bytes(*word)).fold(SIZE as u64, mix)
 }
 
 #[cfg(test)]
@@ -105,7 +132,9 @@ mod tests {
     #[test]
     fn a_record_of_which_a_byte_is_another_is_not_whole() {
         let mut out = Vec::new();
-        append(&head(), b"names", &mut out);
+        let start = begin(&head(), &mut out);
+        out.extend_from_slice(b"names");
+        finish(start, &mut out);
         let mut record: Record = out.try_into().unwrap();
         assert_eq!(sequence(&record), None);
         seal(&mut record, 7);
@@ -126,6 +155,12 @@ mod tests {
             first[16] = 1;
             let mut out = Vec::new();
             append(&first, &long, &mut out);
+            // Behind another entry, and without a copy where there is one record.
+            let mut in_place = vec![7; SIZE];
+            let start = begin(&first, &mut in_place);
+            in_place.extend_from_slice(&long);
+            finish(start, &mut in_place);
+            assert_eq!(in_place, [&[7; SIZE], &out[..]].concat());
             let records: Vec<&Record> = out.chunks_exact(SIZE).map(|one| one.try_into().unwrap()).collect();
             assert_eq!((parts(records[0]), entries(&out)), (Some(records.len()), 1));
             let joined = records.iter().enumerate().map(|(place, record)| names(record, place).unwrap());

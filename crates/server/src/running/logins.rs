@@ -41,6 +41,13 @@ pub fn find_account(
     });
 }
 
+/// Tells the log of a call with a token that is unknown or has expired. It counts as a failed login.
+pub fn note_wrong_token(running: &Running, peer: SocketAddr) {
+    let subject = Subject { session: 0, peer, user: None };
+    let tried = Tried { took: Duration::ZERO, within: Within::Nothing };
+    running.state.log.note_of(&subject, Event::LoginFailed { user: b"token of the admin API", tried });
+}
+
 impl Running {
     /// Has the pool of logins decide about a name and a password. `tell` is called there, or at once.
     pub fn log_in(

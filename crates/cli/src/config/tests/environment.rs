@@ -46,6 +46,10 @@ fn secrets_are_read_from_files_and_never_shown() {
             "MILLRACE_USER: MILLRACE_USER_FILE is set too",
         ),
         (&[("MILLRACE_USER_FILE", "/none")], "MILLRACE_USER_FILE: /none cannot be read: No such file"),
+        (
+            &[("MILLRACE_USERS", "a:s3cret")],
+            "MILLRACE_USERS: this is the file of a database of users, and there is none of that name",
+        ),
         (&[("MILLRACE_FTP", "2121")], "MILLRACE_FTP: \"2121\" is not an address with a port"),
         (&[("MILLRACE_WORKERS", "5000")], "MILLRACE_WORKERS: expected at most 1024: threads"),
         (

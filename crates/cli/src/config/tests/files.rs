@@ -235,6 +235,16 @@ fn errors_in_a_file_show_where() {
       | ^^^^^^^^^^^^"#,
         ),
         (
+            "users = \"a:hunter2\"",
+            "HERE/m.toml:1:9: This is the file of a database of users, and there is none of that name; a user with a password is a \
+             [[user]] table, or `serve --user NAME:PASSWORD`.\n    1 | (a line that may hold a password is not shown)",
+        ),
+        (
+            "users = [\"a:hunter2\"]",
+            "HERE/m.toml:1:9: Expected a path in quotes, but this is an array.\n    1 | (a line that may hold a password is not \
+             shown)",
+        ),
+        (
             "[user]\nname = \"a\"",
             r#"HERE/m.toml:1:1: Each user is a table of its own, which begins with [[user]], in two brackets.
     1 | [user]

@@ -256,6 +256,11 @@ pub fn find(verb: &[u8]) -> Option<&'static Command> {
     find_in(COMMANDS, verb)
 }
 
+/// The row of a command of `SITE`, in any case.
+pub fn find_of_site(verb: &[u8]) -> Option<&'static Command> {
+    find_in(SITE_COMMANDS, verb)
+}
+
 /// The row of a verb in a table.
 pub(crate) fn find_in(table: &'static [Command], verb: &[u8]) -> Option<&'static Command> {
     // The first letter settles most rows; a perfect hash would save some 30 ns of a 50 us command.
