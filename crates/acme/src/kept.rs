@@ -22,6 +22,7 @@ use millrace_net::tls::CertificateInfo;
 use millrace_net::tls::{KeyPair, LoadError, placeholder};
 use thiserror::Error;
 
+use super::calls::call;
 use super::settings::Acme;
 
 /// Why an issued certificate is not stored.
@@ -52,7 +53,7 @@ impl Acme {
     /// ACME: a self-signed certificate would never be replaced.
     pub fn prepare(&self) -> io::Result<Option<String>> {
         Self::built().map_err(|error| io::Error::new(io::ErrorKind::Unsupported, error))?;
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        call(|| fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder))?;
         let path = self.identity().certificate;
         let warning = match self.identity().info(&[]) {
             Ok(_) => return Ok(None),
@@ -96,7 +97,7 @@ impl Acme {
         match usable {
             Ok(info) => settle_staged(&staged, &path).map(|()| info).map_err(failed),
             Err(why) => {
-                let _ = fs::remove_file(staged);
+                let _ = call(|| fs::remove_file(staged));
                 Err(why)
             }
         }
@@ -105,7 +106,7 @@ impl Acme {
     /// The account, if one is stored. An invalid one is renamed.
     pub(super) fn account(&self) -> io::Result<Option<AccountCredentials>> {
         let path = self.account_path();
-        let text = match fs::read(&path) {
+        let text = match call(|| fs::read(&path)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             text => text?,
         };
@@ -121,7 +122,7 @@ impl Acme {
 
     /// The CA knows nothing of it.
     pub(super) fn forget_account(&self) {
-        let _ = fs::remove_file(self.account_path());
+        let _ = call(|| fs::remove_file(self.account_path()));
     }
 
     pub(super) fn account_path(&self) -> PathBuf {
@@ -146,34 +147,46 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
 fn set_aside(path: &Path) -> io::Result<PathBuf> {
     let _alone = alone();
     let extension = path.extension().unwrap_or_default().to_string_lossy();
-    let mut names = (1..).map(|number: u64| path.with_extension(format!("unusable-{number}.{extension}")));
-    let is_free = |name: &PathBuf| {
-        fs::symlink_metadata(name).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
-    };
-    let name = names.find(is_free).ok_or(io::ErrorKind::AlreadyExists)?;
-    settle(path, &name).map(|()| name)
+    for number in 1..=u64::MAX {
+        let name = path.with_extension(format!("unusable-{number}.{extension}"));
+        match call(|| fs::symlink_metadata(&name)) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return settle(path, &name).map(|()| name);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
 }
 
 /// Writes beside a name. A failure leaves no file.
 fn stage(path: &Path, text: &str) -> io::Result<PathBuf> {
     let staged = path.with_extension(format!("new.{}", std::process::id()));
     // A file left by a killed process of the same ID may be readable by others.
-    let _ = fs::remove_file(&staged);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&staged)?;
-    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
-    written.map(|()| staged.clone()).inspect_err(|_| drop(fs::remove_file(&staged)))
+    let _ = call(|| fs::remove_file(&staged));
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    let mut file = call(|| options.open(&staged))?;
+    let written = call(|| file.write_all(text.as_bytes())).and_then(|()| call(|| file.sync_all()));
+    written.map(|()| staged.clone()).inspect_err(|_| drop(call(|| fs::remove_file(&staged))))
 }
 
 /// Gives the name to what was staged. A failure leaves no second file.
 fn settle_staged(staged: &Path, path: &Path) -> io::Result<()> {
-    settle(staged, path).inspect_err(|_| drop(fs::remove_file(staged)))
+    settle(staged, path).inspect_err(|_| drop(call(|| fs::remove_file(staged))))
 }
 
 /// Gives the name to what was written.
 fn settle(staged: &Path, path: &Path) -> io::Result<()> {
-    fs::rename(staged, path)?;
-    path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+    call(|| fs::rename(staged, path))?;
+    let Some(folder) = path.parent() else { return Ok(()) };
+    let names = call(|| File::open(folder))?;
+    call(|| names.sync_all())
 }
+
+#[cfg(all(test, feature = "client"))]
+mod fault_tests;
 
 #[cfg(all(test, feature = "client"))]
 mod tests {
@@ -183,7 +196,7 @@ mod tests {
 
     use super::*;
 
-    struct Folder(PathBuf);
+    pub(super) struct Folder(PathBuf);
 
     impl Drop for Folder {
         fn drop(&mut self) {
@@ -191,13 +204,13 @@ mod tests {
         }
     }
 
-    fn settings(test: &str, domain: &str) -> (Acme, Folder) {
+    pub(super) fn settings(test: &str, domain: &str) -> (Acme, Folder) {
         let folder = std::env::temp_dir().join(format!("millrace-acme-{test}-{}", std::process::id()));
         (Acme::new(vec![domain.to_owned()], folder.clone()), Folder(folder))
     }
 
     /// A chain for a name, and its key.
-    fn issued(domain: &str) -> (String, String) {
+    pub(super) fn issued(domain: &str) -> (String, String) {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(rcgen::DnType::CommonName, "an authority");

@@ -17,6 +17,7 @@
 
 #[cfg(feature = "client")]
 mod advice;
+mod calls;
 mod challenges;
 #[cfg(feature = "client")]
 mod directory;

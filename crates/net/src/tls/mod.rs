@@ -12,6 +12,7 @@
 //! cmake where ring's takes seconds.
 
 mod acceptor;
+mod calls;
 mod certificate_diagnostics;
 mod certificate_info;
 mod challenge;
@@ -34,6 +35,8 @@ mod ticket_resend;
 mod tickets;
 mod unwritten;
 
+#[cfg(test)]
+mod file_faults;
 #[cfg(test)]
 mod tests;
 

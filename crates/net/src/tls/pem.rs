@@ -10,6 +10,7 @@ use std::path::Path;
 
 use rustls::pki_types::pem::{Error, PemObject};
 
+use super::calls::call;
 use super::der::{self, BIT_STRING, INTEGER, SEQUENCE, VERSION};
 use super::load_error::LoadError;
 
@@ -125,7 +126,8 @@ fn some<T>(
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    File::open(path)?.take(LONGEST).read_to_end(&mut text)?;
+    let file = call(|| File::open(path))?;
+    call(|| file.take(LONGEST).read_to_end(&mut text))?;
     Ok(text)
 }
 

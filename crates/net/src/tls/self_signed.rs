@@ -7,6 +7,7 @@ use std::path::Path;
 
 use rcgen::{CertificateParams, DnType, KeyPair as GeneratedKey};
 
+use super::calls::call;
 use super::key_pair::KeyPair;
 
 impl KeyPair {
@@ -21,28 +22,41 @@ impl KeyPair {
 /// these names). Of several that are made at a time, one is kept: a folder gets its name whole, or not.
 pub fn self_signed(folder: &Path, names: &[String]) -> io::Result<KeyPair> {
     let pair = KeyPair::self_signed(folder);
-    if pair.certificate.is_file() && pair.key.is_file() {
+    if is_there(&pair)? {
         return Ok(pair);
     }
     let (certificate, key) = generate(names).map_err(io::Error::other)?;
     let staged = folder.join(format!("self-signed.{}", std::process::id()));
-    let stored =
-        stage(&staged, &certificate, &key).and_then(|()| fs::rename(&staged, folder.join("self-signed")));
+    let stored = stage(&staged, &certificate, &key)
+        .and_then(|()| call(|| fs::rename(&staged, folder.join("self-signed"))));
     match stored {
         Ok(()) => Ok(pair),
         Err(error) => {
-            let _ = fs::remove_dir_all(&staged);
+            let _ = call(|| fs::remove_dir_all(&staged));
             // Another process has stored one first.
-            if pair.certificate.is_file() && pair.key.is_file() { Ok(pair) } else { Err(error) }
+            if is_there(&pair).unwrap_or(false) { Ok(pair) } else { Err(error) }
         }
     }
 }
 
+/// Returns whether both files are there; an error where that cannot be told.
+fn is_there(pair: &KeyPair) -> io::Result<bool> {
+    let is_file = |path: &Path| match call(|| fs::metadata(path)) {
+        Ok(metadata) => Ok(metadata.is_file()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    };
+    Ok(is_file(&pair.certificate)? && is_file(&pair.key)?)
+}
+
 /// Makes a folder with a certificate and its key.
 fn stage(folder: &Path, certificate: &str, key: &str) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    call(|| fs::DirBuilder::new().recursive(true).mode(0o700).create(folder))?;
     write(&folder.join("key.pem"), key, 0o600)?;
-    write(&folder.join("certificate.pem"), certificate, 0o644)
+    write(&folder.join("certificate.pem"), certificate, 0o644)?;
+    // Else a power cut could leave the folder with one of them, beneath its last name.
+    let names = call(|| File::open(folder))?;
+    call(|| names.sync_all())
 }
 
 /// A certificate of the same kind and its key, in PEM, in this order: for as long as a better one is not there.
@@ -64,7 +78,9 @@ fn generate(names: &[String]) -> Result<(String, String), rcgen::Error> {
 }
 
 fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
-    let mut file: File = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(path)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(mode);
+    let mut file: File = call(|| options.open(path))?;
+    call(|| file.write_all(text.as_bytes()))?;
+    call(|| file.sync_all())
 }
