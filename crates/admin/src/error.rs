@@ -159,13 +159,10 @@ impl AdminError {
             | Self::WhichEvents
             | Self::Reload(_)
             | Self::Token(TokenError::Name) => Blame::Request,
-            Self::Token(TokenError::Cluster(_)) => Blame::Away,
-            Self::Ledger(_)
-            | Self::Queue(_)
-            | Self::AuditLog(_)
-            | Self::Cluster(_)
-            | Self::NoThread(_)
-            | Self::Token(_) => Blame::System,
+            Self::Cluster(_) | Self::Token(TokenError::Cluster(_)) => Blame::Away,
+            Self::Ledger(_) | Self::Queue(_) | Self::AuditLog(_) | Self::NoThread(_) | Self::Token(_) => {
+                Blame::System
+            }
         }
     }
 }
