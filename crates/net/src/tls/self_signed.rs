@@ -33,10 +33,24 @@ pub fn self_signed(folder: &Path, names: &[String]) -> io::Result<KeyPair> {
         Ok(()) => Ok(pair),
         Err(error) => {
             let _ = call(|| fs::remove_dir_all(&staged));
-            // Another process has stored one first.
-            if is_there(&pair).unwrap_or(false) { Ok(pair) } else { Err(error) }
+            match is_there(&pair) {
+                // Another process has stored one first.
+                Ok(true) => Ok(pair),
+                _ if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                    Err(incomplete(&folder.join("self-signed")))
+                }
+                _ => Err(error),
+            }
         }
     }
+}
+
+/// The error of a folder that has something else than a pair: what is in it may be wanted, and so is not replaced.
+fn incomplete(folder: &Path) -> io::Error {
+    io::Error::other(format!(
+        "{} has not both certificate.pem and key.pem; move it away, and a new pair is made",
+        folder.display()
+    ))
 }
 
 /// Returns whether both files are there; an error where that cannot be told.

@@ -358,6 +358,16 @@ fn a_handshake_message_without_end_is_refused() {
 }
 
 #[test]
+fn a_folder_with_half_of_a_self_signed_pair_is_named_and_kept() {
+    let folder = Folder::new();
+    let pair = folder.pair("half", &["localhost"]);
+    std::fs::remove_file(&pair.key).unwrap();
+    let error = self_signed(&folder.0.join("half"), &["localhost".to_owned()]).unwrap_err().to_string();
+    assert!(error.contains("self-signed has not both") && error.contains("move it away"), "{error}");
+    assert!(pair.certificate.is_file());
+}
+
+#[test]
 fn a_self_signed_certificate_is_kept() {
     let folder = Folder::new();
     let fingerprint = || folder.acceptor().fingerprints();
