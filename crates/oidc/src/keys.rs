@@ -127,6 +127,10 @@ impl Key {
 mod tests {
     use std::collections::BTreeMap;
 
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::Index;
+
     use super::*;
 
     /// Tokens with the payload `{"sub":"ann"}` of every algorithm, and their keys, by the Python package joserfc 1.8.
@@ -154,6 +158,26 @@ mod tests {
             let (_, signature) = rest.split_once('.').unwrap();
             let forged = format!("{head}.{}.{signature}", base64::encode_url(br#"{"sub":"bob"}"#));
             assert_eq!(keys.verify(&forged), Err(TokenError::Signature), "{algorithm}");
+        }
+    }
+
+    proptest! {
+        /// A token that was changed anywhere is refused, or says what it said.
+        #[test]
+        fn a_changed_token_says_nothing_new(
+            which in any::<Index>(),
+            edits in vec((any::<Index>(), 0..4_usize, "[.A-Za-z0-9_=-]{0,3}"), 1..4),
+        ) {
+            let Vectors { keys, tokens } = vectors();
+            let mut token = which.get(&tokens.into_values().collect::<Vec<_>>()).clone();
+            for (at, length, piece) in edits {
+                let at = at.index(token.len());
+                let end = token.len().min(at + length);
+                token.replace_range(at..end, &piece);
+            }
+            if let Ok(payload) = keys.verify(&token) {
+                prop_assert_eq!(&payload[..], &br#"{"sub":"ann"}"#[..]);
+            }
         }
     }
 

@@ -157,6 +157,10 @@ pub(crate) fn pending(body: &[u8]) -> Result<PendingPage, StoreError> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::Index;
+
     use super::*;
 
     #[test]
@@ -183,6 +187,38 @@ mod tests {
             b"<L><IsTruncated>true</IsTruncated></L>",
         ] {
             assert!(page(body).is_err(), "{body:?}");
+        }
+    }
+
+    const BODIES: [&str; 3] = [
+        "<L><EncodingType>url</EncodingType><IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>\
+         <Contents><Key>d/%41+%</Key><Size>5</Size><LastModified>2026-11-29T02:20:11.1Z</LastModified></Contents></L>",
+        "<L><EncodingType>url</EncodingType><IsTruncated>true</IsTruncated><NextKeyMarker>%zz</NextKeyMarker>\
+         <NextUploadIdMarker>u</NextUploadIdMarker><Upload><Key>k</Key><UploadId>u</UploadId>\
+         <Initiated>2026-11-29T02:20:11Z</Initiated></Upload></L>",
+        "<Error><Code>NoSuchKey</Code><Message>no</Message></Error>",
+    ];
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+        /// A listing that says that more follows says where, or is an error: it is never taken for the last page.
+        #[test]
+        fn whatever_a_store_answers_is_read_or_refused(
+            which in 0..BODIES.len(),
+            edits in vec((any::<Index>(), 0..12_usize, prop_oneof![Just(b'<'), Just(b'%'), any::<u8>()]), 0..6),
+        ) {
+            let mut body = BODIES[which].as_bytes().to_vec();
+            for (at, length, byte) in edits {
+                let at = at.index(body.len());
+                let end = body.len().min(at + length);
+                body.splice(at..end, [byte]);
+            }
+            if let Ok(page) = page(&body) {
+                let text = std::str::from_utf8(&body).unwrap();
+                prop_assert!(page.next.is_some() || !text.contains("<IsTruncated>true</IsTruncated>"));
+            }
+            let _ = (pending(&body), refusal(&body), element(&body, "UploadId"));
         }
     }
 
