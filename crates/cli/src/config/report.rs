@@ -1,6 +1,7 @@
 //! Errors that show where: file, line, column, the line itself.
 
 use millrace_terminal::Failure;
+use std::net::IpAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -130,7 +131,8 @@ fn may_name_login(key: &str, line: &str, keys: &KnownKeys) -> bool {
         text.split_once(':').is_some_and(|(name, behind)| {
             let is_address = behind.bytes().all(|byte| byte.is_ascii_digit())
                 && (name == "localhost" || name.contains('.'))
-                || text.starts_with(['[', ':']);
+                || text.starts_with(['[', ':'])
+                || text.split('/').next().is_some_and(|address| address.parse::<IpAddr>().is_ok());
             !is_address && !behind.starts_with("//") && !name.contains('/')
         })
     };
@@ -273,6 +275,8 @@ mod tests {
             ("", "accounts = \"a:12345\"", true),
             ("", "listen = \"127.0.0.1:2121\"", false),
             ("", "listen = [\"[::1]:21\", \"localhost:21\"]", false),
+            ("[cluster]\n", "data-address = \"2001:db8:7::/48\"", false),
+            ("[cluster]\n", "node = \"a:hunter2\"", true),
             ("", "root = \"/srv/a:b\"", false),
             ("", "tls-cert = \"nosuch/password.pem\"", false),
             ("", "tls-key = \"/etc/secrets/key.pem\"", false),
