@@ -112,11 +112,18 @@ impl Site {
         Self { running, admin, administration, folder }
     }
 
-    /// Makes a token, as `millrace ctl` does; returns the field that shows it.
+    /// Makes a token, as `millrace ctl` does; returns the field that shows it. Another node of a cluster may have taken the
+    /// name.
     pub(crate) fn token(&self, role: &str, seconds: Option<u64>) -> String {
-        let order = json!({ "do": "add-token", "name": format!("of-{role}-{seconds:?}").replace(['(', ')'], "-"), "role": role, "seconds": seconds });
-        let Value::Object(order) = order else { unreachable!() };
-        let made = self.administration.perform(order, &self.running, None).unwrap();
+        static NEXT: AtomicU32 = AtomicU32::new(2);
+        let make = |name: &str| {
+            let order = json!({ "do": "add-token", "name": name, "role": role, "seconds": seconds });
+            let Value::Object(order) = order else { unreachable!() };
+            self.administration.perform(order, &self.running, None)
+        };
+        let name = format!("of-{role}-{seconds:?}").replace(['(', ')'], "-");
+        let another = || format!("{name}-{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let made = make(&name).or_else(|_| make(&another())).unwrap();
         format!("Authorization: Bearer {}\r\n", made["token"].as_str().unwrap())
     }
 
