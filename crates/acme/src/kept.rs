@@ -147,17 +147,17 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
 fn set_aside(path: &Path) -> io::Result<PathBuf> {
     let _alone = alone();
     let extension = path.extension().unwrap_or_default().to_string_lossy();
-    for number in 1..=u64::MAX {
+    let mut number = 1_u64;
+    loop {
         let name = path.with_extension(format!("unusable-{number}.{extension}"));
         match call(|| fs::symlink_metadata(&name)) {
-            Ok(_) => {}
+            Ok(_) => number += 1,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return settle(path, &name).map(|()| name);
             }
             Err(error) => return Err(error),
         }
     }
-    Err(io::ErrorKind::AlreadyExists.into())
 }
 
 /// Writes beside a name. A failure leaves no file.

@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_are_told_in_a_second() {
+    fn the_log_is_told_of_ten_a_second() {
         let (wrong, now) = (WrongTokens::default(), Instant::now());
         let told = |at: Instant| (0..2 * MOST).filter(|_| wrong.is_told(at)).count() as u32;
         assert_eq!(told(now), MOST);

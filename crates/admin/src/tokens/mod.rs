@@ -113,7 +113,7 @@ impl Tokens {
         (!found.has_expired(now())).then(|| (found.name.clone(), found.role))
     }
 
-    /// Makes a token, which expires after so many seconds; at all nodes of the cluster with these tables. Waits for them.
+    /// Makes a token, which expires after this many seconds; at all nodes of the cluster with these tables. Waits for them.
     pub(super) fn add(
         &self,
         name: &str,
