@@ -26,8 +26,8 @@ pub enum TableError {
     /// Something else in the database holds a lock for too long. Nothing was done.
     #[error("the database of the cluster waits too long for a lock that another client holds: {0}")]
     Locked(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// It was away when it was asked last. Nothing was asked.
-    #[error("the database of the cluster is away: {0}")]
+    /// It was away when it was asked last, for this reason. Nothing was asked.
+    #[error("{0}")]
     Away(String),
     /// The tables are newer than this program.
     #[error("the tables of the cluster are of a later version of Millrace")]

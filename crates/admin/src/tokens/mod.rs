@@ -69,9 +69,7 @@ pub enum TokenError {
         source: io::Error,
     },
     /// The database of the cluster has no answer.
-    #[error(
-        "tokens are made and removed in the database of the cluster: {0}; list them, and try again when it answers"
-    )]
+    #[error("tokens are not changed: {0}; list them, and try again when it answers")]
     Cluster(#[source] TableError),
     /// There are no random numbers.
     #[error("the system has no random numbers")]
