@@ -78,9 +78,14 @@ impl Site {
 
     /// Waits until the log has this.
     fn expect_in_log(&self, text: &str) {
+        self.expect(&format!("{text:?} in the log"), || self.log().contains(text));
+    }
+
+    /// Waits until this is so.
+    fn expect(&self, what: &str, is_so: impl Fn() -> bool) {
         let end = Instant::now() + PATIENCE;
-        while !self.log().contains(text) {
-            assert!(Instant::now() < end, "no {text:?} in {}", self.log());
+        while !is_so() {
+            assert!(Instant::now() < end, "not {what}: {}", self.log());
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -150,7 +155,10 @@ fn files_that_are_links_into_other_folders_are_granted_there() {
          [[folder]]\npath = \"/rows\"\ndatabase = \"rows.db\"\nquota-bytes = \"1M\"\n",
     );
     let site = Site::in_folder(folder);
-    assert!(fs::metadata(site.folder.join("outside/audit")).unwrap().len() > 0);
+    // Threads of their own write the logs.
+    site.expect("a record of the start", || {
+        fs::metadata(site.folder.join("outside/audit")).unwrap().len() > 0
+    });
     for name in ["transfers", "queue.db", "rows.db"] {
         assert!(site.folder.join("outside").join(name).exists(), "{name}: {}", site.log());
     }

@@ -106,7 +106,7 @@ fn tokens_hold_while_the_database_is_away_and_behind_a_restart_and_none_is_made_
     let asked = |node, request, body| call(node, request, &root, body);
     let made = asked(&a, "POST /api/v1/tokens", "{\"name\": \"late\", \"role\": \"viewer\"}");
     assert_eq!(made.status, 503, "{}", made.body);
-    assert!(made.body.contains("in the database of the cluster"), "{}", made.body);
+    assert!(made.body.contains("tokens are not changed: the database of the cluster: "), "{}", made.body);
     assert_eq!(asked(&b, "DELETE /api/v1/tokens/root", "").status, 503);
     restart(&b);
     let _ended = Ended(&b);
