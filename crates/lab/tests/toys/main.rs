@@ -154,7 +154,7 @@ fn an_upload_that_was_confirmed_and_lost_is_found() {
 /// times, and the hundredth part of them is still not reached.
 #[test]
 fn a_stall_moves_the_corrected_percentile_and_not_the_raw_one() {
-    let toy = Toy::start(Fault::StallsOnce(100, Duration::from_millis(1400)));
+    let toy = Toy::start_alone(Fault::StallsOnce(100, Duration::from_millis(1400)));
     let flags = [("ops", "noop"), ("users", "4"), ("rate", "200"), ("duration", "8s")];
     let cell = only(measure(&toy, &flags));
     let (raw, corrected) = (cell.raw_latency.unwrap(), cell.latency);
@@ -183,7 +183,7 @@ fn a_rate_that_is_not_reached_ends_with_its_time_and_is_said() {
 
 #[test]
 fn users_that_starve_are_named() {
-    let toy = Toy::start(Fault::StarvesSessions(100, Duration::from_secs(1)));
+    let toy = Toy::start_alone(Fault::StarvesSessions(100, Duration::from_secs(1)));
     // Each user has an address of its own, by which the toy counts its answers.
     let source = ("source", "127.0.0.0/24");
     let flags = [("ops", "noop"), ("users", "100"), ("think", "5ms"), ("total", "3000"), source];
@@ -207,7 +207,7 @@ fn users_that_starve_are_named() {
 
 #[test]
 fn a_throttled_client_is_said_to_be_the_limit() {
-    let toy = Toy::start(Fault::Nothing);
+    let toy = Toy::start_alone(Fault::Nothing);
     let flags = [("ops", "noop"), ("users", "20"), ("duration", "1s")];
     let measured = |more: (&str, &str)| only(measure(&toy, &[&flags[..], &[more]].concat()));
     // Which thread other virtual machines held up is unknown: where they take much of one processor and little of
@@ -250,7 +250,7 @@ fn a_search_of_several_figures_finds_users_too() {
 /// Each answer takes 20 ms, whatever the rate.
 #[test]
 fn a_search_of_a_rate_holds_a_percentile_against_its_limit() {
-    let toy = Toy::start(Fault::StarvesSessions(1, Duration::from_millis(20)));
+    let toy = Toy::start_alone(Fault::StarvesSessions(1, Duration::from_millis(20)));
     let flags = [("ops", "noop"), ("users", "20"), ("duration", "400ms"), ("warm-up", "0")];
     let plan = Plan::new(&toy.url(), None, &flags).unwrap();
     let highest = |slo: &str, most: u32| {
@@ -315,8 +315,8 @@ fn sessions_that_were_not_let_in_are_failures_and_the_others_are_held() {
 #[test]
 fn a_slower_server_does_not_pass_the_gate() {
     let flags = [("ops", "noop"), ("users", "4"), ("think", "5ms"), ("duration", "600ms"), ("repeat", "3")];
-    let then = measure(&Toy::start(Fault::Nothing), &flags);
-    let now = measure(&Toy::start(Fault::StarvesSessions(1, Duration::from_millis(200))), &flags);
+    let then = measure(&Toy::start_alone(Fault::Nothing), &flags);
+    let now = measure(&Toy::start_alone(Fault::StarvesSessions(1, Duration::from_millis(200))), &flags);
     let then = then.json();
     let encrypted = Baseline::parse(&then.replace("\"ftp://", "\"ftpes://")).unwrap().cautions(&now);
     assert!(encrypted.contains(&"the target was ftpes://, and is ftp://".to_owned()), "{encrypted:?}");

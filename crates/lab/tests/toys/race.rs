@@ -22,8 +22,8 @@ const QUICK: [(&str, &str); 4] = [("ops", "noop"), ("users", "4"), ("duration", 
 /// doubles a figure.
 #[test]
 fn a_server_that_is_slower_is_found_out() {
-    let toy = Toy::start(Fault::Nothing);
-    let slow = Toy::start_beside(Fault::StarvesSessions(1, std::time::Duration::from_millis(100)));
+    let toy = Toy::start_alone(Fault::Nothing);
+    let slow = Toy::start_beside(Fault::StarvesSessions(1, std::time::Duration::from_millis(25)));
     let flags = [&QUICK[..], &[("duration", "400ms")]].concat();
     let report = race(&[&toy.url(), &slow.url()], 1, 5, &flags);
     let main = report.scenarios[0].standings[1].main().unwrap();
@@ -33,11 +33,11 @@ fn a_server_that_is_slower_is_found_out() {
     assert!(!report.has_gaps() && !report.is_inconclusive());
 }
 
-/// A wait of 100 ms an answer is slower than any noise, and a server is not two times as slow as itself.
+/// A wait of 25 ms an answer is slower than any noise, and a server is not two times as slow as itself.
 #[test]
 fn a_server_is_held_against_another_at_the_same_time() {
-    let toy = Toy::start(Fault::Nothing);
-    let slow = Toy::start_beside(Fault::StarvesSessions(1, std::time::Duration::from_millis(100)));
+    let toy = Toy::start_alone(Fault::Nothing);
+    let slow = Toy::start_beside(Fault::StarvesSessions(1, std::time::Duration::from_millis(25)));
     let threshold = Threshold::parse("p50 > 3x").unwrap();
     let against_the_toy = |url: &str| {
         let entrants = [&toy.url(), url].map(|url| Entrant::parse(url).unwrap()).to_vec();

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use millrace_ftp::digest::{Algorithm, Hasher};
@@ -53,11 +53,20 @@ pub(crate) enum Hashes {
 pub(crate) struct Toy {
     pub(crate) address: SocketAddr,
     shared: Arc<Shared>,
-    /// One toy at a time: what a measurement says must not depend on the load of the other tests'.
-    _alone: Option<MutexGuard<'static, ()>>,
+    _machine: Share,
 }
 
-static ALONE: Mutex<()> = Mutex::new(());
+/// Read by a test that needs a part of the machine only, and written by one that needs the whole.
+static MACHINE: RwLock<()> = RwLock::new(());
+
+/// What a toy's test has of the machine; this is here for its end.
+#[expect(dead_code)]
+enum Share {
+    Part(RwLockReadGuard<'static, ()>),
+    Whole(RwLockWriteGuard<'static, ()>),
+    /// The test has its share already.
+    Held,
+}
 
 struct Shared {
     fault: Fault,
@@ -83,15 +92,20 @@ impl Toy {
 
     /// One that has hashes.
     pub(crate) fn start_with(fault: Fault, hashes: Hashes) -> Self {
-        Self::open(fault, hashes, Some(ALONE.lock().unwrap_or_else(PoisonError::into_inner)))
+        Self::open(fault, hashes, Share::Part(MACHINE.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// One for a test that says something about times, which must not depend on the load of other tests.
+    pub(crate) fn start_alone(fault: Fault) -> Self {
+        Self::open(fault, Hashes::None, Share::Whole(MACHINE.write().unwrap_or_else(PoisonError::into_inner)))
     }
 
     /// One more, for the test that has one.
     pub(crate) fn start_beside(fault: Fault) -> Self {
-        Self::open(fault, Hashes::None, None)
+        Self::open(fault, Hashes::None, Share::Held)
     }
 
-    fn open(fault: Fault, hashes: Hashes, alone: Option<MutexGuard<'static, ()>>) -> Self {
+    fn open(fault: Fault, hashes: Hashes, machine: Share) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
@@ -107,7 +121,7 @@ impl Toy {
             answered: Mutex::default(),
             answering: Mutex::default(),
         });
-        let toy = Self { address, shared: Arc::clone(&shared), _alone: alone };
+        let toy = Self { address, shared: Arc::clone(&shared), _machine: machine };
         std::thread::spawn(move || {
             for control in listener.incoming().flatten() {
                 let shared = Arc::clone(&shared);
