@@ -315,8 +315,7 @@ pub(crate) fn warnings(site: &Site, bound: Bound<'_>) -> Vec<String> {
     }
     warnings.extend(programs_of_clients(site));
     warnings.extend(unheard_hosts(site, bound));
-    let of_folders = site.exposed.iter().chain(&site.unguarded).chain(&site.reached_twice);
-    warnings.extend(of_folders.chain(&site.options_of_clients).cloned());
+    warnings.extend(site.warnings.all().cloned());
     warnings
 }
 

@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
     let doubts = site.config.tls.iter().flat_map(|tls| tls.plan.outlook().doubts(SystemTime::now()));
     let warnings = announce::warnings(
         &site,
-        Bound { ftp, ftps, http, https, admin: &site.admin, admin_has_tls: site.admin_has_tls },
+        Bound { ftp, ftps, http, https, admin: &site.admin.addresses, admin_has_tls: site.admin.has_tls },
     );
     for warning in warnings.into_iter().chain(absent(&site.config.proxy_routes)).chain(doubts) {
         text += &format!("\nwarning: {warning}\n");
@@ -70,12 +70,8 @@ impl Display for Meaning<'_> {
             ("FTPS", &site.config.ftps, "begins with TLS"),
             ("HTTP", &site.config.http, "not encrypted"),
             ("HTTPS", &site.config.https, "begins with TLS"),
-            ("Admin", &site.admin, "health, metrics and the dashboard, not encrypted"),
         ] {
-            for (index, address) in addresses.iter().enumerate() {
-                let door = if index == 0 { door } else { "" };
-                writeln!(out, "{door:14}{}, {}{security}", listen(*address), reach(*address))?;
-            }
+            door_rows(door, addresses, security, out)?;
         }
         let port = match (site.config.web.https_redirect, site.config.https.first()) {
             (HttpsRedirect::To(port), _) => Some(port),
@@ -89,6 +85,11 @@ impl Display for Meaning<'_> {
             let most = site.config.programs.most;
             writeln!(out, "              The files in {path} are programs; at most {most} run at once.")?;
         }
+        let admin = match site.admin.has_tls {
+            true => "health, metrics and the dashboard, begins with TLS",
+            false => "health, metrics and the dashboard, not encrypted",
+        };
+        door_rows("Admin", &site.admin.addresses, admin, out)?;
         if let Some(tls) = &site.config.tls {
             encryption(tls, site.config.acme.as_ref(), out)?;
         }
@@ -113,6 +114,19 @@ impl Display for Meaning<'_> {
         });
         section("Settings", &lines.collect::<Vec<_>>(), out)
     }
+}
+
+/// Says where a door is, a row an address.
+fn door_rows(
+    door: &str,
+    addresses: &[SocketAddr],
+    security: &str,
+    out: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    let names = std::iter::once(door).chain(std::iter::repeat(""));
+    addresses.iter().zip(names).try_for_each(|(address, door)| {
+        writeln!(out, "{door:14}{}, {}{security}", listen(*address), reach(*address))
+    })
 }
 
 /// As whom the server runs, and what it can reach.

@@ -136,7 +136,7 @@ fn serve(arguments: Serve, beginning: Beginning) -> Result<(), Failure> {
     let failed = |error: StartError| Failure::Running(advise(&error, &site.config));
     let (prepared, moved) = prepare(&site, held.told(), before.as_ref()).map_err(failed)?;
     // While its port may yet be one of root's.
-    let admin = Arc::new(bind_admin(&site.admin, before.as_mut())?);
+    let admin = Arc::new(bind_admin(&site.admin.addresses, before.as_mut())?);
     held.drop_privileges()?;
     let running = Arc::new(prepared.begin(before.as_mut()).map_err(failed)?);
     moved.iter().for_each(|warning| warn(&running, warning));
@@ -258,7 +258,7 @@ impl Again {
     /// Applies what the file says now; where that is wrong, all stays as it was. Returns the keys that have changed.
     fn reload(&self) -> Result<Reloaded, ReloadRefused> {
         let site = self.load()?;
-        self.admin.configure(site.admin_access);
+        self.admin.configure(site.admin.access);
         let snapshot = site.snapshot;
         if let Some(running) = self.running.upgrade() {
             running.reload(site.config)?;
@@ -329,23 +329,23 @@ fn serve_admin(
     file_of: Option<PathBuf>,
 ) -> Result<(), Failure> {
     let history =
-        site.admin_state.as_deref().map(|folder| file_of_served(site, folder).with_extension("history"));
+        site.admin.state.as_deref().map(|folder| file_of_served(site, folder).with_extension("history"));
     let file = |path: PathBuf| {
         let path = std::path::absolute(&path).unwrap_or(path);
-        ConfigurationFile { path, is_writable: site.admin_writes_config, history }
+        ConfigurationFile { path, is_writable: site.admin.writes_config, history }
     };
-    let setup = Setup { administration, access: site.admin_access.clone(), configuration: file_of.map(file) };
+    let setup = Setup { administration, access: site.admin.access.clone(), configuration: file_of.map(file) };
     admin
-        .serve(running, Some(setup), site.admin_has_tls)
+        .serve(running, Some(setup), site.admin.has_tls)
         .map_err(|error| Failure::Running(format!("cannot serve health and metrics (--admin): {error}.")))
 }
 
 /// What performs the orders of administrators. Where the tokens of the admin API cannot be read, as the account that the server
 /// runs as may not enter the folder, none is taken, and clients are served all the same.
 fn administration(site: &Site, running: &Arc<Running>, orders: Orders) -> Arc<Administration> {
-    let state = site.admin_state.as_deref().filter(|_| !site.serves_one_connection);
+    let state = site.admin.state.as_deref().filter(|_| !site.serves_one_connection);
     let tokens = Tokens::open(state.map(|folder| file_of_served(site, folder))).unwrap_or_else(|error| {
-        if !site.admin.is_empty() {
+        if !site.admin.addresses.is_empty() {
             warn(running, &format!("{error}; no token is taken"));
         }
         Tokens::default()
@@ -481,7 +481,7 @@ fn announce(
         http: running.http_addresses(),
         https: running.https_addresses(),
         admin,
-        admin_has_tls: site.admin_has_tls,
+        admin_has_tls: site.admin.has_tls,
     };
     announce::warnings(site, bound).iter().for_each(|warning| warn(running, warning));
     let text = match in_json {

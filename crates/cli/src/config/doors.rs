@@ -18,7 +18,7 @@ const DEFAULT_FTP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST),
 const DEFAULT_HTTP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
 /// The default, or a free port if FTP has a free one: several servers can then run at once.
-pub(super) fn default_http(ftp: &[SocketAddr]) -> SocketAddr {
+fn default_http(ftp: &[SocketAddr]) -> SocketAddr {
     let wants_free = ftp.iter().any(|address| address.port() == 0);
     SocketAddr::new(DEFAULT_HTTP.ip(), if wants_free { 0 } else { DEFAULT_HTTP.port() })
 }
@@ -44,7 +44,19 @@ pub(super) fn listen_at(written: &mut Written, sockets: &[(millrace_server::Door
     }
 }
 
-pub(super) fn refuse_to_serve_nothing(
+/// Where FTP and HTTP are served in the clear; `in_tls` is what is served beside them.
+pub(super) fn in_clear(
+    written: &Written,
+    in_tls: &[SocketAddr],
+    places: &Places<'_>,
+) -> Result<(Vec<SocketAddr>, Vec<SocketAddr>), Failure> {
+    refuse_to_serve_nothing(&written.ftp, in_tls, &written.http, places)?;
+    let ftp = listens(written.ftp.clone(), "--ftp", vec![DEFAULT_FTP], places)?;
+    let http = listens(written.http.clone(), "--http", vec![default_http(&ftp)], places)?;
+    Ok((ftp, http))
+}
+
+fn refuse_to_serve_nothing(
     ftp: &[Said<Listen>],
     in_tls: &[SocketAddr],
     http: &[Said<Listen>],

@@ -5,6 +5,7 @@
 //! error points there (`report.rs`).
 
 mod acme;
+mod admin;
 mod audit;
 mod bucket;
 mod cluster;

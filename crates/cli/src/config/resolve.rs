@@ -2,13 +2,12 @@
 
 use std::collections::HashSet;
 use std::mem::take;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use millrace_admin_http::AdminAccess;
 use millrace_notices::Rule;
 use millrace_server::auth::{Chain, Database, DatabaseError, Homes, HostAddress, Mounts, Password};
+use millrace_server::cluster::Cluster;
 use millrace_server::limits::Quotas;
 use millrace_server::{Authenticator, Config, config};
 use millrace_storage::{Ledger, LocalOptions, LocalStorage};
@@ -17,6 +16,7 @@ use millrace_terminal::Failure;
 use millrace_vfs::VirtualPath;
 use millrace_vfs::hash::Algorithms;
 
+use super::admin::AdminSite;
 use super::confinement::Confined;
 use super::hosts::{Host, HostTable};
 use super::logins::{self, Assembly, Login, User, UserList};
@@ -55,16 +55,8 @@ pub(crate) struct Site {
     pub(crate) mounts: Arc<Mounts>,
     /// Where `millrace ctl` finds the server.
     pub(crate) control: Option<PathBuf>,
-    /// Where health checks and metrics are served.
-    pub(crate) admin: Vec<SocketAddr>,
-    /// Whether it speaks TLS.
-    pub(crate) admin_has_tls: bool,
-    /// Who may use the admin API there.
-    pub(crate) admin_access: AdminAccess,
-    /// Whether it may replace the configuration file.
-    pub(crate) admin_writes_config: bool,
-    /// The folder for the tokens of the admin API, and the history of the configuration.
-    pub(crate) admin_state: Option<PathBuf>,
+    /// Where health checks, metrics and the dashboard are served.
+    pub(crate) admin: AdminSite,
     /// The database of users.
     database: Option<PathBuf>,
     /// A certificate that has to be there before the server starts.
@@ -87,16 +79,30 @@ pub(crate) struct Site {
     pub(crate) snapshot: Snapshot,
     /// What tables say, to be told.
     pub(crate) shown: Shown,
-    /// The warnings about the server's own files in served folders.
+    /// What can be used, and should be thought over.
+    pub(crate) warnings: Warnings,
+    /// What would keep a server from starting.
+    obstacles: Vec<Failure>,
+}
+
+/// Warnings, by what they are about.
+#[derive(Debug)]
+pub(crate) struct Warnings {
+    /// The server's own files in served folders.
     pub(crate) exposed: Vec<String>,
-    /// The same of its keys and passwords that others than their owner may read.
+    /// Its keys and passwords that others than their owner may read.
     pub(crate) unguarded: Vec<String>,
-    /// The warnings about folders that clients reach without their tables.
+    /// Folders that clients reach without their tables.
     pub(crate) reached_twice: Vec<String>,
     /// Arguments of hooks that clients could make options of.
     pub(crate) options_of_clients: Vec<String>,
-    /// What would keep a server from starting.
-    obstacles: Vec<Failure>,
+}
+
+impl Warnings {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &String> {
+        let Self { exposed, unguarded, reached_twice, options_of_clients } = self;
+        [exposed, unguarded, reached_twice, options_of_clients].into_iter().flatten()
+    }
 }
 
 impl Site {
@@ -129,7 +135,7 @@ impl Site {
         [ftp, ftps, http, https].into_iter().for_each(Vec::clear);
         *workers = 1;
         self.control = None;
-        self.admin.clear();
+        self.admin.addresses.clear();
         self.notices.clear();
         self.otlp = None;
         self.config.cluster = None;
@@ -161,13 +167,7 @@ pub(crate) fn resolve(
     let options_of_clients = super::hooks::leading_client_text(&written.hook);
     let other_folders = own::others(&written, &places);
     let cluster = super::cluster::cluster(&written.cluster, &places)?;
-    let quotas = quotas.unwrap_or_else(|| {
-        let ledger = Ledger::new(quotas_file(&written, &places));
-        Arc::new(Quotas::new(match &cluster {
-            Some(cluster) => ledger.share(Arc::clone(cluster) as _),
-            None => ledger,
-        }))
-    });
+    let quotas = quotas.unwrap_or_else(|| self::quotas(&written, cluster.as_ref(), &places));
     let mut limits = super::limits::limits(&written);
     let mut web = super::web::web(&written, &places)?;
     let classes = super::limits::classes(&written.class, &places)?;
@@ -214,9 +214,7 @@ pub(crate) fn resolve(
 
     let default = Config::new(Arc::clone(&accounts) as Arc<dyn Authenticator>);
     let http_by_default = written.http.is_empty();
-    doors::refuse_to_serve_nothing(&written.ftp, &[&ftps[..], &https].concat(), &written.http, &places)?;
-    let ftp = doors::listens(written.ftp, "--ftp", default.ftp, &places)?;
-    let http = doors::listens(written.http, "--http", vec![doors::default_http(&ftp)], &places)?;
+    let (ftp, http) = doors::in_clear(&written, &[&ftps[..], &https].concat(), &places)?;
     web.https_redirect = super::web::https_redirect(redirect.as_ref(), &https, &places)?;
     let acme = acme.map(|acme| acme.at(&http, &https, &places)).transpose()?;
     let doors = [("FTP", &ftp[..]), ("FTPS", &ftps), ("HTTP", &http), ("HTTPS", &https)];
@@ -262,21 +260,20 @@ pub(crate) fn resolve(
         .filter_map(|row| row.field.as_ref())
         .for_each(|field| (field.set)(&said, &mut config));
     let snapshot = Snapshot::of(&said, &config);
-    let (admin_access, admin_state) = (admin_access(&said, &places)?, kept(&said, "admin", &places));
-    let admin = doors::listens(written.admin, "--admin", Vec::new(), &places)?;
-    let admin_has_tls = tls::encrypts(written.admin_tls, "admin-tls", config.tls.is_some(), &places)?;
     let control = written.control.filter(Said::is_file).map(|said| places.path(&said));
-    let of_users = own::served(&directory, &logins, !sources.is_empty(), Vec::new());
-    let served = own::served(&directory, &logins, !sources.is_empty(), other_folders);
+    let served = |others| own::served(&directory, &logins, !sources.is_empty(), others);
+    let warnings = Warnings {
+        exposed: own::warnings(&own_files, &served(other_folders)),
+        unguarded: own::unguarded(&own_files),
+        reached_twice: own::reached_twice(&said, &places, &served(Vec::new())),
+        options_of_clients,
+    };
     Ok(Site {
         confined,
         origins,
         snapshot,
         shown,
-        exposed: own::warnings(&own_files, &served),
-        unguarded: own::unguarded(&own_files),
-        reached_twice: own::reached_twice(&said, &places, &of_users),
-        options_of_clients,
+        warnings,
         obstacles,
         directory,
         logins,
@@ -289,11 +286,7 @@ pub(crate) fn resolve(
         mounts,
         database,
         control,
-        admin,
-        admin_has_tls,
-        admin_access,
-        admin_writes_config: is_on(said.admin_writes_config.clone(), false),
-        admin_state,
+        admin: super::admin::admin(&said, config.tls.is_some(), &places)?,
         self_signed,
         config,
         http_by_default,
@@ -397,23 +390,13 @@ fn directory(said: Option<&Said<PathBuf>>, places: &Places<'_>) -> Result<PathBu
     }
 }
 
-/// Who may use the admin API.
-fn admin_access(written: &Written, places: &Places<'_>) -> Result<AdminAccess, Failure> {
-    let names = |said: &[Said<String>]| said.iter().map(|said| said.value.clone()).collect();
-    let provider = super::oidc::provider(written, places)?;
-    let lists = [&written.admin_viewers, &written.admin_operators, &written.admin_administrators];
-    let of_provider = lists.into_iter().flatten().find(|said| said.value.starts_with("oidc "));
-    if let Some(said) = of_provider.filter(|_| provider.is_none()) {
-        let message = format!("{:?} needs an [admin-oidc] table, which names the provider", said.value);
-        return Err(places.error(&said.place, "admin", &message));
-    }
-    Ok(AdminAccess {
-        viewers: names(&written.admin_viewers),
-        operators: names(&written.admin_operators),
-        administrators: names(&written.admin_administrators),
-        hosts: names(&written.admin_hosts),
-        provider,
-    })
+/// The quotas of a server that begins: their counts are in a file, or in the database of its cluster.
+fn quotas(written: &Written, cluster: Option<&Arc<Cluster>>, places: &Places<'_>) -> Arc<Quotas> {
+    let ledger = Ledger::new(quotas_file(written, places));
+    Arc::new(Quotas::new(match cluster {
+        Some(cluster) => ledger.share(Arc::clone(cluster) as _),
+        None => ledger,
+    }))
 }
 
 /// The file of quotas' counts.
@@ -426,7 +409,7 @@ fn quotas_file(written: &Written, places: &Places<'_>) -> Option<PathBuf> {
 }
 
 /// A file in the state folder, if there is one.
-fn kept(written: &Written, name: &str, places: &Places<'_>) -> Option<PathBuf> {
+pub(super) fn kept(written: &Written, name: &str, places: &Places<'_>) -> Option<PathBuf> {
     tls::state_folder(written, &Place::CommandLine, places).ok().map(|folder| folder.join(name))
 }
 

@@ -452,7 +452,7 @@ fn files_of_the_servers_own_that_clients_could_reach_are_told() {
         let hook = "[[hook]]\non = \"upload\"\nrun = [\"photos/check\", \"{file}\"]\n";
         let text = format!("{keys}\nhttp-link-keys = \"links\"\nxferlog = \"x.log\"\n{hook}{tables}");
         let site = folder.file(&text).unwrap_or_else(|failure| panic!("{text}\n{failure}"));
-        site.exposed.join("\n").replace(folder.path().to_str().unwrap(), "HERE")
+        site.warnings.exposed.join("\n").replace(folder.path().to_str().unwrap(), "HERE")
     };
     let told = |place: &str, names: &str| {
         format!(
@@ -487,7 +487,7 @@ fn a_folder_that_clients_reach_without_its_table_is_warned_of() {
     let warned = |table: &str| {
         let text = format!("directory = \".\"\n[[folder]]\ndirectory = \"photos\"\n{table}");
         let site = folder.file(&text).unwrap_or_else(|failure| panic!("{text}\n{failure}"));
-        site.reached_twice.join("\n").replace(folder.path().to_str().unwrap(), "HERE")
+        site.warnings.reached_twice.join("\n").replace(folder.path().to_str().unwrap(), "HERE")
     };
     let told = |path: &str, who: &str| {
         format!(
@@ -512,7 +512,7 @@ fn an_argument_that_a_client_could_make_an_option_is_warned_of() {
     let folder = Folder::new();
     let warned = |words: &str| {
         let hook = format!("[[hook]]\non = \"upload\"\nrun = [\"/bin/true\", {words}]\nwait = true\n");
-        folder.file(&format!("directory = \".\"\n{hook}")).unwrap().options_of_clients
+        folder.file(&format!("directory = \".\"\n{hook}")).unwrap().warnings.options_of_clients
     };
     assert_eq!(warned("\"{file}\", \"--by={user}\", \"./{name}\""), [""; 0]);
     let [warning] = &warned("\"{name}\"")[..] else { panic!("one warning") };
@@ -529,7 +529,7 @@ fn a_provider_of_logins_is_one_table_with_a_safe_address_and_its_users_need_it()
     let provider = format!("[admin-oidc]\nissuer = \"https://id.example.net\"\n{client}\n");
     let roles = "admin-viewers = [\"oidc group staff\"]\n";
     let site = folder.file(&format!("{roles}{provider}")).unwrap();
-    assert_eq!(site.admin_access.provider.unwrap().issuer(), "https://id.example.net");
+    assert_eq!(site.admin.access.provider.unwrap().issuer(), "https://id.example.net");
     for (text, told) in [
         (roles.to_owned(), "\"oidc group staff\" needs an [admin-oidc] table"),
         (format!("[[admin-oidc]]\n{client}"), "is one table, which begins with [admin-oidc]"),
