@@ -247,7 +247,7 @@ function perform(of, method, path) {
 }
 
 const METRICS = (quiet) => `millrace_certificate_expiry_timestamp_seconds{file="/etc/millrace/cert.pem"} ${Date.now() / 1000 + (quiet ? 90 : 6) * 86400}
-millrace_bans ${quiet ? 0 : 2}
+millrace_bans_active ${quiet ? 0 : 2}
 millrace_delivery_queue_events{state="parked"} ${quiet ? 0 : 1}
 millrace_delivery_queue_events{state="waiting"} ${quiet ? 0 : 1}
 millrace_worker_lag_seconds{worker="0"} 0.001

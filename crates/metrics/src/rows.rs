@@ -171,7 +171,7 @@ metrics! {
         "Logins. Failed: a wrong name or password. Refused: by a ban, a hook, or the account itself.";
     Bans "millrace_bans_total" Counter None Counted []
         "Bans for failed logins.";
-    Banned "millrace_bans" Gauge None Read []
+    Banned "millrace_bans_active" Gauge None Read []
         "Bans that hold now.";
     LimitsReached "millrace_limits_reached_total" Counter None Counted []
         "Clients and operations that a limit refused.";

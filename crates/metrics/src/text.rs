@@ -211,6 +211,17 @@ mod tests {
     }
 
     #[test]
+    fn openmetrics_has_one_family_of_a_name() {
+        let readings: Vec<_> = ROWS.iter().map(|row| Reading::of(row.metric, 0.0)).collect();
+        let text = write(&Registry::default(), &readings, Format::OpenMetrics);
+        let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+        let mut names: Vec<_> = types.filter_map(|line| line.split(' ').next()).collect();
+        assert_eq!(names.len(), ROWS.len());
+        names.sort_unstable();
+        names.windows(2).for_each(|pair| assert_ne!(pair[0], pair[1]));
+    }
+
+    #[test]
     fn a_histogram_has_growing_buckets_a_sum_and_a_count() {
         let registry = Registry::default();
         for micros in [90, 2_400, 2_000_000_000] {

@@ -26,7 +26,7 @@ export function troubles({ status, health, values, failures, now }) {
     if (name.startsWith('millrace_worker_lag') && value > SLOW) add(true, words.lag(label, Math.round(value * 1000)));
     if (name === 'millrace_delivery_queue_events{state="parked"}' && value > 0) add(true, words.parked(value), 'deliveries');
     if (name === 'millrace_delivery_queue_events{state="waiting"}' && value > 0) add(false, words.waiting(value), 'deliveries');
-    if (name === 'millrace_bans' && value > 0) add(false, words.bans(value), 'bans');
+    if (name === 'millrace_bans_active' && value > 0) add(false, words.bans(value), 'bans');
   }
   if (failures > 0) add(false, words.failed(failures), 'log');
   return found.sort((a, b) => b.fault - a.fault);
