@@ -2,9 +2,9 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use millrace_metrics::Waited;
+use millrace_metrics::{Cause, Waited};
 use millrace_vfs::{Conversion, VirtualPath};
 
 use super::{Direction, Event, Lines, Log, Subject, Transferred, wall};
@@ -22,6 +22,8 @@ pub struct Undecided {
     pub first_byte: Option<Duration>,
     /// What it has waited for.
     pub waited: Waited,
+    /// Since when it waits for hooks.
+    pub since: Instant,
     /// The mail address that an anonymous user gave.
     pub guest: Option<Box<[u8]>>,
     /// The file that tells of it, where its host has one of its own.
@@ -47,7 +49,7 @@ impl Undecided {
             bytes,
             elapsed,
             first_byte: self.first_byte,
-            waited: self.waited,
+            waited: self.waited.with(Cause::Hook, self.since.elapsed()),
             lag,
             failure,
             hash,

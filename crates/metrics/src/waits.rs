@@ -19,11 +19,13 @@ pub enum Cause {
     Storage,
     /// The processor: other connections have their turn.
     Processor,
+    /// A hook: an upload has come, and is yet to be decided about.
+    Hook,
 }
 
 impl Cause {
     /// All of them, in the order of the enum.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Connection,
         Self::Handshake,
         Self::Client,
@@ -31,11 +33,12 @@ impl Cause {
         Self::Limit,
         Self::Storage,
         Self::Processor,
+        Self::Hook,
     ];
 
     /// Their words.
-    pub(crate) const WORDS: [&'static str; 7] =
-        ["connection", "handshake", "client", "network", "limit", "storage", "processor"];
+    pub(crate) const WORDS: [&'static str; 8] =
+        ["connection", "handshake", "client", "network", "limit", "storage", "processor", "hook"];
 
     /// Returns its word.
     pub fn word(self) -> &'static str {
@@ -52,6 +55,7 @@ impl Cause {
             Self::Limit => "waited-limit",
             Self::Storage => "waited-storage",
             Self::Processor => "waited-processor",
+            Self::Hook => "waited-hook",
         }
     }
 }
@@ -82,6 +86,13 @@ impl Waited {
 
     fn add(&mut self, cause: Cause, time: Duration) {
         self.0[cause as usize] += time;
+    }
+
+    /// Adds a time for which it has waited for this.
+    #[must_use]
+    pub fn with(mut self, cause: Cause, time: Duration) -> Self {
+        self.add(cause, time);
+        self
     }
 
     /// Attributes this share of the time for the client to the network instead.

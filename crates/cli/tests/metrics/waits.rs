@@ -3,6 +3,8 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -123,6 +125,65 @@ fn a_limit_is_told_to_hooks_and_in_the_access_log_too() {
     let told = fs::read_to_string(&events).unwrap_or_default();
     fs::remove_file(&events).unwrap();
     assert_eq!(limited(&told, "event"), ["download", "download", "upload"], "{told}");
+}
+
+/// Waits until an upload waits for the hook, which reads a pipe; then lets it end.
+fn await_hook(site: &Site, pipe: &Path) {
+    eventually("no session waits for a hook", || {
+        let output = site.ctl(&["sessions", "--json"]);
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        answer["sessions"].as_array().unwrap().iter().any(|session| {
+            session["waits-for"] == "hook" && session["idle"].as_f64().is_some_and(|idle| idle > 0.2)
+        })
+    });
+    fs::write(pipe, "\n").unwrap();
+}
+
+/// Starts a server whose hook decides about uploads once there is something in a pipe.
+fn with_slow_hook(name: &str) -> (Site, PathBuf) {
+    let pipe = std::env::temp_dir().join(format!("millrace-pipe-{}-{name}", std::process::id()));
+    let _ = fs::remove_file(&pipe);
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let hook = format!("[[hook]]\non = [\"upload\"]\nrun = [\"/bin/cat\", \"{}\"]\n", pipe.display());
+    (Site::start(name, &hook), pipe)
+}
+
+#[test]
+fn a_hook_that_decides_about_an_upload_by_ftp() {
+    let (site, pipe) = with_slow_hook("wait-hook");
+    let mut client = site.log_in();
+    let mut data = client.data();
+    client.say("STOR f", "150");
+    data.write_all(b"x").unwrap();
+    drop(data);
+    await_hook(&site, &pipe);
+    client.expect("226");
+    assert_told(site, "protocol=\"ftp\",direction=\"upload\"", "hook");
+    fs::remove_file(&pipe).unwrap();
+}
+
+#[test]
+fn a_hook_that_decides_about_an_upload_by_http() {
+    let (mut site, pipe) = with_slow_hook("wait-hook-http");
+    let mut stream = TcpStream::connect(&site.http).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let request = format!(
+        "PUT /f HTTP/1.1\r\nHost: {}\r\nContent-Length: 1\r\nConnection: close\r\nAuthorization: Basic dTpwYXNzd29yZA==\r\n\r\nx",
+        site.http
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    await_hook(&site, &pipe);
+    stream.read_to_end(&mut Vec::new()).unwrap();
+    let key = "millrace_transfer_wait_seconds_total{protocol=\"http\",direction=\"upload\",cause=\"hook\"}";
+    let counted = site.scrape()[key];
+    site.stop();
+    let told: Value = serde_json::from_str(site.read("access").lines().next().unwrap()).unwrap();
+    let (told, seconds) = (told["waited-hook"].as_f64().unwrap(), told["seconds"].as_f64().unwrap());
+    assert!(
+        told > 0.1 && told <= seconds && (told - counted).abs() < 0.05,
+        "{told} of {seconds} s, {counted} counted"
+    );
+    fs::remove_file(&pipe).unwrap();
 }
 
 /// The archive is compressed while it is sent, and its content takes the compressor long.

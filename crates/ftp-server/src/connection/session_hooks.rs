@@ -259,7 +259,17 @@ impl SessionHooks {
                 let (log, guest) = (core.services.log.clone(), transferred.guest.map(Box::from));
                 let Transferred { ascii, first_byte, waited, .. } = *transferred;
                 let transfer_log = transferred.log.map(Arc::from);
-                Box::new(Undecided { log, by_http: false, ascii, first_byte, waited, guest, transfer_log })
+                let since = Instant::now();
+                Box::new(Undecided {
+                    log,
+                    by_http: false,
+                    ascii,
+                    first_byte,
+                    waited,
+                    since,
+                    guest,
+                    transfer_log,
+                })
             }),
             ..self.context(core, me, event)
         };

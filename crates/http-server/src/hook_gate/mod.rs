@@ -16,6 +16,7 @@ use millrace_http::target::Target;
 use millrace_http::tus::Concern;
 use millrace_http::{Framing, Head, Method, Status};
 use millrace_log::{self as log, Direction};
+use millrace_metrics::Cause;
 use millrace_vfs::VirtualPath;
 
 use crate::answer::Answers;
@@ -118,6 +119,7 @@ impl HookGate<'_> {
             let undecided =
                 (event == Event::Upload).then(|| undecided(self.connection, self.core, context.waited));
             let context = EventContext { undecided, ..context };
+            record.waits.note(Some(Cause::Hook), self.core.now.instant);
             let then = Then::Answer(Box::new(record), fields);
             return self.submit(hooks, vec![context], then, None);
         }

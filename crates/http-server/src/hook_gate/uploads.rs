@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use millrace_hooks::{Event, EventContext, HookVerdict, Refusal, Rules};
 use millrace_log::Direction;
-use millrace_metrics::Waited;
+use millrace_metrics::{Cause, Waited};
 use millrace_vfs::Conversion;
 
 use crate::answer::Answers;
@@ -42,6 +42,7 @@ impl HookGate<'_> {
         });
         // Without hooks (any more), it is accepted.
         let hooks = self.core.server.hooks().unwrap_or_else(|| Arc::new(Rules::new(Vec::new(), None)));
+        record.waits.note(Some(Cause::Hook), self.core.now.instant);
         let then = Then::Named(Box::new(record), naming, fields);
         self.submit(hooks, vec![context], then, heed);
     }
@@ -71,7 +72,7 @@ impl HookGate<'_> {
     }
 
     /// An upload has become its file, maybe in many pieces: as [`Connection::conclude`] for one that came whole.
-    pub(crate) fn conclude_upload(&mut self, record: Record, fields: AnswerFields, whole: Whole) {
+    pub(crate) fn conclude_upload(&mut self, mut record: Record, fields: AnswerFields, whole: Whole) {
         let Whole { key, path, length } = whole;
         let context = Notices::of(self.connection).moment_of(self.core, Event::Upload, &record, length, None);
         // Its pieces have waited, and were told by themselves.
@@ -82,6 +83,7 @@ impl HookGate<'_> {
                 let heed: Heed = Box::new(move |verdict| {
                     server.tus.settle(&key, !matches!(verdict, HookVerdict::Refuse(_)));
                 });
+                record.waits.note(Some(Cause::Hook), self.core.now.instant);
                 let then = Then::Answer(Box::new(record), fields);
                 let context = EventContext {
                     undecided: Some(undecided(self.connection, self.core, context.waited)),

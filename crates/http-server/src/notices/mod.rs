@@ -4,7 +4,7 @@ pub(crate) mod batch;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millrace_accounts::{Account, KnownBy, plain_host};
 use millrace_hooks::{Event, EventContext};
@@ -37,6 +37,7 @@ pub(crate) fn undecided(connection: &Connection, core: &Core, waited: Waited) ->
         ascii: false,
         first_byte: None,
         waited,
+        since: Instant::now(),
         guest: None,
         transfer_log: transfer_log(connection, core).map(Arc::clone),
     })

@@ -86,7 +86,7 @@ fn head_of(
     elapsed: Duration,
     bytes: u64,
     waited: &Waited,
-) -> [u8; 108] {
+) -> [u8; 112] {
     let mut head = record::head();
     let time = now.seconds * 1_000_000 + i64::from(now.nanoseconds / 1000);
     let address = match subject.peer.ip() {

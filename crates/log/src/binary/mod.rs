@@ -22,7 +22,7 @@
 //! 56      session
 //! 64      address (IPv4 as in IPv6)
 //! 80      waited for each cause, in milliseconds (32 bits each)
-//! 108     names
+//! 112     names
 //! 255     a line feed                         the same
 //! ```
 //!

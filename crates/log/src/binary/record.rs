@@ -4,7 +4,7 @@
 pub(crate) const SIZE: usize = 256;
 
 /// Where the names begin in the first record of an entry, and in the others.
-const NAMES: usize = 108;
+const NAMES: usize = 112;
 const MORE_NAMES: usize = 24;
 
 /// The last byte of each record.

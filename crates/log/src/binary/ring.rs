@@ -8,7 +8,7 @@
 //! older records in the place of those that it did not write.
 //!
 //! ```text
-//! 0     "millrace log 1\n", a zero byte
+//! 0     "millrace log 2\n", a zero byte
 //! 16    bytes of a record
 //! 24    records
 //! 32    number of the next record
@@ -25,7 +25,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 use super::record::{self, SIZE};
 
 /// What the file begins with.
-const MAGIC: &[u8; 16] = b"millrace log 1\n\0";
+const MAGIC: &[u8; 16] = b"millrace log 2\n\0";
 
 /// Bytes before the first record.
 const HEAD: u64 = 4096;
