@@ -4,6 +4,7 @@ import { createHash } from 'node:crypto';
 import { createServer } from 'node:http';
 import { fileURLToPath } from 'node:url';
 import { files } from './build.mjs';
+import { read, sections } from './src/toml.js';
 
 const TYPES = { html: 'text/html; charset=utf-8', js: 'text/javascript; charset=utf-8', css: 'text/css; charset=utf-8', svg: 'image/svg+xml' };
 const POLICY = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
@@ -64,7 +65,11 @@ download-limit = "80M; mon-fri 08:00-18:00 20M"
 [[group]]
 name = "customers"
 access = "rw"
-quota-bytes = "10G"
+quota-bytes = "10G" # for each of them
+
+[[group]]
+name = "staff"
+directory = "staff"
 
 [[folder]]
 path = "/pub"
@@ -113,10 +118,17 @@ function makeState({ sessions = 128, isQuiet = false, hasProvider = false, confi
       { name: 'camera-7', settings: { directory: 'in', access: ['write', 'mkdir'], from: ['10.0.0.0/8'] } },
       { name: 'press', groups: ['customers'], password: false, settings: { access: 'ro' } }, { name: 'bob', settings: { disabled: true } }]
       .map((one) => ({ groups: [], password: true, 'second-factor': false, writable: true, source: one.writable === false ? 'the configuration' : SOURCE, ...one })),
-    groups: [{ name: 'customers', members: 2, settings: { access: 'rw', 'quota-bytes': '10G' } }, { name: 'staff', members: 0, settings: { directory: 'staff' } }],
     config,
     history: [{ version: 2, time: now - 86400, by: 'alice', text: CONFIG.replace('20M', '10M') }, { version: 1, time: now - 900000, by: 'before', text: CONFIG.replace('sessions-per-address = 40\n', '') }],
   };
+}
+
+/** Returns the groups that the file has, with their settings and members. */
+function groupsOf({ config, users }) {
+  return sections(config, 'group').map(({ keys }) => {
+    const { name, ...settings } = Object.fromEntries([...keys].map(([key, { raw }]) => [key, read(raw)]));
+    return { name, members: users.filter(({ groups }) => groups.includes(name)).length, settings };
+  });
 }
 
 const etag = (text) => `"${createHash('sha256').update(text).digest('hex').slice(0, 16)}"`;
@@ -126,6 +138,9 @@ function check(text) {
   const known = /^(\s*#.*|\s*|\s*\[\[?[a-z]+\]?\]|[a-z-]+ = ("[^"]*"|\d+|true|false|\[.*\])(\s*#.*)?)$/;
   const at = text.split('\n').findIndex((line) => !known.test(line));
   if (at >= 0) throw new Refusal(422, `/etc/millrace/millrace.toml:${at + 1}:1: not a setting: ${text.split('\n')[at]}`, { line: at + 1 });
+  const names = sections(text, 'group').map(({ keys }) => keys.get('name'));
+  const twice = names.find(({ raw }, at) => names.findIndex((other) => other.raw === raw) < at);
+  if (twice) throw new Refusal(422, `/etc/millrace/millrace.toml: the group ${read(twice.raw)} is there twice`, { line: text.slice(0, twice.from).split('\n').length });
   const path = text.split('\n').findIndex((line) => /^path = "[^/]/.test(line));
   if (path >= 0) throw new Refusal(422, `/etc/millrace/millrace.toml:${path + 1}:8: a path begins with a slash`, { line: path + 1 });
   return {};
@@ -178,7 +193,7 @@ const OPERATIONS = {
     const sources = [{ name: 'the configuration', listed: true, writable: false }, { name: SOURCE, listed: true, writable: true }, { name: 'the directory ldap://ldap.example.org', listed: false, writable: false }];
     return { users: found.slice(0, Number(limit)), total: found.length, sources };
   },
-  'GET groups': ({ state }) => ({ groups: state.groups }),
+  'GET groups': ({ state }) => ({ groups: groupsOf(state) }),
   'GET users/*': ({ state }, name) => detailed(state, name),
   'POST users': ({ state, body: { password, ...body } }) => {
     if (state.users.some(({ name }) => name === body.name)) throw new Refusal(409, `there is a user named ${body.name} already`, { field: 'name' });

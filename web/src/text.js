@@ -98,6 +98,9 @@ const en = {
     noDatabase: 'The server has no database of users: "millrace user add NAME" makes one, for the next start.', ask: 'Ask for one-time codes', askNot: 'Ask for no codes',
     codes: 'One-time codes', codesHint: 'Enter this secret in an authenticator app. It is not shown again.', noCodes: (name) => `${name} needs no code any more`,
   },
+  groups: {
+    add: 'Add group', edit: (name) => `Group ${name}`, saved: 'The group is saved', removed: 'The group is gone', asServer: 'as the server says',
+  },
   tables: {
     other: 'Other settings', otherHint: 'One a line, as in the file: upload-hash = "sha256"', theirs: 'Show the change', line: (line) => `Not a setting: ${line}`,
     elsewhere: 'The file has a value that does not fit here. It holds unless you enter another.',

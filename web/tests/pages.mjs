@@ -470,6 +470,51 @@ test('the second of two administrators of a user is told, and sees the change', 
   await page.waitForFunction(() => document.querySelector('dialog [name=directory]').value === 'theirs');
 });
 
+test('groups are added, changed and removed, and what is wrong is said at its field', async () => {
+  const page = await dashboard();
+  await visit(page, 'users');
+  const sheet = page.getByRole('dialog');
+  await page.getByRole('button', { name: 'Edit: staff' }).click();
+  await sheet.getByLabel('Name').fill('customers');
+  await sheet.getByRole('button', { name: 'Save' }).click();
+  await sheet.getByText('the group customers is there twice').waitFor();
+  assert.equal(await sheet.getByLabel('Name').getAttribute('aria-invalid'), 'true');
+  assert.deepEqual(await inaccessible(page), []);
+  await sheet.getByRole('button', { name: 'Close' }).click();
+  await page.getByRole('button', { name: 'Edit: customers' }).click();
+  assert.equal(await sheet.getByLabel('Access').inputValue(), 'rw');
+  assert.equal(await sheet.getByLabel('Other settings').inputValue(), 'quota-bytes = "10G"');
+  await sheet.getByLabel('Access').selectOption('ro');
+  await sheet.getByLabel('Download').fill('2M');
+  await sheet.getByRole('button', { name: 'Save' }).click();
+  await sheet.waitFor({ state: 'hidden' });
+  await page.getByRole('row', { name: 'customers read only' }).waitFor();
+  assert.match(await fileOf(page), /name = "customers"\naccess = "ro"\nquota-bytes = "10G" # for each of them\ndownload = "2M"\n\n\[\[group\]\]\nname = "staff"/);
+  await page.getByRole('button', { name: 'Add group' }).click();
+  await sheet.getByLabel('Name').fill('guests');
+  await sheet.getByRole('button', { name: 'Add group' }).click();
+  await page.getByRole('row', { name: 'guests' }).getByText('as the server says').waitFor();
+  await page.getByRole('button', { name: 'Edit: staff' }).click();
+  await sheet.getByRole('button', { name: 'Delete' }).click();
+  await page.getByText('Delete staff?').waitFor();
+  await page.getByRole('button', { name: 'Delete' }).last().click();
+  await page.getByText('The group is gone').waitFor();
+  assert.doesNotMatch(await fileOf(page), /staff/);
+  await page.getByRole('button', { name: 'Edit: customers' }).click();
+  await sheet.getByRole('button', { name: 'Show members' }).click();
+  assert.equal(await page.getByLabel('Filter').inputValue(), 'customers');
+  assert.deepEqual(page.faults, []);
+});
+
+test('a viewer is shown groups, and no form of them', async () => {
+  const page = await dashboard({ role: 'viewer' });
+  await visit(page, 'users');
+  await page.getByRole('button', { name: 'Show: customers' }).click();
+  await page.getByText('quota-bytes').waitFor();
+  assert.equal(await page.locator('dialog form').count(), 0);
+  assert.equal(await page.getByRole('button', { name: 'Add group' }).count(), 0);
+});
+
 test('a viewer sees what holds for a user, and no form', async () => {
   const page = await dashboard({ role: 'viewer' });
   await visit(page, 'users');

@@ -213,6 +213,33 @@ test('a certificate is in force once it is saved, and says when it expires', asy
 });
 
 // A provider in a process of its own: OIDC_PROVIDER is the program of the Python package oidc-provider-mock.
+test('what a group says holds for its members once it is saved', async () => {
+  const sheet = page.getByRole('dialog');
+  await visit(page, 'users');
+  await page.getByRole('button', { name: 'Add group' }).click();
+  await sheet.getByLabel('Name').fill('readers');
+  await sheet.getByLabel('Download').fill('much');
+  await sheet.getByRole('button', { name: 'Add group' }).click();
+  await sheet.locator('.field', { hasText: 'Download' }).getByRole('alert').waitFor();
+  await sheet.getByLabel('Download').fill('');
+  await sheet.getByLabel('Access').selectOption('ro');
+  await sheet.getByRole('button', { name: 'Add group' }).click();
+  await page.getByRole('button', { name: 'Edit: readers' }).waitFor();
+  await page.getByRole('button', { name: 'Add user' }).click();
+  await sheet.getByLabel('Name').fill('gina');
+  await sheet.getByLabel('Password').fill('first password');
+  await sheet.getByLabel('readers').check();
+  await sheet.getByRole('button', { name: 'Add user' }).click();
+  await page.getByRole('button', { name: 'Edit: gina' }).waitFor();
+  const uploads = () => spawnSync('curl', ['-s', '--max-time', '20', '-u', 'gina:first password', '-T', file, `ftp://127.0.0.1:${ready.ftp[0].port}/copy`]).status === 0;
+  assert.equal(uploads(), false);
+  await page.getByRole('button', { name: 'Edit: readers' }).click();
+  await sheet.getByLabel('Access').selectOption('rw');
+  await sheet.getByRole('button', { name: 'Save' }).click();
+  await sheet.waitFor({ state: 'hidden' });
+  assert.equal(uploads(), true);
+});
+
 test('a user of a provider logs in by single sign-on, and has the role of the group', { skip: !process.env.OIDC_PROVIDER }, async () => {
   const claims = ['ops', 'other'].map((group) => JSON.stringify({ sub: `of-${group}`, email: `${group}@example.net`, email_verified: true, groups: [group] }));
   const provider = start(process.env.OIDC_PROVIDER, ['--port', '0', '--require-nonce', ...claims.flatMap((one) => ['--user-claims', one])]);

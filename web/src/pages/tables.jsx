@@ -149,7 +149,7 @@ function Faults({ faults, onTheirs }) {
 }
 
 /** The form of a table, or of a new one. */
-function Edit({ file, at, form, onDone }) {
+export function Edit({ file, at, form, onDone }) {
   const section = sections(file.text, form.table)[at];
   const [isAsked, setAsked] = useState(false);
   const [faults, put, setFaults] = useChange(file, form, onDone);

@@ -1,9 +1,10 @@
-// Users and groups: those of a database are changed here, those of the configuration file are shown.
+// Users and groups: users of a database are changed here, those of the configuration file are shown.
 import { useEffect, useState } from 'preact/hooks';
 import { call, query, usePoll } from '../api.js';
 import { count } from '../format.js';
 import { Confirm, Field, Form, Head, Sheet, Table, Trouble, useAct, useMay } from '../parts.jsx';
 import { text } from '../text.js';
+import { access, directory, GroupForms, GroupList, Holds } from './groups.jsx';
 
 const words = text.users;
 
@@ -85,12 +86,6 @@ function NewPassword({ fault }) {
       <button type="button" aria-pressed={isShown} onClick={() => setShown(!isShown)}>{words.showPassword}</button>
     </div>
   );
-}
-
-/** What holds for a user or a group, and why. */
-function Holds({ lines }) {
-  if (lines.length === 0) return <p class="quiet">{words.nothingSet}</p>;
-  return <dl class="holds">{lines.map(([key, value, origin]) => <><dt>{key}</dt><dd>{value}{origin && <small> {origin}</small>}</dd></>)}</dl>;
 }
 
 const holdsOf = ({ effective = [] }) => effective.filter(({ origin }) => origin !== 'default')
@@ -204,48 +199,18 @@ function State({ user }) {
   return user.writable ? <span class="quiet">{words.active}</span> : <span class="quiet">{words.configured}</span>;
 }
 
-const access = ({ settings: { access: said } }) => (said?.length
-  ? [said].flat().map((one) => words.accesses[one] ?? one).join(', ')
-  : <span class="quiet">{words.accesses['']}</span>);
-const directory = ({ settings }) => settings.directory ?? <span class="quiet">{words.allOfIt}</span>;
-
-/** The groups of the configuration. */
-function GroupList({ groups, onMembers }) {
-  const [open, setOpen] = useState();
-  const columns = [
-    { name: words.name, cell: (group) => group.name },
-    { name: words.access, cell: access },
-    { name: words.directory, is: 'wide', cell: directory },
-    { name: words.members, is: 'figure', cell: (group) => count(group.members) },
-    { name: text.actions, hidden: true, is: 'act', cell: (group) => (
-      <button type="button" aria-label={`${words.show}: ${group.name}`} onClick={() => setOpen(group)}>{words.show}</button>) },
-  ];
-  return (
-    <section>
-      <h2>{words.groupsTitle}</h2>
-      <Table label={words.groupsTitle} columns={columns} rows={groups} empty={words.emptyGroups} keyOf={({ name }) => name} />
-      {open && (
-        <Sheet title={words.editGroup(open.name)} onClose={() => setOpen(undefined)}>
-          <Holds lines={Object.entries(open.settings).map(([key, value]) => [key, typeof value === 'string' ? value : JSON.stringify(value)])} />
-          <small>{words.readOnlyGroup}</small>
-          <div class="buttons"><button type="button" onClick={() => { onMembers(open.name); setOpen(undefined); }}>{words.showMembers}</button></div>
-        </Sheet>)}
-    </section>
-  );
-}
-
 export function Users() {
   const [filter, setFilter] = useState('');
   const [limit, setLimit] = useState(STEP);
   const [open, setOpen] = useState();
   const mayWrite = useMay('administrator');
   const { data, error, refresh } = usePoll(() => call('GET', query('users', { text: filter.trim(), limit })), 5000, [filter, limit]);
-  const { data: all, error: groupError } = usePoll(() => call('GET', 'groups'), 10000, []);
+  const { data: all, error: groupError, refresh: refreshGroups } = usePoll(() => call('GET', 'groups'), 10000, []);
   const isWritable = mayWrite && data?.sources.some(({ writable }) => writable);
   const unlisted = data?.sources.filter(({ listed }) => !listed).map(({ name }) => name) ?? [];
   const columns = [
     { name: words.name, cell: ({ name }) => name },
-    { name: words.access, cell: access },
+    { name: words.access, cell: (user) => access(user, words.accesses['']) },
     { name: words.directory, is: 'wide', cell: directory },
     { name: words.groups, cell: ({ groups }) => groups.join(', ') },
     { name: words.state, cell: (user) => <State user={user} /> },
@@ -267,7 +232,7 @@ export function Users() {
         {data && data.total > data.users.length && <button type="button" class="more" onClick={() => setLimit(limit + STEP)}>{words.more}</button>}
         {unlisted.length > 0 && <p class="quiet">{words.unlisted(unlisted.join(', '))}</p>}
       </section>
-      <GroupList groups={all?.groups} onMembers={setFilter} />
+      {mayWrite ? <GroupForms groups={all?.groups} onMembers={setFilter} refresh={refreshGroups} /> : <GroupList groups={all?.groups} onMembers={setFilter} />}
       {open && <User key={open.name} opened={open} groups={all?.groups ?? []} onClose={() => setOpen(undefined)} refresh={refresh} />}
     </>
   );
