@@ -593,6 +593,7 @@ const TOKEN_ROW: &[Field] = &[
     needed("created", Whole, "Seconds since 1970"),
     maybe("expires", Whole, "The same; null: never"),
     needed("expired", Flag, "Whether it is refused"),
+    maybe("seconds-left", Whole, "How long it is good; null: for ever"),
 ];
 
 const NEW_TOKEN: &[Field] = &[

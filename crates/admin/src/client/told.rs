@@ -67,7 +67,7 @@ pub(super) fn told(action: &Action, answer: &Value) -> String {
         Action::Notice { .. } => rows("receivers").iter().map(tried).collect(),
         Action::Token { action: TokenAction::List } => match rows("tokens") {
             [] => "No tokens.\n".to_owned(),
-            tokens => table(&["name", "role", "expired"], tokens.iter().map(token)),
+            tokens => table(&["name", "role", "expires in"], tokens.iter().map(token)),
         },
         Action::Token { action: TokenAction::Add { .. } } => format!("{}\n", word(&answer["token"])),
         Action::Token { action: TokenAction::Remove { name } } => format!("{} is removed.\n", shown(name)),
@@ -250,12 +250,12 @@ fn node(node: &Value) -> Vec<String> {
 }
 
 fn token(token: &Value) -> Vec<String> {
-    let expired = match (&token["expired"], &token["expires"]) {
-        (_, Value::Null) => "never",
-        (Value::Bool(true), _) => "yes",
-        _ => "not yet",
+    let left = match (&token["expired"], token["seconds-left"].as_u64()) {
+        (Value::Bool(true), _) => "expired".to_owned(),
+        (_, None) => "never".to_owned(),
+        (_, Some(left)) => rounded(Duration::from_secs(left)),
     };
-    vec![word(&token["name"]), word(&token["role"]), expired.to_owned()]
+    vec![word(&token["name"]), word(&token["role"]), left]
 }
 
 fn quota(quota: &Value) -> Vec<String> {
@@ -360,6 +360,20 @@ mod tests {
             restore: false,
         };
         told(&action, &limits)
+    }
+
+    #[test]
+    fn tokens_are_listed_with_the_time_that_is_left() {
+        let row = |name: &str, left: Value, is_expired: bool| json!({ "name": name, "role": "viewer", "seconds-left": left, "expired": is_expired });
+        let all =
+            [row("a", json!(null), false), row("b", json!(86_400 * 89 + 7), false), row("c", json!(0), true)];
+        assert_eq!(
+            told(&Action::Token { action: TokenAction::List }, &json!({ "ok": true, "tokens": all })),
+            "NAME  ROLE    EXPIRES IN\n\
+             a     viewer  never\n\
+             b     viewer  89 d\n\
+             c     viewer  expired\n"
+        );
     }
 
     #[test]

@@ -162,7 +162,7 @@ impl Tokens {
         let told = |token: &Token| {
             json!({
                 "name": token.name, "role": token.role, "created": token.created, "expires": token.expires,
-                "expired": token.has_expired(now),
+                "expired": token.has_expired(now), "seconds-left": token.expires.map(|end| end.saturating_sub(now)),
             })
         };
         json!({ "tokens": self.tokens().iter().map(told).collect::<Vec<_>>() })
