@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -55,6 +55,25 @@ fn a_client_that_does_not_connect_for_data() {
     client.expect("150");
     client.expect("226");
     assert_told(site, "protocol=\"ftp\",direction=\"download\"", "connection");
+}
+
+#[test]
+fn a_client_that_does_not_begin_tls_on_the_data_connection() {
+    let site = Site::start("wait-handshake", "tls-self-signed = true");
+    fs::write(site.folder.join("files/f"), "content").unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/metrics/slow_handshake.py");
+    let mut client = Command::new("python3")
+        .arg(script)
+        .args([site.ftp.rsplit(':').next().unwrap(), "f"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    await_wait(&site, "handshake", "handshake");
+    client.stdin.take().unwrap().write_all(b"\n").unwrap();
+    let output = client.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stdout == b"content", "{output:?}");
+    assert_told(site, "protocol=\"ftp\",direction=\"download\"", "handshake");
 }
 
 #[test]
