@@ -70,7 +70,15 @@ fn value(key: &str, variables: &Variables) -> Option<(String, Result<String, Val
         }
         (None, Some(path)) => {
             let text = fs::read_to_string(path).map(|text| text.trim_end_matches(['\r', '\n']).to_owned());
-            Some((file, text.map_err(|error| ValueError::Unreadable { path: path.into(), error })))
+            Some((
+                file,
+                match text {
+                    // A secret that has not come is not the wish for none: without users everyone may read.
+                    Ok(text) if text.trim().is_empty() => Err(ValueError::EmptyFile { path: path.into() }),
+                    Ok(text) => Ok(text),
+                    Err(error) => Err(ValueError::Unreadable { path: path.into(), error }),
+                },
+            ))
         }
         (None, None) => None,
     }

@@ -60,6 +60,8 @@ pub(crate) enum ValueError {
     BothSet(String),
     #[error("{} cannot be read: {error}", path.display())]
     Unreadable { path: PathBuf, error: io::Error },
+    #[error("{} is empty; write the value into it, or leave the variable out", path.display())]
+    EmptyFile { path: PathBuf },
     #[error(transparent)]
     Limit(#[from] LimitError),
     #[error(transparent)]

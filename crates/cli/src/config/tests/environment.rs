@@ -35,6 +35,8 @@ fn secrets_are_read_from_files_and_never_shown() {
     let secret = folder.path().join("secret");
     fs::write(&secret, "alice:s3cret\nbob:pw:ro\n").unwrap();
     let path = secret.to_str().unwrap();
+    let empty = folder.path().join("empty");
+    fs::write(&empty, " \n").unwrap();
     let site = load(&folder, &[("MILLRACE_USER_FILE", path)], &[], "").unwrap();
     assert_eq!(logins(&site), "alice may read and write; bob may read");
     assert!(!format!("{:?}", site.origins).contains("s3cret"));
@@ -44,6 +46,10 @@ fn secrets_are_read_from_files_and_never_shown() {
         (
             &[("MILLRACE_USER_FILE", path), ("MILLRACE_USER", "a:b")],
             "MILLRACE_USER: MILLRACE_USER_FILE is set too",
+        ),
+        (
+            &[("MILLRACE_USER_FILE", empty.to_str().unwrap())],
+            "MILLRACE_USER_FILE: HERE/empty is empty; write the value into it",
         ),
         (&[("MILLRACE_USER_FILE", "/none")], "MILLRACE_USER_FILE: /none cannot be read: No such file"),
         (
