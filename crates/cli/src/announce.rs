@@ -112,15 +112,16 @@ fn opening(site: &Site, bound: Bound<'_>) -> String {
     }
     // From elsewhere HTTP takes no passwords.
     let is_for_all = served(site, Door::Http).logins.iter().any(|index| site.logins[*index].name.is_none());
-    let doors = [(Door::Ftp, true), (Door::Http, is_for_all)];
-    let opened = doors.into_iter().filter(|(_, is_of_use)| *is_of_use);
-    let opened: Vec<(Door, u16)> =
-        opened.filter_map(|(door, _)| Some((door, bound.at(door).first()?.port()))).collect();
-    if opened.is_empty() {
+    let opened = Door::ALL.into_iter().filter(|door| *door != Door::Http || is_for_all);
+    let flags: Vec<String> = opened
+        .filter_map(|door| {
+            let port = bound.at(door).first()?.port();
+            Some(format!(" --{} 0.0.0.0:{port}", door.scheme()))
+        })
+        .collect();
+    if flags.is_empty() {
         return String::new();
     }
-    let flags: Vec<String> =
-        opened.iter().map(|(door, port)| format!(" --{} 0.0.0.0:{port}", door.scheme())).collect();
     // Scripts look for addresses of the server: that is none yet.
     let place = site.config.public_ip.or_else(own_v4).map_or(String::new(), |ip| format!(", at {ip}"));
     format!("  Only this computer can connect;{} opens it to the network{place}.\n", flags.concat())

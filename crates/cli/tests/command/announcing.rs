@@ -33,6 +33,19 @@ fn it_announces_what_is_open_and_to_whom() {
     serving.connect();
 }
 
+#[test]
+fn encrypted_addresses_are_told_how_to_be_opened_too() {
+    let mut doors = vec!["--user", "a:pw", "--https", "127.0.0.1:0", "--ftps", "127.0.0.1:0"];
+    let state = Scratch::new("opening");
+    let folder = state.path("state");
+    doors.extend(["--tls-self-signed", "--state", folder.to_str().unwrap()]);
+    let serving = Serving::start(&doors);
+    let told = serving.announced.iter().find(|line| line.contains("Only this computer")).unwrap();
+    let flags: Vec<&str> = told.split(' ').filter(|word| word.starts_with("--")).collect();
+    // By HTTP in clear nobody could log in from elsewhere.
+    assert_eq!(flags, ["--ftp", "--ftps", "--https"], "{told}");
+}
+
 /// The lines of an announcement, less the first and the last.
 fn announced(toml: &str, name: &str) -> Vec<String> {
     let folder = Scratch::new(name);
