@@ -208,7 +208,8 @@ pub(crate) struct MakeLink {
     #[arg(long)]
     pub(crate) put: bool,
 
-    /// Make it though there is no such user or file, as far as the configuration tells
+    /// Make it though there is no such user or file, or the user has no right to it, as far as the
+    /// configuration tells
     #[arg(long)]
     pub(crate) force: bool,
 

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use millrace_log::{Event, IssuedLink};
 use millrace_server::auth::plain_host;
 use millrace_server::web::{Gives, Link};
-use millrace_server::{Account, Accounts, Attempt, Authenticator, Decision, Protocol};
+use millrace_server::{Account, Accounts, Attempt, Authenticator, Decision, Permission, Protocol};
 use millrace_terminal::Failure;
 use millrace_vfs::{VirtualPath, Wait};
 
@@ -25,6 +25,12 @@ pub(crate) fn run(arguments: &MakeLink) -> Result<(), Failure> {
     let at = Where::of(url.as_deref().unwrap_or_default());
     let account = account(&site, arguments, &user, &at)?;
     let gives = gives(account.as_ref(), arguments, &path)?;
+    if let Some(account) = account.as_ref().filter(|_| !arguments.force) {
+        may_be_used(account, gives, &path, &user)?;
+    }
+    if arguments.valid.value.0.is_zero() {
+        return Err(wrong("--for 0: the link would have expired; write 24h or 7d".to_owned()));
+    }
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let expires = (now + arguments.valid.value.0).as_secs();
     let permits = if gives == Gives::Upload { "put" } else { "get" };
@@ -134,6 +140,20 @@ fn gives(account: Option<&Account>, arguments: &MakeLink, path: &VirtualPath) ->
         (true, false, _) => Ok(Gives::Folder),
         (false, true, _) => Ok(Gives::Upload),
         (false, false, _) => Ok(Gives::File),
+    }
+}
+
+/// Refuses a link that its user has no right to use.
+fn may_be_used(account: &Account, gives: Gives, path: &VirtualPath, user: &str) -> Result<(), Failure> {
+    let permissions = account.rules.as_ref().map_or(account.permissions, |rules| rules.at(path));
+    let needed = match gives {
+        Gives::Upload => [(Permission::Write, "write")].as_slice(),
+        Gives::File => &[(Permission::Read, "read")],
+        Gives::Folder => &[(Permission::Read, "read"), (Permission::List, "list")],
+    };
+    match needed.iter().find(|(permission, _)| !permissions.allows(*permission)) {
+        Some((_, may)) => Err(wrong(format!("{user} may not {may} {path}; {FORCE}"))),
+        None => Ok(()),
     }
 }
 

@@ -49,6 +49,11 @@ fn a_link_begins_with_where_the_server_is_and_knows_a_folder() {
     let (code, said) = link("", &["/none", "--user", "typo", "--force"]);
     assert!(code == Some(0) && said.contains("warning: there is no user named typo."), "{said}");
     let named = format!("anonymous = \"off\"\n[[user]]\nname = \"a\"\npassword = \"{CHEAP}\"");
+    let tree =
+        "tree = [{ path = \"/f\", access = [\"list\", \"write\"] }, { path = \"/d\", access = [\"list\"] }]";
+    let blind = format!("[[user]]\nname = \"a\"\npassword = \"{CHEAP}\"\n{tree}\n");
+    let (code, said) = link(&blind, &["/f", "--put", "--user", "a"]);
+    assert!(code == Some(0) && said.contains("&method=PUT&"), "{said}");
     for (keys, arguments, reason) in [
         ("http = \"off\"", &["/f"][..], "say it with --url"),
         ("http = \"127.0.0.1:0\"", &["/f"], "say it with --url"),
@@ -64,6 +69,10 @@ fn a_link_begins_with_where_the_server_is_and_knows_a_folder() {
         ("", &["/none/f", "--put"], "/none cannot be linked to: no such file"),
         ("", &["/f", "--user", "typo"], "there is no user named typo"),
         (&named, &["/f"], "anonymous is off: name a user with --user"),
+        ("", &["/new", "--put"], "anonymous may not write /new"),
+        (&blind, &["/f", "--user", "a"], "a may not read /f"),
+        (&blind, &["/d", "--user", "a"], "a may not read /d"),
+        ("", &["/f", "--for", "0s"], "the link would have expired"),
     ] {
         let (code, said) = link(keys, arguments);
         assert!(code == Some(2) && said.contains(reason), "{keys}: {code:?} {said}");
