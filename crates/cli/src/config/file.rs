@@ -127,6 +127,11 @@ pub(super) fn names<T: Table>() -> Vec<&'static str> {
     own.iter().copied().chain(of_profile).collect()
 }
 
+/// Returns the name of a table, and its keys.
+pub(super) fn scope_and_names<T: Table>() -> (&'static str, Vec<&'static str>) {
+    (T::SCOPE, names::<T>())
+}
+
 fn scope<T: Table>() -> String {
     match T::SCOPE {
         "" => "a configuration file".to_owned(),

@@ -54,9 +54,20 @@ use millrace_server::limits::Quotas;
 use millrace_terminal::{Failure, print};
 
 use self::places::Places;
-use logins::UserTable;
+use cluster::ClusterTable;
+use file::{names, scope_and_names};
+use folders::FolderTable;
+use hooks::HookTable;
+use hosts::HostTable;
+use limits::{ClassTable, ListenerTable};
+use logins::{GroupTable, UserTable};
+use notices::NoticeTable;
+use oidc::OidcTable;
+use otlp::OtlpTable;
+use proxy_routes::ProxyTable;
 use report::KnownKeys;
 use setting::Table;
+use web::{CorsTable, ErrorPageTable};
 
 pub(crate) use confinement::Confined;
 pub(crate) use database::default_path;
@@ -205,8 +216,30 @@ fn read(path: &Path) -> Result<Source, Failure> {
 }
 
 fn source(path: &Path, text: String) -> Source {
-    let keys = KnownKeys { file: file::names::<Written>(), user: file::names::<UserTable>() };
-    Source { path: path.to_owned(), text, keys }
+    Source { path: path.to_owned(), text, keys: known_keys() }
+}
+
+/// Those of all tables but `[[source]]` and `[[header]]`, which are full of credentials.
+fn known_keys() -> KnownKeys {
+    KnownKeys {
+        file: names::<Written>(),
+        user: names::<UserTable>(),
+        tables: vec![
+            scope_and_names::<ClassTable>(),
+            scope_and_names::<ClusterTable>(),
+            scope_and_names::<CorsTable>(),
+            scope_and_names::<ErrorPageTable>(),
+            scope_and_names::<FolderTable>(),
+            scope_and_names::<GroupTable>(),
+            scope_and_names::<HookTable>(),
+            scope_and_names::<HostTable>(),
+            scope_and_names::<ListenerTable>(),
+            scope_and_names::<NoticeTable>(),
+            scope_and_names::<OidcTable>(),
+            scope_and_names::<OtlpTable>(),
+            scope_and_names::<ProxyTable>(),
+        ],
+    }
 }
 
 #[cfg(test)]

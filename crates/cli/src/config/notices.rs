@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use millrace_notices::{Kind, Mail, MailEncryption, MailServer, Receiver, Rule, Thresholds};
+use millrace_notices::{Kind, Mail, MailEncryption, MailError, MailServer, Receiver, Rule, Thresholds};
 use millrace_server::hooks::Action;
 use millrace_terminal::Failure;
 
@@ -147,7 +147,14 @@ fn mail(table: &NoticeTable, places: &Places<'_>) -> Result<Option<Receiver>, Fa
     let to: Vec<String> = table.mail_to.iter().map(|said| said.value.clone()).collect();
     let from = table.mail_from.as_ref().unwrap_or(first);
     let mail = Mail::new(&server, &from.value, &to);
-    let mail = mail.map_err(|error| places.error(&smtp.place, "smtp", &error))?;
+    let mail = mail.map_err(|error| {
+        let written = table.mail_to.iter().chain(&table.mail_from);
+        let wrong = match &error {
+            MailError::Address(address) => written.into_iter().find(|said| said.value == *address),
+            _ => None,
+        };
+        places.error(&wrong.unwrap_or(smtp).place, "smtp", &error)
+    })?;
     Ok(Some(Receiver::Mail(Box::new(mail))))
 }
 

@@ -20,6 +20,8 @@ pub(crate) struct KnownKeys {
     pub(crate) file: Vec<&'static str>,
     /// Of a `[[user]]` table.
     pub(crate) user: Vec<&'static str>,
+    /// Of the other tables, by their names.
+    pub(crate) tables: Vec<(&'static str, Vec<&'static str>)>,
 }
 
 impl Source {
@@ -86,6 +88,10 @@ fn without_value(message: &str, line: &str) -> String {
 /// Keys with secret values, or keys that begin tables with such.
 const SECRET: [&str; 6] = ["password", "totp", "header", "user", "source", "shutdown-password"];
 
+/// Keys of tables whose values may have credentials within them: addresses, command lines, queries, header fields.
+const WITH_CREDENTIALS: [&str; 8] =
+    ["secret", "headers", "webhook", "run", "endpoint", "attributes", "postgres", "query"];
+
 /// Tables of what is posted to, with header fields that may be secrets.
 const RECEIVERS: [&str; 3] = ["hook", "notice", "otlp"];
 
@@ -94,7 +100,7 @@ const RECEIVERS: [&str; 3] = ["hook", "notice", "otlp"];
 fn is_secret(before: &str, line: &str, keys: &KnownKeys) -> bool {
     let key = line.split('=').next().unwrap_or_default().trim();
     let has_login = line.split_once("://").is_some_and(|(_, rest)| rest.contains('@'));
-    if has_login || SECRET.contains(&key) || may_name_login(key, line, keys) {
+    if has_login || SECRET.contains(&key) || may_name_login(before, key, line, keys) {
         return true;
     }
     // Whatever the path or the name that such a key has for its value.
@@ -114,14 +120,17 @@ fn is_secret(before: &str, line: &str, keys: &KnownKeys) -> bool {
     let is_alone = key == "tree" || line.matches('=').count() == 1;
     let is_harmless = || match keys.file.contains(&key) || keys.user.contains(&key) {
         true => is_alone,
-        false => is_alone && is_plain(key) && nearest(key, &keys.user).is_some_and(is_no_secret),
+        false => {
+            let meant = nearest(key, table_keys(before, keys).unwrap_or(&keys.user));
+            is_alone && is_plain(key) && meant.is_some_and(is_no_secret)
+        }
     };
     among_users && !line.starts_with('[') && !is_harmless()
 }
 
 /// Returns true if a value has the form `NAME:PASSWORD` where someone may have meant a user: behind a key that is taken for
 /// `user`, or one that does not exist. Paths and addresses are none.
-fn may_name_login(key: &str, line: &str, keys: &KnownKeys) -> bool {
+fn may_name_login(before: &str, key: &str, line: &str, keys: &KnownKeys) -> bool {
     let Some((_, value)) = line.split_once('=') else { return false };
     let is_taken_for_user = ["users", "logins"].contains(&key);
     if is_taken_for_user && value.trim_start().starts_with('{') {
@@ -130,7 +139,7 @@ fn may_name_login(key: &str, line: &str, keys: &KnownKeys) -> bool {
     let is_login = |text: &str| {
         text.split_once(':').is_some_and(|(name, behind)| {
             let is_address = behind.bytes().all(|byte| byte.is_ascii_digit())
-                && (name == "localhost" || name.contains('.'))
+                && (name == "localhost" || name.contains('.') || is_harmless_key(before, key, keys))
                 || text.starts_with(['[', ':'])
                 || text.split('/').next().is_some_and(|address| address.parse::<IpAddr>().is_ok());
             !is_address && !behind.starts_with("//") && !name.contains('/')
@@ -140,13 +149,25 @@ fn may_name_login(key: &str, line: &str, keys: &KnownKeys) -> bool {
     (is_taken_for_user || !is_known) && value.split(['"', '\'']).skip(1).step_by(2).any(is_login)
 }
 
-/// Returns whether a key exists where it stands, and has a value that is no secret: at the top level, or of a user.
+/// Returns whether a key exists where it stands, and has a value that is no secret.
 fn is_harmless_key(before: &str, key: &str, keys: &KnownKeys) -> bool {
-    let mut lines = before.lines().map(str::trim_start);
-    match lines.rfind(|line| line.starts_with('[')) {
+    match last_table(before) {
         None => keys.file.contains(&key) && !RECEIVERS.contains(&key),
-        Some(table) => table.starts_with("[[user]]") && keys.user.contains(&key),
+        Some(table) if table.starts_with("[[user]]") => keys.user.contains(&key),
+        Some(table) if table.starts_with("[cluster]") && key == "database" => false,
+        Some(_) => is_no_secret(key) && table_keys(before, keys).is_some_and(|known| known.contains(&key)),
     }
+}
+
+/// The line that begins the table that `before` ends in.
+fn last_table(before: &str) -> Option<&str> {
+    before.lines().map(str::trim_start).rfind(|line| line.starts_with('['))
+}
+
+/// The keys of the table that `before` ends in, where it is one of those that are known, and none of users.
+fn table_keys<'a>(before: &str, keys: &'a KnownKeys) -> Option<&'a [&'static str]> {
+    let name = last_table(before)?.trim_start_matches('[').split(']').next()?;
+    keys.tables.iter().find(|(table, _)| *table == name).map(|(_, keys)| &**keys)
 }
 
 /// Returns true if a line may contain credentials for receivers of posts.
@@ -165,7 +186,7 @@ fn is_for_receivers(before: &str, key: &str, line: &str) -> bool {
 }
 
 fn is_no_secret(key: &str) -> bool {
-    !SECRET.contains(&key)
+    !SECRET.contains(&key) && !WITH_CREDENTIALS.contains(&key)
 }
 
 impl KnownKeys {
@@ -236,13 +257,6 @@ fn floor(text: &str, index: usize) -> usize {
 mod tests {
     use super::*;
 
-    fn known_keys() -> KnownKeys {
-        KnownKeys {
-            file: crate::config::file::names::<crate::config::Written>(),
-            user: crate::config::file::names::<crate::config::logins::UserTable>(),
-        }
-    }
-
     #[test]
     fn what_is_not_shown_is_in_no_message_either() {
         for (line, message, told) in [
@@ -260,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_line_is_shown_unless_it_may_hold_a_password() {
-        let keys = known_keys();
+        let keys = crate::config::known_keys();
         let (user, source) = ("[[user]]\nname = \"a\"\n", "[[source]]\n");
         for (before, line, secret) in [
             ("", "user-download-limit = \"10 quick\"", false),
@@ -277,6 +291,13 @@ mod tests {
             ("", "listen = [\"[::1]:21\", \"localhost:21\"]", false),
             ("[cluster]\n", "data-address = \"2001:db8:7::/48\"", false),
             ("[cluster]\n", "node = \"a:hunter2\"", true),
+            ("[cluster]\n", "database = \"host=db password=hunter2\"", true),
+            ("[[notice]]\n", "smtp = \"mail:99999\"", false),
+            ("[[notice]]\n", "smtp-password-file = \"none\"", false),
+            ("[[user]]\n[[folder]]\n", "database = \"none\"", false),
+            ("[[user]]\n[[folder]]\n", "pth = \"/x\"", false),
+            ("[[user]]\n[[folder]]\n", "xyz = \"hunter2\"", true),
+            ("[[user]]\n[[hook]]\n", "run = \"x -p hunter2\"", true),
             ("", "root = \"/srv/a:b\"", false),
             ("", "tls-cert = \"nosuch/password.pem\"", false),
             ("", "tls-key = \"/etc/secrets/key.pem\"", false),
@@ -315,7 +336,7 @@ mod tests {
 
     #[test]
     fn in_a_file_there_are_keys_and_no_flags() {
-        let of_keys = |message: &str| known_keys().without_dashes(message);
+        let of_keys = |message: &str| crate::config::known_keys().without_dashes(message);
         assert_eq!(of_keys("name one with --tls-cert, or --acme"), "name one with tls-cert, or acme");
         let command = "there is no x; `millrace user --users x add NAME` makes it, --users off not";
         assert_eq!(of_keys(command), command.replace(", --", ", "));

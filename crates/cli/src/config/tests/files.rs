@@ -312,6 +312,38 @@ fn errors_in_a_file_show_where() {
     }
 }
 
+/// Lines of other tables behind those of users are shown, unless their keys may have credentials within them.
+#[test]
+fn lines_of_tables_behind_users_are_shown_as_they_are() {
+    let folder = Folder::new();
+    let user = format!("[[user]]\nname = \"a\"\npassword = \"{HASH}\"\n");
+    for line in [
+        "[[folder]]\ndirectory = \".\"\npath = \"passwords\"\nacess = \"ro\"",
+        "[[folder]]\npath = \"/x\"\ndirectory = \"none/password\"",
+        "[[notice]]\ncertificate = \"400d\"",
+        "[[notice]]\nmail-to = \"a@b.net\"\nsmtp = \"x:99999\"",
+        "[[notice]]\nsmtp = \"x\"\nmail-to = \"ops\"",
+        "[[notice]]\nsmtp-user = \"u\"\nsmtp = \"x\"\nmail-to = \"a@b.net\"\nsmtp-password-file = \"none\"",
+        "[[class]]\nname = \"x\"\nfrom = \"10.0.0.1/8\"",
+    ] {
+        let error = folder.error(folder.file(&format!("{user}{line}\n")));
+        let wrong = line.lines().last().unwrap();
+        assert!(error.contains(&format!(" | {wrong}\n")), "{error}");
+    }
+    for line in [
+        "[[hook]]\nrun = \"x -p hunter2\"\non = 1",
+        "[[hook]]\nrun = [\n\"x\", \"-p\", \"hunter2\", 1\n]",
+        "[[notice]]\nwebhook = \"ftp://x/hunter2\"",
+        "[[notice]]\nsecret = \"hunter2\"\nwebhook = \"http://h/\"",
+        "[cluster]\ndatabase = \"password=hunter2\"",
+        "[[notice]]\npas = \"hunter2\"",
+        "[otlp]\nendpoint = \"hunter2\"",
+    ] {
+        let error = folder.error(folder.file(&format!("{user}{line}\n")));
+        assert!(!error.contains("hunter2"), "{error}");
+    }
+}
+
 #[test]
 fn all_unknown_keys_are_told_at_once() {
     let folder = Folder::new();
