@@ -1,6 +1,7 @@
 //! Mail: a server that takes it by SMTP (RFC 5321), in clear, by STARTTLS (RFC 3207) or under TLS from the first byte (RFC 8314).
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use lettre::message::Mailbox;
@@ -133,11 +134,20 @@ impl Mail {
         let letter = Letter::builder().from(self.from.clone()).subject(message.subject());
         let letter = self.to.iter().fold(letter, |letter, to| letter.to(to.clone()));
         let domain = self.from.email.domain();
-        let number = format!("<{}.{}@{domain}>", millrace_limits::wall_seconds(), std::process::id());
-        let letter = letter.message_id(Some(number)).header(ContentType::TEXT_PLAIN).body(message.text())?;
+        let letter = letter
+            .message_id(Some(message_id(domain)))
+            .header(ContentType::TEXT_PLAIN)
+            .body(message.text())?;
         self.transport.send(&letter)?;
         Ok(())
     }
+}
+
+/// Returns an identifier that no other letter has: mail systems keep one of those that have the same.
+fn message_id(domain: &str) -> String {
+    static SENT: AtomicU64 = AtomicU64::new(0);
+    let sent = SENT.fetch_add(1, Ordering::Relaxed);
+    format!("<{}.{}.{sent}@{domain}>", millrace_limits::wall_seconds(), std::process::id())
 }
 
 fn trust(server: &MailServer) -> Result<TlsParameters, MailError> {
@@ -179,6 +189,11 @@ mod tests {
         let encrypted = Mail::new(&server(MailEncryption::StartTls), "m@example.net", &to).unwrap();
         assert_eq!(encrypted.name(), "smtp://mail.example.net:587");
         assert!(!format!("{clear:?} {encrypted:?}").contains("secret"));
+    }
+
+    #[test]
+    fn two_letters_of_a_second_have_identifiers_of_their_own() {
+        assert_ne!(message_id("example.net"), message_id("example.net"));
     }
 
     #[test]
