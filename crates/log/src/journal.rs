@@ -68,7 +68,7 @@ fn datagram(line: &[u8]) -> Option<Vec<u8>> {
     let name = event.get("event").and_then(Value::as_str)?;
     let mut out = Vec::with_capacity(line.len() * 2);
     field(&mut out, "MESSAGE", &message(name, &event));
-    field(&mut out, "PRIORITY", priority(name));
+    field(&mut out, "PRIORITY", &severity(name).to_string());
     field(&mut out, "SYSLOG_IDENTIFIER", "millrace");
     for (key, value) in event.iter().filter(|(key, _)| *key != "time") {
         let key: String =
@@ -91,12 +91,12 @@ fn message(name: &str, event: &Map<String, Value>) -> String {
 }
 
 /// Returns how much an operator has to care: 4 for a warning, 5 for what is refused, 6 for the rest.
-fn priority(name: &str) -> &'static str {
+pub(super) fn severity(name: &str) -> u8 {
     match name {
-        "warning" => "4",
+        "warning" => 4,
         "refused" | "proxy-refused" | "login-failed" | "login-refused" | "expelled" | "banned"
-        | "limited" | "hook-refused" => "5",
-        _ => "6",
+        | "limited" | "hook-refused" => 5,
+        _ => 6,
     }
 }
 

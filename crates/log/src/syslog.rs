@@ -17,6 +17,7 @@ use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use thiserror::Error;
 
 use super::event::{Event, NO_SESSION};
+use super::journal::severity;
 use super::line::write_json;
 use super::outlet::Events;
 use super::wall;
@@ -84,7 +85,7 @@ impl SyslogSettings {
 enum About {
     /// A record of the audit log: facility 13 (log audit), severity 6 (informational).
     Record = b'A',
-    /// An event: facility 3 (system daemons), severity 6.
+    /// An event: facility 3 (system daemons), with the severity that it has in the journal.
     Event = b'E',
     /// What this says of itself: facility 3, severity 4 (warning).
     Warning = b'W',
@@ -92,11 +93,11 @@ enum About {
 
 impl About {
     /// `PRI` and `MSGID`.
-    fn header(marker: u8) -> (u8, &'static str) {
+    fn header(marker: u8, line: &[u8]) -> (u8, &'static str) {
         match marker {
             b'A' => (13 * 8 + 6, "audit"),
             b'W' => (3 * 8 + 4, "warning"),
-            _ => (3 * 8 + 6, "event"),
+            _ => (3 * 8 + severity(event_name(line)), "event"),
         }
     }
 }
@@ -229,7 +230,7 @@ impl Sender {
     fn set_frame(&mut self, line: &[u8]) {
         let (marker, line) = line.split_first().unwrap_or((&0, line));
         let line = line.strip_suffix(b"\n").unwrap_or(line);
-        let (priority, kind) = About::header(*marker);
+        let (priority, kind) = About::header(*marker, line);
         let (time, computer, pid) = (time(line), &self.computer, process::id());
         let header = format!("<{priority}>1 {time} {computer} millrace {pid} {kind} - ");
         self.frame.clear();
@@ -322,6 +323,16 @@ fn is_open(connection: &mut StreamOwned<ClientConnection, TcpStream>) -> bool {
         }
     };
     is_open && connection.sock.set_nonblocking(false).is_ok()
+}
+
+/// The name of the event that a line is about: behind its time in JSON, behind time, session, address and user in text.
+fn event_name(line: &[u8]) -> &str {
+    let line = str::from_utf8(line).unwrap_or_default();
+    let name = match line.starts_with('{') {
+        true => line.split('"').nth(7),
+        false => line.split(' ').nth(4),
+    };
+    name.unwrap_or_default()
 }
 
 /// The time that a line begins with, as text or as JSON.

@@ -68,6 +68,9 @@ fn a_message_is_counted_and_says_what_it_is() {
     let syslog = Syslog::start(&collector.settings(&collector.authority), None).unwrap();
     syslog.push_records(RECORD.as_bytes());
     syslog.push_events(b"2026-11-24T18:00:01.000Z - - - warning text=\"\xc3\xa4\"\n");
+    syslog.push_events(b"2026-11-24T18:00:02.000Z #7 192.0.2.7:1 - login-failed tried=\"warning\"\n");
+    syslog.push_events(b"2026-11-24T18:00:02.000Z #7 192.0.2.7:1 ann login by=\"password\"\n");
+    syslog.push_events(b"{\"time\":\"2026-11-24T18:00:02.000Z\",\"event\":\"banned\",\"session\":7}\n");
     let mut connection = collector.accept();
     let (computer, pid) = (computer(), process::id());
     assert_eq!(
@@ -77,10 +80,14 @@ fn a_message_is_counted_and_says_what_it_is() {
     assert_eq!(
         message(&mut connection),
         format!(
-            "<30>1 2026-11-24T18:00:01.000Z {computer} millrace {pid} event - 2026-11-24T18:00:01.000Z - - - warning \
+            "<28>1 2026-11-24T18:00:01.000Z {computer} millrace {pid} event - 2026-11-24T18:00:01.000Z - - - warning \
              text=\"ä\""
         )
     );
+    for priority in ["<29>1 ", "<30>1 ", "<29>1 "] {
+        let message = message(&mut connection);
+        assert!(message.starts_with(priority), "{message}");
+    }
     syslog.close();
 }
 
