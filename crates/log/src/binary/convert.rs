@@ -118,6 +118,11 @@ impl Index {
         let (mut found, mut converted) = (Vec::new(), Converted::default());
         let mut buffer = vec![0; 1024 * SIZE];
         let mut slot = 0;
+        // A copy may have been cut: its whole records are read, and the first that is not counts as torn.
+        let length = file.metadata()?.len();
+        let there = (length.saturating_sub(place(0)) / SIZE as u64).min(slots);
+        converted.torn += u64::from(length < place(slots));
+        let slots = there;
         while slot < slots {
             let records = &mut buffer[..SIZE * (slots - slot).min(1024) as usize];
             file.read_exact_at(records, place(slot))?;

@@ -178,6 +178,21 @@ fn records_that_were_not_written_whole_are_told_and_left_out() {
 }
 
 #[test]
+fn a_file_that_was_cut_is_read_as_far_as_it_goes() {
+    let scratch = Scratch::new("cut");
+    let mut ring = scratch.open();
+    for target in ["/a", "/b", "/c"] {
+        ring.write_all(&written(target)).unwrap();
+    }
+    let file = OpenOptions::new().write(true).open(&scratch.0).unwrap();
+    // Numbers begin with 1.
+    file.set_len(place(3) + SIZE as u64 / 2).unwrap();
+    let (text, converted) = scratch.told(Form::Combined);
+    assert_eq!(converted, Converted { entries: 2, torn: 1 }, "{text}");
+    assert!(text.contains(" /a ") && text.contains(" /b "), "{text}");
+}
+
+#[test]
 fn what_is_no_binary_log_is_neither_read_nor_written_over() {
     let scratch = Scratch::new("other");
     fs::write(&scratch.0, "127.0.0.1 - - a line\n").unwrap();
