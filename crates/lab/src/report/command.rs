@@ -27,6 +27,8 @@ fn names_password(flag: &str) -> bool {
 fn without_password(word: &str) -> String {
     match (word.split_once('='), word.split_once(':')) {
         (Some((flag, _)), _) if names_password(flag) => format!("{flag}={HIDDEN}"),
+        (_, Some((_, behind))) if behind.starts_with("//") => without_login(word),
+        (_, Some((name, port))) if name == "localhost" && port.parse::<u16>().is_ok() => word.to_owned(),
         (_, Some((name, _))) if !name.is_empty() && name.parse::<std::net::IpAddr>().is_err() => {
             let is_address =
                 word.parse::<std::net::SocketAddr>().is_ok() || word.parse::<std::net::IpAddr>().is_ok();
@@ -98,7 +100,17 @@ mod tests {
     fn a_command_line_is_told_without_passwords() {
         assert_eq!(without_password("me:secret"), "me:***");
         assert_eq!(without_password("--password=secret"), "--password=***");
-        for kept in ["--passive-ports=1-2", "127.0.0.1:2121", "[::1]:21", "::1", "/srv/ftp", "--ftp"] {
+        assert_eq!(without_password("postgres://me:secret@db/x"), "postgres://me:***@db/x");
+        for kept in [
+            "--passive-ports=1-2",
+            "127.0.0.1:2121",
+            "[::1]:21",
+            "::1",
+            "/srv/ftp",
+            "--ftp",
+            "localhost:5200",
+            "https://a/b",
+        ] {
             assert_eq!(without_password(kept), kept);
         }
         assert!(!of_process(std::process::id() as i32).unwrap().is_empty());
