@@ -91,16 +91,22 @@ fn told(line: &str) -> String {
     format!("{time} #{} {}@{} {arrow} {}", line["session"], shown(user), text("peer"), shown(text("text")))
 }
 
-/// A line of the log: as it was written, or its time and event, and its fields.
+/// What stands before the fields of a line of the log.
+const BEFORE_FIELDS: [&str; 5] = ["time", "session", "peer", "user", "event"];
+
+/// A line of the log: as it was written, or in the form of the log as text, with its fields in alphabetical order.
 fn logged(line: &Value) -> String {
     let text = |name: &str| line[name].as_str().unwrap_or_default();
     if !line["line"].is_null() {
         return text("line").to_owned();
     }
     let fields = line.as_object().into_iter().flatten();
-    let fields = fields.filter(|(name, _)| !matches!(name.as_str(), "time" | "event"));
+    let fields = fields.filter(|(name, _)| !BEFORE_FIELDS.contains(&name.as_str()));
     let fields: String = fields.map(|(name, value)| format!(" {name}={value}")).collect();
-    format!("{} {}{fields}", text("time"), text("event"))
+    let session = line["session"].as_u64().map_or("-".to_owned(), |session| format!("#{session}"));
+    let or_none = |name: &str| line[name].as_str().unwrap_or("-").to_owned();
+    let (peer, user) = (or_none("peer"), or_none("user"));
+    format!("{} {session} {peer} {user} {}{fields}", text("time"), text("event"))
 }
 
 #[cfg(test)]
@@ -115,7 +121,7 @@ mod tests {
         assert_eq!(told(reply), "12:00:00.250 #7 -@[::1]:9 < 220 Hello");
         let event =
             r#"{"time":"2026-11-29T12:00:00.250Z","event":"login-failed","session":7,"tried":"x\u001b"}"#;
-        assert_eq!(told(event), "2026-11-29T12:00:00.250Z login-failed session=7 tried=\"x\\u001b\"");
+        assert_eq!(told(event), "2026-11-29T12:00:00.250Z #7 - - login-failed tried=\"x\\u001b\"");
         assert_eq!(told(r#"{"line":"as it was \u001b"}"#), "as it was \\u{1b}");
         assert_eq!(told(r#"{"dropped":3}"#), "(3 lines are missing: they were not read in time)");
     }
