@@ -292,17 +292,13 @@ impl Again {
     }
 }
 
-/// What came of a reload, in a sentence for the log.
-fn told(reloaded: Result<Reloaded, ReloadRefused>) -> String {
+/// What an operator should know of a reload, in a sentence for the log; nothing where all that has changed is in force.
+fn trouble(reloaded: Result<Reloaded, ReloadRefused>) -> Option<String> {
     match reloaded {
-        Err(why) => why.to_string(),
-        Ok(Reloaded { changed, next_start }) => {
-            let list = |what: &str, keys: &[&str]| match keys {
-                [] => String::new(),
-                keys => format!("; {what}: {}", keys.join(", ")),
-            };
-            let (changed, later) = (list("changed", &changed), list("these need a restart", &next_start));
-            format!("configuration reloaded{changed}{later}")
+        Err(why) => Some(on_one_line(&why.to_string())),
+        Ok(Reloaded { next_start, .. }) if next_start.is_empty() => None,
+        Ok(Reloaded { next_start, .. }) => {
+            Some(format!("configuration reloaded; these need a restart: {}", next_start.join(", ")))
         }
     }
 }
@@ -508,7 +504,7 @@ fn listen_to_signals(mut signals: Signals, running: Weak<Running>, again: Again)
                     let reloaded = again.reload();
                     let failed = reloaded.as_ref().err().map(|why| on_one_line(&why.to_string()));
                     running.note_administered("SIGHUP", failed.as_deref(), None);
-                    running.warn(&on_one_line(&told(reloaded)));
+                    trouble(reloaded).iter().for_each(|trouble| running.warn(trouble));
                 }
                 (SIGHUP, None) => {}
                 (signal, _) if is_ending => process::exit(128 + signal),

@@ -207,7 +207,7 @@ fn a_reload_that_needs_more_than_the_sandbox_grants_changes_nothing() {
     Client::log_in(&site).say("CWD /outside", "550");
     // What is granted is served from then on.
     site.reload(&keys(&folder("/more", &more.join("site"))));
-    site.expect_in_log("configuration reloaded");
+    site.expect_in_log(" - - - reloaded");
     let mut client = Client::log_in(&site);
     client.say("CWD /more", "250");
     client.upload("STOR new", "text");
@@ -396,7 +396,7 @@ fn no_thread_keeps_root_or_a_capability_and_all_of_it_still_works() {
     // Once the user may read it, it is read.
     chown(site.folder.join("site/key.pem"), Some(USER.0), None).unwrap();
     site.reload(&keys);
-    site.expect_in_log("configuration reloaded");
+    site.expect_in_log(" - - - reloaded");
     assert_ready(admin);
     // The listening sockets below 1024 are handed over.
     let upgraded = site.ctl("upgrade");

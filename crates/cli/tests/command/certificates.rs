@@ -50,7 +50,7 @@ fn sighup_takes_over_new_certificates_or_leaves_all_as_it_was() {
     let mut wait_for = |text: &str| log.any(|line| line.unwrap().contains(text));
     make("second");
     serving.signal("-HUP");
-    assert!(wait_for("configuration reloaded"));
+    assert!(wait_for(" - - - reloaded"));
     fs::write(&key, "no key").unwrap();
     serving.signal("-HUP");
     assert!(wait_for("the old configuration stays in force"));
