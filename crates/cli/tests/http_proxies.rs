@@ -241,6 +241,12 @@ fn a_password_needs_a_client_that_came_encrypted() {
     assert_eq!(status(&format!("{of_client}X-Forwarded-Proto: https\r\n")), "200");
     assert_eq!(status(&format!("{of_client}X-Forwarded-Proto: http\r\n")), "403");
     assert_eq!(status(of_client), "403");
+    // A client that the proxy does not name is not this computer.
+    for unknown in ["", "X-Forwarded-For: unknown\r\n"] {
+        assert_eq!(status(&format!("{unknown}X-Forwarded-Proto: http\r\n")), "403");
+        assert_eq!(status(&format!("{unknown}X-Forwarded-Proto: https\r\n")), "200");
+    }
+    assert_eq!(status("X-Forwarded-For: unknown\r\n"), "403");
     // The proxy's own request, on this computer.
     assert_eq!(status(""), "200");
 }

@@ -3,7 +3,7 @@
 //!
 //! Each proxy on the way adds its client at the end, and cannot tell whether what stands before is true. So the list is
 //! read from its end, for as long as it names proxies that are trusted. The first other address is the client. What
-//! names no address (`unknown`, `_hidden`) ends the search: the client stays unknown.
+//! names no address (`unknown`, `_hidden`) ends the search: the client stays unknown, and is not the proxy itself.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -12,8 +12,10 @@ use crate::Head;
 /// The client of a proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ForwardedClient {
-    /// Its address; the port is 0 where it is not said.
-    pub address: SocketAddr,
+    /// Its address, or that of the proxy nearest to it that is named; the port is 0 where it is not said.
+    pub address: Option<SocketAddr>,
+    /// Whether the address is its own.
+    pub is_known: bool,
     /// Whether its connection to the proxy is encrypted, where that is said.
     pub is_encrypted: Option<bool>,
 }
@@ -28,7 +30,7 @@ pub enum ForwardingField {
     Forwarded,
 }
 
-/// Returns the client of the proxy that a request came from, where it names one by this field.
+/// Returns the client of the proxy that a request came from, where it says anything of one by this field.
 pub fn client(
     head: &Head,
     field: ForwardingField,
@@ -37,18 +39,24 @@ pub fn client(
     let hops = match field {
         ForwardingField::Forwarded => hops(&values(head, "forwarded")?),
         ForwardingField::XForwardedFor => {
-            hops_by_custom(&values(head, "x-forwarded-for")?, values(head, "x-forwarded-proto").as_deref())
+            let (nodes, protocols) = (values(head, "x-forwarded-for"), values(head, "x-forwarded-proto"));
+            protocols.as_ref().or(nodes.as_ref())?;
+            hops_by_custom(&nodes.unwrap_or_default(), protocols.as_deref())
         }
     };
-    let mut nearest = None;
+    let mut client = ForwardedClient { address: None, is_known: false, is_encrypted: None };
     for hop in hops.iter().rev() {
-        let Some(address) = hop.node.as_deref().and_then(address) else { break };
-        nearest = Some(ForwardedClient { address, is_encrypted: hop.is_encrypted });
-        if !is_trusted(address.ip()) {
+        let found = hop.node.as_deref().and_then(address);
+        client = ForwardedClient {
+            address: found.or(client.address),
+            is_known: found.is_some(),
+            is_encrypted: hop.is_encrypted,
+        };
+        if !found.is_some_and(|address| is_trusted(address.ip())) {
             break;
         }
     }
-    nearest
+    Some(client)
 }
 
 /// What one proxy says of its client.
@@ -164,7 +172,9 @@ mod tests {
             true => ForwardingField::Forwarded,
             false => ForwardingField::XForwardedFor,
         };
-        client(&head, field, is_trusted).map(|client| (client.address.to_string(), client.is_encrypted))
+        let client = client(&head, field, is_trusted)?;
+        let address = client.address.map_or("-".to_owned(), |address| address.to_string());
+        Some((format!("{address}{}", if client.is_known { "" } else { "?" }), client.is_encrypted))
     }
 
     #[test]
@@ -181,18 +191,30 @@ mod tests {
             ("X-Forwarded-For: 192.0.2.7:4711\r\n", plain("192.0.2.7:4711")),
             ("X-Forwarded-For: 2001:db8::7\r\n", plain("[2001:db8::7]:0")),
             ("X-Forwarded-For: ::ffff:192.0.2.7\r\n", plain("192.0.2.7:0")),
-            ("X-Forwarded-For: unknown\r\n", None),
-            ("X-Forwarded-For: 192.0.2.7, rubbish, 10.0.0.1\r\n", plain("10.0.0.1:0")),
-            ("X-Forwarded-For: \r\n", None),
+            ("X-Forwarded-For: unknown\r\n", plain("-?")),
+            ("X-Forwarded-For: 192.0.2.7, rubbish, 10.0.0.1\r\n", plain("10.0.0.1:0?")),
+            ("X-Forwarded-For: \r\n", plain("-?")),
             ("Forwarded: for=192.0.2.7\r\nX-Forwarded-For: 192.0.2.8\r\n", plain("192.0.2.7:0")),
             ("X-Forwarded-For: 192.0.2.8\r\nForwarded: for=192.0.2.7\r\n", plain("192.0.2.8:0")),
-            ("Forwarded: for=_hidden\r\n", None),
-            ("Forwarded: by=10.0.0.9\r\n", None),
+            ("Forwarded: for=_hidden\r\n", plain("-?")),
+            ("Forwarded: by=10.0.0.9\r\n", plain("-?")),
             ("Forwarded: For=\"[2001:db8::7]:4711\"\r\n", plain("[2001:db8::7]:4711")),
-            ("Forwarded: for=\"192.0.2.8, for=192.0.2.7\r\n", None),
+            ("Forwarded: for=\"192.0.2.8, for=192.0.2.7\r\n", plain("-?")),
         ];
         for (fields, expected) in table {
             assert_eq!(told(fields), expected, "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn the_protocol_of_a_client_without_an_address_is_told() {
+        let table = [
+            ("X-Forwarded-Proto: http\r\n", "-?", Some(false)),
+            ("X-Forwarded-For: unknown\r\nX-Forwarded-Proto: https\r\n", "-?", Some(true)),
+            ("Forwarded: for=unknown;proto=http, for=10.0.0.1;proto=https\r\n", "10.0.0.1:0?", Some(false)),
+        ];
+        for (fields, address, expected) in table {
+            assert_eq!(told(fields), Some((address.to_owned(), expected)), "{fields:?}");
         }
     }
 

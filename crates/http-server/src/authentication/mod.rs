@@ -57,7 +57,7 @@ impl Visitor<'_> {
     /// Passwords cross no network in clear; nor this computer, where all logins have to be encrypted.
     fn takes_passwords(&self, core: &Core) -> bool {
         let requires_tls = || core.server.tls.as_ref().is_some_and(|tls| tls.policy().login_required);
-        self.connection.is_encrypted() || (self.connection.peer.ip().is_loopback() && !requires_tls())
+        self.connection.is_encrypted() || (self.connection.is_local() && !requires_tls())
     }
 
     /// Returns true if the user's files may be sent over this connection.

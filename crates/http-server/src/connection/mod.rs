@@ -123,6 +123,8 @@ struct Proxied {
 struct Forwarding {
     /// The proxy: whose connection it is.
     proxy: SocketAddr,
+    /// Whether the client's address is told.
+    is_known: bool,
     /// Whether the client's own connection is encrypted, where the proxy says so.
     is_encrypted: Option<bool>,
 }
@@ -398,13 +400,19 @@ impl Connection {
         if !is_trusted(self.peer.ip()) {
             return;
         }
-        if let Some(ForwardedClient { address, is_encrypted }) =
+        if let Some(ForwardedClient { address, is_known, is_encrypted }) =
             forwarded::client(head, trusted.field, is_trusted)
         {
-            let forwarding = Forwarding { proxy: self.peer, is_encrypted };
+            let forwarding = Forwarding { proxy: self.peer, is_known, is_encrypted };
             self.proxied.get_or_insert_default().forwarding = Some(forwarding);
-            self.peer = address;
+            self.peer = address.unwrap_or(self.peer);
         }
+    }
+
+    /// Returns true if the client is on this computer. One that a proxy does not name may be anywhere.
+    pub(crate) fn is_local(&self) -> bool {
+        let forwarding = self.proxied.as_ref().and_then(|proxied| proxied.forwarding.as_ref());
+        self.peer.ip().is_loopback() && forwarding.is_none_or(|forwarding| forwarding.is_known)
     }
 }
 
