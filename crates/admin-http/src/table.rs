@@ -501,6 +501,7 @@ const NODE: &[Field] = &[
     needed("epoch", Whole, "The number of its registration"),
     needed("this", Flag, "Whether it is the server that answers"),
     needed("state", Word(&["serving", "draining", "silent"]), "Silent: its lease is over"),
+    needed("namesake", Flag, "Whether another node that serves has the same name"),
     needed("sessions", Whole, "Its connections"),
     needed("silent-seconds", Number, "How long ago it renewed its lease"),
     needed("lease-seconds", Whole, "How long its lease is"),

@@ -76,6 +76,12 @@ pub enum AdminError {
     /// The cluster has no such node, or its lease is over.
     #[error("the cluster has no node {0} that serves")]
     UnknownNode(String),
+    /// Several nodes serve under the name.
+    #[error(
+        "{1} nodes that serve are called {0}: end sessions by their numbers, and give each node a name of its own, by node in \
+         [cluster]"
+    )]
+    AmbiguousNode(String, usize),
     /// The database of the cluster has no answer.
     #[error("{0}")]
     Cluster(TableError),
@@ -142,6 +148,7 @@ impl AdminError {
             | Self::Token(TokenError::Unknown(_)) => Blame::Missing,
             Self::TooManyBans
             | Self::TooManyTraces
+            | Self::AmbiguousNode(..)
             | Self::Ending
             | Self::Upgrading
             | Self::Upgrade(_)

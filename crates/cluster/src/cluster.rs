@@ -14,7 +14,7 @@ use crate::member::Member;
 use crate::places::{Place, PlaceError, Shared, Timing};
 use crate::scope::Claim;
 use crate::shared_secret::SharedSecret;
-use crate::table::{Epoch, NodeEntry, NodeReport, Table, TableError};
+use crate::table::{Asker, Epoch, NodeEntry, NodeReport, Table, TableError};
 use crate::tokens::TokenTable;
 
 /// A node of a cluster. Until [`Cluster::begin`] it is no member, and grants nothing.
@@ -132,7 +132,7 @@ impl Cluster {
 
     /// Lists the nodes. Waits for the database.
     pub fn nodes(&self) -> Result<Vec<NodeReport>, TableError> {
-        self.shared.table.nodes()
+        self.shared.table.nodes(Asker::Order)
     }
 
     /// Takes a place for the session of this number as this user: the one that it has, or a new one. The claims are in the order

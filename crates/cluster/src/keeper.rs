@@ -11,6 +11,7 @@ use crate::lease::Duty;
 use crate::lock::lock;
 use crate::login_rates::LoginSync;
 use crate::member::Member;
+use crate::namesakes::NamesakeWatch;
 use crate::places::{Call, Shared};
 use crate::secrets::SecretSync;
 use crate::table::{Epoch, Renewal, TableError};
@@ -30,6 +31,7 @@ pub(crate) struct Keeper {
     failures: FailureSync,
     logins: LoginSync,
     secrets: SecretSync,
+    namesakes: NamesakeWatch,
     transfers: TransferSync,
     /// When places are given back next, and bans of others are looked for.
     exchange: Instant,
@@ -56,7 +58,7 @@ struct Moment {
 type Step = fn(&mut Keeper, Moment) -> Result<(), TableError>;
 
 /// What is done besides keeping the lease. The last is the largest question, which may take too long: it comes behind the others.
-const STEPS: [Step; 10] = [
+const STEPS: [Step; 11] = [
     Keeper::exchange_bans,
     Keeper::exchange_trees,
     Keeper::exchange_failures,
@@ -66,6 +68,7 @@ const STEPS: [Step; 10] = [
     Keeper::share_rates,
     Keeper::share_data_routes,
     Keeper::perform_errands,
+    Keeper::look_for_namesakes,
     Keeper::exchange_transfers,
 ];
 
@@ -83,6 +86,7 @@ impl Keeper {
             failures: FailureSync::default(),
             logins: LoginSync::default(),
             secrets: SecretSync::default(),
+            namesakes: NamesakeWatch::default(),
             exchange,
             synced: None,
             last: None,
@@ -319,6 +323,12 @@ impl Keeper {
     /// Does what other nodes ask for.
     fn perform_errands(&mut self, Moment { is_time, .. }: Moment) -> Result<(), TableError> {
         self.errands.turn(&self.shared, &self.member, is_time)
+    }
+
+    /// Tells the operator of another node that serves under the name of this one.
+    fn look_for_namesakes(&mut self, moment: Moment) -> Result<(), TableError> {
+        let Some(epoch) = self.tells_under(moment) else { return Ok(()) };
+        self.namesakes.turn(&*self.shared.table, &*self.member, epoch)
     }
 
     /// Tells the operator of a step that the database does not do, though it answers.

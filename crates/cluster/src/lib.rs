@@ -40,6 +40,7 @@ mod locked_upload;
 mod login_rates;
 mod login_store;
 mod member;
+mod namesakes;
 mod open_uploads;
 mod places;
 #[cfg(feature = "postgres")]
@@ -76,9 +77,9 @@ pub use postgres::{PostgresAudit, PostgresEvents, PostgresTable};
 pub use scope::{Claim, SharedScope};
 pub use shared_secret::SharedSecret;
 pub use table::{
-    BanChange, Epoch, FailureEditions, Locking, NodeEntry, NodeReport, NodeState, Pulled, PulledFailures,
-    Renewal, SharedBan, Table, TableError, Taking, Told, TrafficTurn,
+    Asker, BanChange, Epoch, FailureEditions, Locking, NodeEntry, NodeReport, NodeState, Pulled,
+    PulledFailures, Renewal, SharedBan, Table, TableError, Taking, Told, TrafficTurn,
 };
-pub use tokens::{SharedToken, TokenAsker, TokenEdition, TokenKeeping, TokenStore, TokenTable};
+pub use tokens::{SharedToken, TokenEdition, TokenKeeping, TokenStore, TokenTable};
 pub use upload_table::{KnownUpload, NewUpload, UploadKey, UploadSecret, UploadTable, UploadVerdict};
 pub use uploads::{UploadDenied, UploadLock};

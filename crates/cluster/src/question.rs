@@ -8,6 +8,15 @@ use thiserror::Error;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub i64);
 
+/// Who waits for an answer: the keeper of the lease waits for no administrator, nor among logins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asker {
+    /// The keeper.
+    Keeper,
+    /// An order of an administrator.
+    Order,
+}
+
 /// Why the database gives no answer.
 #[derive(Debug, Error)]
 pub enum TableError {

@@ -15,7 +15,7 @@ use crate::scope::{Claim, SharedScope};
 use crate::tokens::TokenTable;
 use crate::upload_table::UploadTable;
 
-pub use crate::question::{Epoch, TableError};
+pub use crate::question::{Asker, Epoch, TableError};
 
 /// A node, as it registers.
 #[derive(Debug, Clone)]
@@ -33,7 +33,7 @@ pub struct NodeEntry {
 pub struct NodeState {
     /// Its connections.
     pub sessions: u64,
-    /// Whether it accepts no more clients.
+    /// Whether it accepts no more clients, or starts the process that accepts them in its place.
     pub is_draining: bool,
 }
 
@@ -60,6 +60,14 @@ impl NodeReport {
     /// Returns whether its lease holds.
     pub fn is_alive(&self) -> bool {
         self.silent < self.lease
+    }
+
+    /// Returns whether both serve under one name: each was heard after the other has registered. A process that had ended
+    /// before another took its name was not, though its lease may hold; and one that hands over to its successor drains.
+    pub fn is_namesake_of(&self, other: &Self) -> bool {
+        let serves = |node: &Self| node.is_alive() && !node.state.is_draining;
+        let is_other = self.epoch != other.epoch && self.name == other.name;
+        is_other && serves(self) && serves(other) && self.silent < other.age && other.silent < self.age
     }
 }
 
@@ -192,7 +200,7 @@ pub trait Table: DavTable + TokenTable + UploadTable + Debug + Send + Sync {
     fn leave(&self, epoch: Epoch) -> Result<(), TableError>;
 
     /// Lists the nodes, in the order in which they have registered.
-    fn nodes(&self) -> Result<Vec<NodeReport>, TableError>;
+    fn nodes(&self, by: Asker) -> Result<Vec<NodeReport>, TableError>;
 
     /// Returns the changes of bans since an edition; all that hold, and what was lifted lately, since edition 0.
     fn pull_bans(&self, since: i64) -> Result<Pulled, TableError>;

@@ -8,7 +8,7 @@
 
 use std::fmt::Debug;
 
-use crate::question::TableError;
+use crate::question::{Asker, TableError};
 
 /// A token, as the database has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,19 +47,10 @@ pub struct TokenEdition {
     pub revision: i64,
 }
 
-/// Who waits for an answer: the keeper of the lease waits for no administrator, nor among logins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TokenAsker {
-    /// The keeper, once a second.
-    Keeper,
-    /// An order of an administrator.
-    Order,
-}
-
 /// The tokens of all nodes. All functions wait.
 pub trait TokenTable: Debug + Send + Sync {
     /// Has all nodes take a token. To be told twice changes nothing.
-    fn keep_token(&self, by: TokenAsker, token: &SharedToken) -> Result<TokenKeeping, TableError>;
+    fn keep_token(&self, by: Asker, token: &SharedToken) -> Result<TokenKeeping, TableError>;
 
     /// Ends the token of this hash at all nodes, for good.
     fn remove_token(&self, sha256: &str) -> Result<(), TableError>;
@@ -67,7 +58,7 @@ pub trait TokenTable: Debug + Send + Sync {
     /// Returns all tokens, unless they are those of this edition.
     fn pull_tokens(
         &self,
-        by: TokenAsker,
+        by: Asker,
         known: Option<&TokenEdition>,
     ) -> Result<Option<(TokenEdition, Vec<SharedToken>)>, TableError>;
 }

@@ -37,7 +37,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use millrace_cluster::{
-    BanChange, Claim, Cluster, DataRoute, Epoch, Member, NodeEntry, NodeState, Place, PlaceError,
+    Asker, BanChange, Claim, Cluster, DataRoute, Epoch, Member, NodeEntry, NodeState, Place, PlaceError,
     PostgresTable, Renewal, SharedBan, SharedScope, SharedSecret, Table, TableError, Taking, Timing,
     TokenTable,
 };
@@ -251,7 +251,7 @@ fn a_registration_that_replaces_another_ends_it_with_its_places() {
     assert_eq!(table.take(epoch, &[claim(scope.clone(), 9)]).unwrap(), Taking::Fenced);
     assert_eq!(table.take(next, &[claim(scope, 2)]).unwrap(), Taking::Full(0));
     table.leave(next).unwrap();
-    assert_eq!((held(&server), table.nodes().unwrap()), ("0".to_owned(), Vec::new()));
+    assert_eq!((held(&server), table.nodes(Asker::Order).unwrap()), ("0".to_owned(), Vec::new()));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The server as a node of a cluster: what it tells of itself, and where its bans are.
 
 use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
@@ -36,7 +37,9 @@ impl Member for ServerNode {
     fn state(&self) -> NodeState {
         self.state.upgrade().map_or(NodeState { sessions: 0, is_draining: true }, |state| NodeState {
             sessions: state.sessions.count() as u64,
-            is_draining: state.is_ending.load(std::sync::atomic::Ordering::Acquire),
+            is_draining: [&state.is_ending, &state.is_handing_over]
+                .iter()
+                .any(|is| is.load(Ordering::Acquire)),
         })
     }
 

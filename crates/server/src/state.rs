@@ -40,6 +40,8 @@ pub(crate) struct ServerState {
     pub(crate) is_on_record: AtomicBool,
     /// It accepts clients, and is about to drain.
     pub(crate) is_leaving: AtomicBool,
+    /// It starts a successor, which has its name in a cluster, too.
+    pub(crate) is_handing_over: AtomicBool,
     /// Hands on data connections between nodes of a cluster, where they do that.
     pub(crate) data_relay: OnceLock<DataRelay>,
     /// Performs what other nodes of the cluster ask of this one.

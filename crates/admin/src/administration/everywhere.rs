@@ -140,14 +140,23 @@ pub(super) fn kick(
     Ok(json!({ "kicked": here as u64 + elsewhere, "unheard": unheard }))
 }
 
-/// Returns the registration of a node that serves, by its name.
+/// Returns the registration of the one node that serves under a name.
 fn epoch_of(cluster: &Cluster, name: &str) -> Result<Epoch, AdminError> {
-    if name == cluster.name() {
-        return Ok(cluster.epoch().unwrap_or(Epoch(0)));
+    let own = (name == cluster.name()).then(|| cluster.epoch().unwrap_or(Epoch(0)));
+    let nodes = match (cluster.nodes(), own) {
+        (Ok(nodes), _) => nodes,
+        // Without the database there is no other to be reached.
+        (Err(_), Some(own)) => return Ok(own),
+        (Err(error), None) => return Err(AdminError::Cluster(error)),
+    };
+    let named = || nodes.iter().filter(|node| node.is_alive() && node.name == name);
+    let namesakes = named().filter(|node| named().any(|other| other.is_namesake_of(node))).count();
+    if namesakes > 0 {
+        return Err(AdminError::AmbiguousNode(name.to_owned(), namesakes));
     }
-    let nodes = cluster.nodes().map_err(AdminError::Cluster)?;
-    let named = nodes.iter().filter(|node| node.is_alive() && node.name == name).map(|node| node.epoch);
-    named.max().ok_or_else(|| AdminError::UnknownNode(name.to_owned()))
+    // The predecessor of an upgrade, and one that has crashed, have registered before.
+    let newest = named().map(|node| node.epoch).max();
+    own.or(newest).ok_or_else(|| AdminError::UnknownNode(name.to_owned()))
 }
 
 /// Has the other nodes do something. Returns their answers, and what has not answered.

@@ -1,5 +1,6 @@
 //! Formats answers for people: tables, and sentences about changes. Programs use `--json`.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use millrace_limits::period::in_words;
@@ -38,10 +39,10 @@ pub(super) fn told(action: &Action, answer: &Value) -> String {
         },
         Action::Cluster => match rows("nodes") {
             [] => "No node is registered.\n".to_owned(),
-            nodes => table(
-                &["node", "epoch", "state", "sessions", "heard", "lease", "since", "version"],
-                nodes.iter().map(node),
-            ),
+            nodes => {
+                let columns = ["node", "epoch", "state", "sessions", "heard", "lease", "since", "version"];
+                table(&columns, nodes.iter().map(node)) + &namesakes(nodes)
+            }
         },
         Action::Quotas | Action::Recount { .. } => match rows("quotas") {
             [] => "No folder with a quota is in use.\n".to_owned(),
@@ -247,6 +248,18 @@ fn node(node: &Value) -> Vec<String> {
         rounded(since),
         word(&node["version"]),
     ]
+}
+
+/// Warns of names that several nodes have.
+fn namesakes(nodes: &[Value]) -> String {
+    let shared = nodes.iter().filter(|node| node["namesake"] == true);
+    let names: BTreeSet<String> = shared.map(|node| word(&node["node"])).collect();
+    let warning = |name| {
+        format!(
+            "Several nodes that serve are called {name}: give each a name of its own, by node in [cluster].\n"
+        )
+    };
+    names.into_iter().map(warning).collect()
 }
 
 fn token(token: &Value) -> Vec<String> {

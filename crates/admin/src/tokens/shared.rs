@@ -6,7 +6,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use millrace_server::cluster::{
-    SharedToken, TableError, TokenAsker, TokenEdition, TokenKeeping, TokenStore, TokenTable,
+    Asker, SharedToken, TableError, TokenEdition, TokenKeeping, TokenStore, TokenTable,
 };
 use serde_json::json;
 
@@ -35,7 +35,7 @@ impl TokenStore for Tokens {
             Err(TryLockError::Poisoned(known)) => known.into_inner(),
             Err(TryLockError::WouldBlock) => return Ok(Vec::new()),
         };
-        self.catch_up(&mut known, table, TokenAsker::Keeper)?;
+        self.catch_up(&mut known, table, Asker::Keeper)?;
         Ok(std::mem::take(&mut known.notes))
     }
 }
@@ -45,8 +45,8 @@ impl Tokens {
     pub(super) fn add_to_cluster(&self, token: Token, table: &dyn TokenTable) -> Result<(), TokenError> {
         self.path.as_ref().ok_or(TokenError::NoFolder)?;
         let mut known = lock(&self.known);
-        self.catch_up(&mut known, table, TokenAsker::Order).map_err(TokenError::Cluster)?;
-        match table.keep_token(TokenAsker::Order, &token.shared()).map_err(TokenError::Cluster)? {
+        self.catch_up(&mut known, table, Asker::Order).map_err(TokenError::Cluster)?;
+        match table.keep_token(Asker::Order, &token.shared()).map_err(TokenError::Cluster)? {
             TokenKeeping::Kept => {
                 let mut tokens = self.tokens().clone();
                 tokens.push(token.of(known.tables()));
@@ -62,7 +62,7 @@ impl Tokens {
     pub(super) fn remove_from_cluster(&self, name: &str, table: &dyn TokenTable) -> Result<(), TokenError> {
         self.path.as_ref().ok_or(TokenError::NoFolder)?;
         let mut known = lock(&self.known);
-        self.catch_up(&mut known, table, TokenAsker::Order).map_err(TokenError::Cluster)?;
+        self.catch_up(&mut known, table, Asker::Order).map_err(TokenError::Cluster)?;
         let mut tokens = self.tokens().clone();
         let index = tokens.iter().position(|token| token.name == name);
         let index = index.ok_or_else(|| TokenError::Unknown(name.to_owned()))?;
@@ -74,7 +74,7 @@ impl Tokens {
     }
 
     /// Takes over what others have changed, and tells what the database does not have.
-    fn catch_up(&self, known: &mut Known, table: &dyn TokenTable, by: TokenAsker) -> Result<(), TableError> {
+    fn catch_up(&self, known: &mut Known, table: &dyn TokenTable, by: Asker) -> Result<(), TableError> {
         if let Some((edition, pulled)) = table.pull_tokens(by, known.edition.as_ref())? {
             self.adopt(known, edition, pulled);
         }

@@ -35,7 +35,7 @@ impl Table {
 }
 
 impl TokenTable for Table {
-    fn keep_token(&self, _: TokenAsker, token: &SharedToken) -> Result<TokenKeeping, TableError> {
+    fn keep_token(&self, _: Asker, token: &SharedToken) -> Result<TokenKeeping, TableError> {
         self.check()?;
         let mut rows = self.rows.lock().unwrap();
         let (revision, tokens, removed) = &mut *rows;
@@ -63,7 +63,7 @@ impl TokenTable for Table {
 
     fn pull_tokens(
         &self,
-        _: TokenAsker,
+        _: Asker,
         known: Option<&TokenEdition>,
     ) -> Result<Option<(TokenEdition, Vec<SharedToken>)>, TableError> {
         self.check()?;
@@ -179,7 +179,7 @@ fn a_name_that_another_node_has_taken_and_a_token_too_many_end_where_they_are() 
     for number in 1..MOST {
         let (name, role) = (format!("t{number}"), "viewer".to_owned());
         let token = SharedToken { sha256: name.clone(), name, role, created: 1, expires: None };
-        assert_eq!(table.keep_token(TokenAsker::Order, &token).unwrap(), TokenKeeping::Kept);
+        assert_eq!(table.keep_token(Asker::Order, &token).unwrap(), TokenKeeping::Kept);
     }
     assert!(matches!(one.add("more", Some(&table)), Err(TokenError::TooMany)));
     let late = Node::new();

@@ -58,6 +58,66 @@ fn every_node_lists_the_sessions_of_all_and_ends_any_of_them() {
     other.signal("-CONT");
 }
 
+/// How many registrations there are.
+fn registrations(node: &Node) -> usize {
+    node.ctl(&["cluster"]).lines().filter(|line| line.starts_with("a ") || line.starts_with("a* ")).count()
+}
+
+#[test]
+fn two_nodes_that_serve_under_one_name_are_told_of_and_an_order_to_that_name_ends_no_session() {
+    let Some(database) = Postgres::new() else { return };
+    let [one, third] = ["a", "c"].map(|name| Node::start(&database, name, "", 6));
+    let other = Node::start(&database, "a", "", 6);
+    let mut clients: Vec<Client> = [&one, &other].map(|node| node.log_in("free").unwrap()).into();
+    eventually("the second says so", || other.log().contains("another node that serves is called a, too"));
+    for node in [&one, &other, &third] {
+        let list = node.ctl(&["cluster"]);
+        assert!(list.contains("Several nodes that serve are called a: give each a name"), "{list}");
+        let refused = node.ctl(&["kick", "--user", "free", "--node", "a"]);
+        assert!(refused.contains("2 nodes that serve are called a: end sessions by"), "{refused}");
+    }
+    assert!(clients.iter_mut().all(|client| client.say("NOOP").starts_with("200")));
+    assert!(!one.log().contains("is called") && !third.log().contains("is called"));
+
+    other.signal("-TERM");
+    eventually("the other has left", || registrations(&third) == 1);
+    assert!(!third.ctl(&["cluster"]).contains("Several nodes"));
+    assert_eq!(third.ctl(&["kick", "--user", "free", "--node", "a"]), "1 session ended.\n");
+}
+
+#[test]
+fn a_node_that_takes_its_own_name_again_is_no_other_node_of_that_name() {
+    let Some(database) = Postgres::new() else { return };
+    let third = Node::start(&database, "c", "", 6);
+    let mut crashes = Node::start(&database, "a", "", 6);
+    crashes.child.kill().unwrap();
+    crashes.child.wait().unwrap();
+    let node = Node::start(&database, "a", "", 6);
+    let mut client = node.log_in("free").unwrap();
+    let kicked = third.ctl(&["kick", "--user", "free", "--node", "a"]);
+    assert_eq!(
+        (registrations(&third), &*kicked),
+        (2, "1 session ended.\n"),
+        "one is of the process that died"
+    );
+    assert!(has_ended(&mut client) && !third.ctl(&["cluster"]).contains("Several nodes"));
+    eventually("its lease is over", || registrations(&third) == 1);
+
+    let mut client = node.log_in("free").unwrap();
+    let said = node.ctl(&["--json", "upgrade"]);
+    assert!(said.contains("\"pid\""), "{said}{}", node.log());
+    assert_eq!(registrations(&third), 2);
+    let newer = node.log_in("free").unwrap();
+    eventually("the old process drains", || third.ctl(&["cluster"]).contains("draining"));
+    assert!(!third.ctl(&["cluster"]).contains("Several nodes"));
+    assert_eq!(third.ctl(&["kick", "--user", "free", "--node", "a"]), "1 session ended.\n");
+    client.expect("NOOP", "200");
+    drop((client, newer));
+    eventually("the old process has ended", || registrations(&third) == 1);
+    assert!(!node.log().contains("is called"), "{}", node.log());
+    node.ctl(&["stop"]);
+}
+
 #[test]
 fn a_node_lists_its_own_sessions_while_the_database_is_away() {
     let Some(mut database) = Postgres::new() else { return };

@@ -17,7 +17,7 @@ use tokio_postgres::Client;
 
 use super::error::ClusterError;
 use crate::lock::lock;
-use crate::table::TableError;
+use crate::table::{Asker, TableError};
 
 /// Logins that are asked about at a time. More than that wait for one another.
 const LOGINS: usize = 8;
@@ -35,6 +35,15 @@ pub(super) enum Lane {
     Migration,
     /// An administrator's, about many rows. It waits among the logins, and may take longer than they may.
     Survey,
+}
+
+impl From<Asker> for Lane {
+    fn from(by: Asker) -> Self {
+        match by {
+            Asker::Keeper => Self::Keeper,
+            Asker::Order => Self::Login,
+        }
+    }
 }
 
 /// How many times as long as another question one about many rows may take, and one that makes the tables: in the usual time a

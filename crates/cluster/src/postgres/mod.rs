@@ -41,8 +41,8 @@ use crate::browser_logins::{BrowserLogin, LoginEnd, LoginLifetime, LoginUse};
 use crate::data_route::DataRoute;
 use crate::scope::{Claim, SharedScope};
 use crate::table::{
-    BanChange, Epoch, FailureEditions, Locking, NodeEntry, NodeReport, NodeState, Pulled, PulledFailures,
-    Renewal, SharedBan, Table, TableError, Taking, Told, TrafficTurn,
+    Asker, BanChange, Epoch, FailureEditions, Locking, NodeEntry, NodeReport, NodeState, Pulled,
+    PulledFailures, Renewal, SharedBan, Table, TableError, Taking, Told, TrafficTurn,
 };
 
 /// A parameter of a function, and its type: the database need not be asked for that.
@@ -137,13 +137,13 @@ impl Table for PostgresTable {
         })
     }
 
-    fn nodes(&self) -> Result<Vec<NodeReport>, TableError> {
+    fn nodes(&self, by: Asker) -> Result<Vec<NodeReport>, TableError> {
         const NODES: &str = "
             SELECT epoch, name, version, extract(epoch FROM now() - renewed)::float8, extract(epoch FROM lease)::float8,
                    extract(epoch FROM now() - began)::float8, sessions, draining
             FROM millrace_cluster.node ORDER BY epoch";
         self.connections
-            .ask(Lane::Login, async |client| client.query_typed(NODES, &[]).await?.iter().map(node).collect())
+            .ask(by.into(), async |client| client.query_typed(NODES, &[]).await?.iter().map(node).collect())
     }
 
     fn pull_bans(&self, since: i64) -> Result<Pulled, TableError> {

@@ -6,8 +6,8 @@ use tokio_postgres::types::Type;
 use super::connections::Lane;
 use super::error::ClusterError;
 use super::{Parameter, PostgresTable};
-use crate::table::TableError;
-use crate::tokens::{SharedToken, TokenAsker, TokenEdition, TokenKeeping, TokenTable};
+use crate::table::{Asker, TableError};
+use crate::tokens::{SharedToken, TokenEdition, TokenKeeping, TokenTable};
 
 /// The tables. No row has a token, but a hash of it.
 ///
@@ -88,19 +88,11 @@ pub(super) const TOKENS: &str = r#"
     END $$;
 "#;
 
-/// The lane of a question.
-fn lane(by: TokenAsker) -> Lane {
-    match by {
-        TokenAsker::Keeper => Lane::Keeper,
-        TokenAsker::Order => Lane::Login,
-    }
-}
-
 impl TokenTable for PostgresTable {
-    fn keep_token(&self, by: TokenAsker, token: &SharedToken) -> Result<TokenKeeping, TableError> {
+    fn keep_token(&self, by: Asker, token: &SharedToken) -> Result<TokenKeeping, TableError> {
         const KEEP: &str = "SELECT millrace_cluster.keep_token($1, $2, $3, $4, $5)";
         let (created, expires) = (seconds(token.created), token.expires.map(seconds));
-        self.connections.ask(lane(by), async |client| {
+        self.connections.ask(by.into(), async |client| {
             let parameters: [Parameter<'_>; 5] = [
                 (&token.name, Type::TEXT),
                 (&token.role, Type::TEXT),
@@ -128,7 +120,7 @@ impl TokenTable for PostgresTable {
 
     fn pull_tokens(
         &self,
-        by: TokenAsker,
+        by: Asker,
         known: Option<&TokenEdition>,
     ) -> Result<Option<(TokenEdition, Vec<SharedToken>)>, TableError> {
         // One statement sees one state of both tables. Without tokens there is a row of the edition alone.
@@ -139,7 +131,7 @@ impl TokenTable for PostgresTable {
             ORDER BY t.created, t.name";
         let tables = known.map(|known| &*known.tables);
         let revision = known.map(|known| known.revision);
-        self.connections.ask(lane(by), async |client| {
+        self.connections.ask(by.into(), async |client| {
             let rows = client.query_typed(PULL, &[(&tables, Type::TEXT), (&revision, Type::INT8)]).await?;
             let Some(first) = rows.first() else { return Ok(None) };
             let edition = TokenEdition { tables: first.try_get(0)?, revision: first.try_get(1)? };

@@ -170,6 +170,7 @@ pub(crate) fn state(
         workers: OnceLock::new(),
         is_on_record: AtomicBool::new(false),
         is_leaving: AtomicBool::new(false),
+        is_handing_over: AtomicBool::new(false),
         data_relay: OnceLock::new(),
         errands: OnceLock::new(),
         tokens: OnceLock::new(),

@@ -85,15 +85,29 @@ pub fn hand_over_also(running: &Running, listeners: Vec<AdminListener>) {
 fn give(running: &Running, command: Command) -> Result<u32, HandOverError> {
     let (socket, theirs) = fd_passing::pair()?;
     fd_passing::bound_sending(&socket, WORD_TIME)?;
+    // Its name in a cluster is the successor's as well from here on.
+    running.state.is_handing_over.store(true, Ordering::Release);
+    let given = give_to(running, command, &socket, theirs);
+    match given {
+        Ok(pid) => retire(running, socket, pid),
+        Err(_) => running.state.is_handing_over.store(false, Ordering::Release),
+    }
+    given
+}
+
+/// The same over this socket, up to the moment in which the new server serves.
+fn give_to(
+    running: &Running,
+    command: Command,
+    socket: &OwnedFd,
+    theirs: OwnedFd,
+) -> Result<u32, HandOverError> {
     let program = command.get_program().to_string_lossy().into_owned();
     let started = start_successor(command, theirs);
     let mut child = started.map_err(|error| HandOverError::Program { program, error })?;
     let pid = child.pid().as_raw_nonzero().get().unsigned_abs();
-    match hand_over(running, &socket) {
-        Ok(()) => {
-            retire(running, socket, pid);
-            Ok(pid)
-        }
+    match hand_over(running, socket) {
+        Ok(()) => Ok(pid),
         Err(trouble) => {
             // First of all, because clients may be waiting.
             accept(running, true);
