@@ -95,7 +95,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     put(
         "/api/v1/limits/{scope}",
         OPERATOR,
-        "Sets limits until the server ends",
+        "Sets limits until the server ends, or for all nodes of a cluster until they are restored",
         NEW_LIMITS,
         LIMITED,
         Order("limits", &[]),
@@ -454,6 +454,7 @@ const LIMIT: &[Field] = &[
     needed("sessions-at-most", Whole, "How many there may be; 0: any number"),
     needed("download", Whole, "Bytes a second; 0: no limit"),
     needed("upload", Whole, "Bytes a second; 0: no limit"),
+    needed("set", Flag, "Whether one of them was set, beside the configuration"),
 ];
 
 const LIMITED: &[Field] = &[

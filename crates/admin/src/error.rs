@@ -3,7 +3,7 @@
 use std::io;
 
 use millrace_hooks::QueueError;
-use millrace_limits::{LimitError, NetworkError, Scope};
+use millrace_limits::{LimitError, NetworkError, Scope, ScopeError};
 use millrace_server::HandOverError;
 use millrace_server::cluster::TableError;
 use millrace_storage::LedgerError;
@@ -38,8 +38,18 @@ pub enum AdminError {
     #[error("say whose: server, user NAME, session NUMBER")]
     LimitsWhose,
     /// A text that names no scope.
-    #[error("{0:?} is not server, listener ADDR:PORT, group NAME, user NAME or session NUMBER")]
-    NotAScope(String),
+    #[error(transparent)]
+    NotAScope(#[from] ScopeError),
+    /// The scope and its limits are too long for the table of the cluster.
+    #[error(
+        "the scope and its limits have {0} bytes, and no more than 2048 can be set for all nodes of a cluster"
+    )]
+    LongLimits(usize),
+    /// The table of the cluster has no room.
+    #[error(
+        "limits of 256 scopes are set for the nodes of the cluster already; restore those of others first"
+    )]
+    TooManyLimits,
     /// No account source knows the user.
     #[error("no account has the name {0}")]
     UnknownUser(String),
@@ -76,6 +86,9 @@ pub enum AdminError {
     /// The cluster has no such node, or its lease is over.
     #[error("the cluster has no node {0} that serves")]
     UnknownNode(String),
+    /// A node has not answered.
+    #[error("no answer of the node {0}, which has the session")]
+    SilentNode(String),
     /// Several nodes serve under the name.
     #[error(
         "{1} nodes that serve are called {0}: end sessions by their numbers, and give each node a name of its own, by node in \
@@ -148,6 +161,7 @@ impl AdminError {
             | Self::Token(TokenError::Unknown(_)) => Blame::Missing,
             Self::TooManyBans
             | Self::TooManyTraces
+            | Self::TooManyLimits
             | Self::AmbiguousNode(..)
             | Self::Ending
             | Self::Upgrading
@@ -161,12 +175,13 @@ impl AdminError {
             | Self::NotLive
             | Self::LimitsWhose
             | Self::NotAScope(_)
+            | Self::LongLimits(_)
             | Self::Limit(_)
             | Self::Network(_)
             | Self::WhichEvents
             | Self::Reload(_)
             | Self::Token(TokenError::Name) => Blame::Request,
-            Self::Cluster(_) | Self::Token(TokenError::Cluster(_)) => Blame::Away,
+            Self::Cluster(_) | Self::SilentNode(_) | Self::Token(TokenError::Cluster(_)) => Blame::Away,
             Self::Ledger(_) | Self::Queue(_) | Self::AuditLog(_) | Self::NoThread(_) | Self::Token(_) => {
                 Blame::System
             }

@@ -14,6 +14,8 @@ mod events;
 mod failures;
 #[path = "cluster/http.rs"]
 mod http;
+#[path = "cluster/limits.rs"]
+mod limits;
 #[path = "cluster/logins.rs"]
 mod logins;
 #[path = "../../server/tests/sources/postgresql.rs"]

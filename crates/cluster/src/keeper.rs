@@ -58,13 +58,14 @@ struct Moment {
 type Step = fn(&mut Keeper, Moment) -> Result<(), TableError>;
 
 /// What is done besides keeping the lease. The last is the largest question, which may take too long: it comes behind the others.
-const STEPS: [Step; 11] = [
+const STEPS: [Step; 12] = [
     Keeper::exchange_bans,
     Keeper::exchange_trees,
     Keeper::exchange_failures,
     Keeper::exchange_logins,
     Keeper::share_secrets,
     Keeper::exchange_tokens,
+    Keeper::learn_limits,
     Keeper::share_rates,
     Keeper::share_data_routes,
     Keeper::perform_errands,
@@ -277,6 +278,14 @@ impl Keeper {
     fn exchange_tokens(&mut self, moment: Moment) -> Result<(), TableError> {
         match self.tells_under(moment) {
             Some(_) => self.member.exchange_tokens(&*self.shared.table),
+            None => Ok(()),
+        }
+    }
+
+    /// Has the server use the limits that are set for all nodes.
+    fn learn_limits(&mut self, moment: Moment) -> Result<(), TableError> {
+        match self.tells_under(moment) {
+            Some(_) => self.shared.learn_limits(&*self.member),
             None => Ok(()),
         }
     }

@@ -1,6 +1,6 @@
 //! What several servers share that name one database: the nodes with their leases, the places of sessions, bans and
 //! failed logins, the counts of quotas, locks and properties of WebDAV, resumable uploads, ways for data connections,
-//! tokens of the admin API.
+//! tokens of the admin API, limits that are set while nodes run.
 //!
 //! ```text
 //!  logins (pool)   places.rs ──┐                            ┌──► table.rs (trait), postgres/ (tables and functions)
@@ -49,6 +49,7 @@ mod question;
 mod quotas;
 mod scope;
 mod secrets;
+mod set_limits;
 mod shared_secret;
 #[cfg(test)]
 mod simulation;
@@ -75,6 +76,7 @@ pub use places::{Place, PlaceError, Timing};
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresAudit, PostgresEvents, PostgresTable};
 pub use scope::{Claim, SharedScope};
+pub use set_limits::{LimitTable, SetLimits};
 pub use shared_secret::SharedSecret;
 pub use table::{
     Asker, BanChange, Epoch, FailureEditions, Locking, NodeEntry, NodeReport, NodeState, Pulled,

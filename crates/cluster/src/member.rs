@@ -5,6 +5,7 @@ use std::sync::Arc;
 use millrace_limits::{BanReport, Bans, Logins, Quotas, RateDemand, SharedRate};
 
 use crate::data_route::DataRoute;
+use crate::set_limits::SetLimits;
 use crate::shared_secret::SharedSecret;
 use crate::table::{NodeState, TableError};
 use crate::tokens::TokenTable;
@@ -35,6 +36,8 @@ pub trait Member: Send + Sync {
     fn use_data_routes(&self, routes: Vec<DataRoute>);
     /// Brings its tokens of the admin API up to date, where it has some.
     fn exchange_tokens(&self, table: &dyn TokenTable) -> Result<(), TableError>;
+    /// These limits are set for all nodes from now on, and no others.
+    fn use_limits(&self, set: &SetLimits);
     /// Performs an errand of another node, and returns the answer.
     fn perform(&self, errand: &str) -> String;
 }

@@ -15,6 +15,7 @@ use crate::lease::LeaseTimes;
 use crate::lock::lock;
 use crate::open_uploads::Uploads;
 use crate::scope::Claim;
+use crate::set_limits::SetLimits;
 use crate::shared_secret::SharedSecret;
 use crate::table::{Epoch, NodeEntry, Table, TableError};
 use crate::trees::Trees;
@@ -49,6 +50,8 @@ pub(crate) struct Shared {
     pub(crate) trouble: Mutex<Option<Arc<str>>>,
     /// What all nodes derive keys from. Locked for a copy or a swap.
     pub(crate) secrets: Mutex<Arc<[SharedSecret]>>,
+    /// Limits that are set, as this node has heard. Locked while the database is asked for them.
+    pub(crate) set_limits: Mutex<SetLimits>,
     /// Trees with a quota.
     pub(crate) trees: Trees,
     /// Locks of WebDAV, as far as they were heard of.
@@ -111,6 +114,7 @@ impl Shared {
             book: Mutex::new(Book::new(times)),
             trouble: Mutex::default(),
             secrets: Mutex::new(Arc::new([])),
+            set_limits: Mutex::default(),
             trees: Trees::default(),
             locks: Mutex::default(),
             uploads: Uploads::default(),

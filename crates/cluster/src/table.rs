@@ -12,6 +12,7 @@ use crate::browser_logins::{BrowserLogin, LoginEnd, LoginLifetime, LoginUse};
 use crate::data_route::DataRoute;
 use crate::dav_table::DavTable;
 use crate::scope::{Claim, SharedScope};
+use crate::set_limits::LimitTable;
 use crate::tokens::TokenTable;
 use crate::upload_table::UploadTable;
 
@@ -174,7 +175,7 @@ pub struct TrafficTurn {
 }
 
 /// The tables of a cluster.
-pub trait Table: DavTable + TokenTable + UploadTable + Debug + Send + Sync {
+pub trait Table: DavTable + LimitTable + TokenTable + UploadTable + Debug + Send + Sync {
     /// Registers a node with the places that it has, whatever the limits are, and returns its epoch. The registration that
     /// it `replaces` ends in the same step.
     fn register(

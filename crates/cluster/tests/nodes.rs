@@ -24,6 +24,8 @@ mod quotas;
 mod routes;
 #[path = "secrets/mod.rs"]
 mod secrets;
+#[path = "set_limits/mod.rs"]
+mod set_limits;
 #[path = "tokens/mod.rs"]
 mod tokens;
 #[path = "transfers/mod.rs"]
@@ -38,11 +40,11 @@ use std::time::{Duration, Instant};
 
 use millrace_cluster::{
     Asker, BanChange, Claim, Cluster, DataRoute, Epoch, Member, NodeEntry, NodeState, Place, PlaceError,
-    PostgresTable, Renewal, SharedBan, SharedScope, SharedSecret, Table, TableError, Taking, Timing,
-    TokenTable,
+    PostgresTable, Renewal, SetLimits, SharedBan, SharedScope, SharedSecret, Table, TableError, Taking,
+    Timing, TokenTable,
 };
 use millrace_limits::{
-    BanReport, BanRules, Bans, Direction, LoginRates, Logins, NetworkBits, Quotas, RateDemand, Scope,
+    BanReport, BanRules, Bans, Direction, Limit, LoginRates, Logins, NetworkBits, Quotas, RateDemand, Scope,
     SharedRate,
 };
 use millrace_storage::{Connecting, Ledger, PostgresServer};
@@ -120,7 +122,7 @@ fn the_tables_are_made_once_and_those_of_a_later_version_are_used_as_far_as_that
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     assert_eq!(epochs.len(), 8);
-    assert_eq!(server.run("SELECT steps FROM millrace_cluster.form"), "18");
+    assert_eq!(server.run("SELECT steps FROM millrace_cluster.form"), "19");
     // A later program has added to them.
     server.run("UPDATE millrace_cluster.form SET steps = 99");
     table(&server).register(&entry("one"), None, &[]).unwrap();
@@ -285,6 +287,7 @@ struct Server {
     logins: Logins,
     told: std::sync::Mutex<Vec<String>>,
     secrets: std::sync::Mutex<Vec<[u8; 32]>>,
+    limits: std::sync::Mutex<Vec<String>>,
     route: Option<DataRoute>,
     routes: std::sync::Mutex<Vec<DataRoute>>,
 }
@@ -338,6 +341,15 @@ impl Member for Server {
         Ok(())
     }
 
+    fn use_limits(&self, set: &SetLimits) {
+        let texts = set.limits.iter().map(|(scope, limits)| {
+            let text = |limit: &Option<_>| limit.as_ref().map_or("-".to_owned(), Limit::to_string);
+            let [down, up, most] = [&limits.download, &limits.upload, &limits.sessions].map(text);
+            format!("{scope} {down} {up} {most}")
+        });
+        *self.limits.lock().unwrap() = texts.chain(set.unread.iter().cloned()).collect();
+    }
+
     fn perform(&self, errand: &str) -> String {
         format!("{errand}, done")
     }
@@ -363,6 +375,7 @@ fn node_at(server: &Postgres, name: &str, route: Option<DataRoute>) -> (Cluster,
         logins: Logins::new(rates(), NetworkBits::default(), Instant::now()),
         told: Default::default(),
         secrets: Default::default(),
+        limits: Default::default(),
         route,
         routes: Default::default(),
     });

@@ -42,6 +42,7 @@ mod sync {
 use std::borrow::Cow;
 use std::fmt;
 use std::net::SocketAddr;
+use std::str::FromStr;
 use std::sync::Arc;
 
 pub use as_text::text;
@@ -205,6 +206,30 @@ impl fmt::Display for Scope {
             Self::Group(name) => write!(f, "group {name}"),
             Self::User(name) => write!(f, "user {}", String::from_utf8_lossy(name)),
             Self::Session(number) => write!(f, "session {number}"),
+        }
+    }
+}
+
+/// A text that names no scope.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not server, listener ADDR:PORT, group NAME, user NAME or session NUMBER")]
+pub struct ScopeError(String);
+
+impl FromStr for Scope {
+    type Err = ScopeError;
+
+    /// Reads what `Display` writes.
+    fn from_str(text: &str) -> Result<Self, ScopeError> {
+        let wrong = || ScopeError(text.to_owned());
+        match text.split_once(' ').unwrap_or((text, "")) {
+            ("server", "") => Ok(Self::Server),
+            (_, "") => Err(wrong()),
+            (_, name) if name.contains('\0') => Err(wrong()),
+            ("listener", address) => address.parse().map(Self::Listener).map_err(|_| wrong()),
+            ("group", name) => Ok(Self::Group(name.into())),
+            ("user", name) => Ok(Self::User(Arc::from(name.as_bytes()))),
+            ("session", number) => number.parse().map(Self::Session).map_err(|_| wrong()),
+            _ => Err(wrong()),
         }
     }
 }

@@ -587,3 +587,42 @@ fn the_refusal_of_a_user_is_that_of_the_sessions_that_the_tree_counts() {
     };
     assert_eq!(tree.user_refusal(b"zoe", &unlimited), None);
 }
+
+#[test]
+fn scopes_are_read_as_they_are_written() {
+    for text in ["server", "listener 0.0.0.0:21", "group staff", "user alice and bob", "session 17"] {
+        assert_eq!(text.parse::<Scope>().unwrap().to_string(), text);
+    }
+    for text in ["", "servers", "server x", "user", "user ", "session x", "listener x", "group a\0b"] {
+        assert!(text.parse::<Scope>().is_err(), "{text:?}");
+    }
+}
+
+#[test]
+fn limits_of_a_cluster_replace_what_was_set_and_wait_for_listeners() {
+    let bench = Bench::new(ServerLimits::default());
+    let (user, group) = (Scope::User(b"ann"[..].into()), Scope::Group("staff".into()));
+    bench.tree.set(&group, &rate(7), bench.start);
+    bench.tree.set(&user, &rate(7), bench.start);
+    let sessions = Limits { sessions: Some(Limit::of(1)), ..Limits::default() };
+    let all = [(user.clone(), sessions), (Scope::Listener(listener()), rate(5))];
+    let found = || {
+        let reports = bench.tree.report().into_iter();
+        let is_set = reports.filter(|report| report.is_set);
+        let mut found: Vec<_> =
+            is_set.map(|set| (set.scope.to_string(), set.download, set.most_sessions)).collect();
+        found.sort();
+        found
+    };
+    let of_ann = ("user ann".to_owned(), 0, 1);
+    bench.tree.set_all(&all, bench.start);
+    assert_eq!(found(), [of_ann.clone()], "there is no such listener yet");
+    let _client = bench.tree.connect(listener(), bench.start).unwrap();
+    assert_eq!(found(), [(format!("listener {LISTENER}"), 5, 0), of_ann.clone()]);
+    bench.tree.configure(ServerLimits::default(), bench.start);
+    assert_eq!(found().len(), 2, "another configuration is no order");
+    bench.tree.set_all(&all[..1], bench.start);
+    assert_eq!(found(), [of_ann]);
+    bench.tree.set_all(&[], bench.start);
+    assert_eq!(found(), []);
+}

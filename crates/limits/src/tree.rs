@@ -70,6 +70,8 @@ pub struct Tree {
     groups: Mutex<HashMap<Arc<str>, Arc<Node>>>,
     users: Mutex<HashMap<Arc<[u8]>, Arc<Node>>>,
     defaults: Mutex<Defaults>,
+    /// What is set for listeners of all nodes of a cluster, whether they are here or not.
+    listeners_set: Mutex<HashMap<SocketAddr, Limits>>,
 }
 
 /// For users and sessions whose account says nothing.
@@ -115,6 +117,7 @@ impl Tree {
             groups: Mutex::default(),
             users: Mutex::default(),
             defaults: Mutex::default(),
+            listeners_set: Mutex::default(),
         };
         tree.configure(limits, now);
         tree
@@ -153,9 +156,17 @@ impl Tree {
         let mut listeners = lock(&self.listeners);
         let node = listeners.entry(listener).or_insert_with(|| {
             let limits = lock(&self.defaults).listeners.get(&listener).cloned().unwrap_or_default();
-            Node::new(Scope::Listener(listener), limits, clock)
+            self.new_listener(listener, limits, clock)
         });
         Arc::clone(node)
+    }
+
+    fn new_listener(&self, listener: SocketAddr, configured: Limits, clock: Moment) -> Arc<Node> {
+        let node = Node::new(Scope::Listener(listener), configured, clock);
+        if let Some(set) = lock(&self.listeners_set).get(&listener) {
+            node.replace_set(set, clock);
+        }
+        node
     }
 
     /// A member logged in, or its account was looked at again: takes its place among its groups' and its user's sessions,
@@ -252,6 +263,11 @@ impl Tree {
         };
         let groups: BTreeMap<_, _> = said.groups.iter().map(|group| (&group.name, group)).collect();
         groups.into_values().filter_map(refusal).collect()
+    }
+
+    /// Returns how many sessions an administrator lets the server have, where that was said.
+    pub fn most_sessions(&self) -> Option<u64> {
+        Some(self.server.report().most_sessions).filter(|most| *most > 0)
     }
 
     /// Returns how a client of a listener is refused that has all sessions that there may be; `None` where there is no limit.

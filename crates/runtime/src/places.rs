@@ -43,7 +43,7 @@ impl Services {
     /// Returns the limits that sessions on all nodes count against, each with its refusal, in the order in which places are
     /// taken: the server's, the address's, the user's, the network's, those of the groups and of the class, the listener's.
     fn shared_limits(&self, attempt: &LoginAttempt, account: &Account) -> Vec<(Claim, LoginLimit)> {
-        let server = self.sessions.most().map(|most| {
+        let server = self.sessions.most().into_iter().chain(self.limits.most_sessions()).min().map(|most| {
             (Claim { scope: SharedScope::server(), most }, TooManyConnections::Server(most).into())
         });
         let address = self.sessions.most_per_address(attempt.from).map(|most| {

@@ -67,5 +67,6 @@ pub use running::logins::{AdminLogin, find_account, note_wrong_token};
 pub use running::readings::{Readiness, readings_of, spans_of};
 pub use running::upgrade::{AdminListener, HandOverError, Predecessor, TakeOverError, hand_over_also};
 pub use running::{
-    Prepared, ReloadError, Running, Server, StartError, cluster_of, perform_errands, share_tokens,
+    Prepared, ReloadError, Running, Server, StartError, cluster_of, perform_errands, set_limits_of_cluster,
+    share_tokens,
 };

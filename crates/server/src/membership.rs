@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use millrace_cluster::{DataRoute, Member, NodeState, SharedSecret, TableError, TokenTable};
+use millrace_cluster::{DataRoute, Member, NodeState, SetLimits, SharedSecret, TableError, TokenTable};
 use millrace_net::tls::TicketSecret;
 
 use crate::limits::{BanReport, Bans, Logins, Quotas, RateDemand, SharedRate};
@@ -97,6 +97,10 @@ impl Member for ServerNode {
         let Some(tokens) = state.tokens.get() else { return Ok(()) };
         tokens.exchange(table)?.iter().for_each(|text| self.log.warn(text));
         Ok(())
+    }
+
+    fn use_limits(&self, set: &SetLimits) {
+        self.state.upgrade().iter().for_each(|state| state.use_limits(set));
     }
 
     fn perform(&self, errand: &str) -> String {

@@ -23,7 +23,7 @@ use millrace_net::limits;
 use millrace_net::tls::LoadError;
 use thiserror::Error;
 
-pub use self::admin::{cluster_of, perform_errands, share_tokens};
+pub use self::admin::{cluster_of, perform_errands, set_limits_of_cluster, share_tokens};
 use self::assembling::{Machine, look_at_ports, state};
 use self::doors::Doors;
 pub use self::reloading::ReloadError;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak, mpsc};
 use std::time::{Duration, Instant};
 
 use millrace_acme::Renewal;
-use millrace_cluster::TokenStore;
+use millrace_cluster::{SetLimits, TokenStore};
 use millrace_ftp_server::Administration;
 use millrace_runtime::report::SessionReport;
 use millrace_runtime::services::Services;
@@ -90,6 +90,12 @@ impl ServerState {
         let mut sessions: Vec<_> = reports.into_iter().flatten().collect();
         sessions.sort_by_key(|session| session.number);
         sessions
+    }
+
+    /// Holds to the limits that are set for all nodes of its cluster, and to no others.
+    pub(crate) fn use_limits(&self, set: &SetLimits) {
+        self.limits.set_all(&set.limits, Instant::now());
+        set.unread.iter().for_each(|why| self.log.warn(why));
     }
 
     /// Says why the server ends. What was said first counts.

@@ -1,5 +1,5 @@
-//! Sessions of all nodes of a cluster: orders that go to the other nodes as errands, and the numbers by which their sessions
-//! are known here.
+//! Sessions and limits of all nodes of a cluster: orders that go to the other nodes as errands, the numbers by which their
+//! sessions are known here, and limits that all nodes hold to.
 //!
 //! In a cluster a session has the number of its node's registration before its own, so that it is the same session at whatever
 //! node it is named: 14 and 7 are 140000000007. The number alone is a session of this node.
@@ -7,16 +7,20 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
+use millrace_limits::Scope;
 use millrace_server::cluster::{Cluster, Epoch, NodeAnswer};
-use millrace_server::{Running, SessionReport, cluster_of, perform_errands};
+use millrace_server::{Running, SessionReport, cluster_of, perform_errands, set_limits_of_cluster};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::request::{self, KickedSessions};
+use super::request::{self, ChangedLimits, KickedSessions};
 use crate::error::AdminError;
 
 /// As many sessions may have begun at a node.
 const NUMBERS: u64 = 10_000_000_000;
+
+/// So many bytes the name of a scope and its limits may have together: each node reads them once a second.
+const MOST_BYTES: usize = 2048;
 
 /// What nodes ask of one another.
 #[derive(Debug, Serialize, Deserialize)]
@@ -29,6 +33,12 @@ enum Errand {
     Kick {
         of: String,
         whose: KickedSessions,
+    },
+    /// Sets limits of a session, or tells them.
+    Limits {
+        of: String,
+        session: u64,
+        changed: ChangedLimits,
     },
 }
 
@@ -55,6 +65,19 @@ fn perform(errand: Errand, running: &Running) -> Value {
             let kicked = request::kick(running, whose);
             running.note_administered(&asked.as_object().map(request::said).unwrap_or_default(), None, None);
             kicked.into()
+        }
+        Errand::Limits { of, session, changed } => {
+            let told = request::limits_here(running, &Scope::Session(session), &changed);
+            if !changed.is_question() {
+                let failed = told.as_ref().err().map(ToString::to_string);
+                let ChangedLimits { download, upload, restore, .. } = changed;
+                let asked = json!({ "do": "limits", "session": session, "download": download, "upload": upload,
+                    "restore": restore, "of": of });
+                let asked = asked.as_object().map(request::said).unwrap_or_default();
+                running.note_administered(&asked, failed.as_deref(), None);
+            }
+            // No such session: it may have ended.
+            told.unwrap_or_else(|_| json!({ "missing": true }))
         }
     }
 }
@@ -138,6 +161,66 @@ pub(super) fn kick(
     let (answers, unheard) = ask(running, &errand, only);
     let elsewhere: u64 = answers.iter().filter_map(|(_, kicked)| kicked.as_u64()).sum();
     Ok(json!({ "kicked": here as u64 + elsewhere, "unheard": unheard }))
+}
+
+/// Sets limits, or tells those that hold: of a session at its node, of other scopes for all nodes.
+pub(super) fn limits(running: &Running, scope: Scope, changed: ChangedLimits) -> Result<Value, AdminError> {
+    let cluster = cluster_of(running);
+    // What is set can be restored, whether there is such a user or not.
+    let is_set = cluster.is_some_and(|cluster| cluster.has_limits(&scope));
+    if let Scope::User(name) = &scope
+        && !is_set
+        && !running.may_know(name)
+    {
+        return Err(AdminError::UnknownUser(String::from_utf8_lossy(name).into_owned()));
+    }
+    match (cluster, &scope) {
+        (None, _) => request::limits_here(running, &scope, &changed),
+        (Some(cluster), Scope::Session(session)) => limits_of_session(running, cluster, *session, changed),
+        (Some(_), _) if changed.is_question() => request::limits_of(running, &scope),
+        (Some(cluster), _) => {
+            let is_here = || running.limits().iter().any(|report| report.scope == scope);
+            if matches!(scope, Scope::Listener(_)) && !is_set && !is_here() {
+                return Err(AdminError::UnknownScope(scope));
+            }
+            let limits = changed.limits()?;
+            let texts = [&changed.download, &changed.upload, &changed.sessions].into_iter().flatten();
+            let length = texts.map(String::len).sum::<usize>() + scope.to_string().len();
+            if length > MOST_BYTES {
+                return Err(AdminError::LongLimits(length));
+            }
+            match set_limits_of_cluster(running, cluster, &scope, &limits, changed.restore) {
+                Ok(true) => Ok(request::with_note(json!({}), &scope, &running.limits())),
+                Ok(false) => Err(AdminError::TooManyLimits),
+                Err(error) => Err(AdminError::Cluster(error)),
+            }
+        }
+    }
+}
+
+/// The same of a session, at the node that its number names.
+fn limits_of_session(
+    running: &Running,
+    cluster: &Cluster,
+    number: u64,
+    changed: ChangedLimits,
+) -> Result<Value, AdminError> {
+    let session = number_here(running, number);
+    if session < NUMBERS {
+        return request::limits_here(running, &Scope::Session(session), &changed);
+    }
+    changed.limits()?;
+    let epoch = Epoch(i64::try_from(number / NUMBERS).unwrap_or(0));
+    let errand = Errand::Limits { of: cluster.name().to_owned(), session: number % NUMBERS, changed };
+    let answers = cluster.ask_others(&json!(errand).to_string(), Some(epoch)).map_err(AdminError::Cluster)?;
+    let missing = || AdminError::UnknownScope(Scope::Session(number));
+    let node = answers.into_iter().next().ok_or_else(missing)?;
+    let answer = node.answer.and_then(|text| serde_json::from_str(&text).ok());
+    match answer.unwrap_or_default() {
+        Value::Null => Err(AdminError::SilentNode(node.name)),
+        answer if answer["missing"] == true => Err(missing()),
+        answer => Ok(answer),
+    }
 }
 
 /// Returns the registration of the one node that serves under a name.

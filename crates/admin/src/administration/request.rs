@@ -1,7 +1,6 @@
 //! Requests and their answers.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -164,22 +163,9 @@ impl Request {
             Self::Limits { scope: None, download: None, upload: None, sessions: None, restore: false } => {
                 Ok(json!({ "limits": running.limits().iter().map(limits).collect::<Vec<_>>() }))
             }
-            Self::Limits { scope: Some(scope), .. } if is_of_unknown_user(running, &scope) => {
-                Err(AdminError::UnknownUser(scope.trim_start_matches("user ").to_owned()))
-            }
-            Self::Limits {
-                scope: Some(scope),
-                download: None,
-                upload: None,
-                sessions: None,
-                restore: false,
-            } => limits_of(running, &parse_scope(&scope)?),
             Self::Limits { scope, download, upload, sessions, restore } => {
-                let scope = parse_scope(scope.as_deref().ok_or(AdminError::LimitsWhose)?)?;
-                let limit = |text: Option<String>| text.map(|text| text.parse::<Limit>()).transpose();
-                let limits =
-                    Limits { download: limit(download)?, upload: limit(upload)?, sessions: limit(sessions)? };
-                set_limits(running, &scope, &limits, restore)
+                let scope = scope.as_deref().ok_or(AdminError::LimitsWhose)?.parse()?;
+                everywhere::limits(running, scope, ChangedLimits { download, upload, sessions, restore })
             }
             Self::Ban { network, seconds } => {
                 let time = seconds.map(|seconds| Duration::from_secs(seconds.min(LONGEST_BAN)));
@@ -313,9 +299,42 @@ pub(super) fn kick(running: &Running, whose: KickedSessions) -> usize {
     running.kick(meant)
 }
 
-/// Sets limits. Limits that are left out stay as they are, unless `restore` removes them.
-fn set_limits(running: &Running, scope: &Scope, limits: &Limits, restore: bool) -> Result<Value, AdminError> {
-    match (restore && !running.restore_limits(scope)) || !running.set_limits(scope, limits) {
+/// What an order changes of the limits of a scope. Those that are left out stay as they are, unless `restore` removes them.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ChangedLimits {
+    pub(super) download: Option<String>,
+    pub(super) upload: Option<String>,
+    pub(super) sessions: Option<String>,
+    #[serde(default)]
+    pub(super) restore: bool,
+}
+
+impl ChangedLimits {
+    /// Returns whether it only asks for the limits.
+    pub(super) fn is_question(&self) -> bool {
+        !self.restore && [&self.download, &self.upload, &self.sessions].into_iter().all(Option::is_none)
+    }
+
+    /// Reads the limits.
+    pub(super) fn limits(&self) -> Result<Limits, AdminError> {
+        let limit = |text: &Option<String>| text.as_deref().map(str::parse::<Limit>).transpose();
+        let [download, upload, sessions] = [&self.download, &self.upload, &self.sessions].map(limit);
+        Ok(Limits { download: download?, upload: upload?, sessions: sessions? })
+    }
+}
+
+/// Sets limits of this server, or tells those that hold.
+pub(super) fn limits_here(
+    running: &Running,
+    scope: &Scope,
+    changed: &ChangedLimits,
+) -> Result<Value, AdminError> {
+    if changed.is_question() {
+        return limits_of(running, scope);
+    }
+    let limits = changed.limits()?;
+    match (changed.restore && !running.restore_limits(scope)) || !running.set_limits(scope, &limits) {
         true => Err(AdminError::UnknownScope(scope.clone())),
         false => Ok(with_note(json!({}), scope, &running.limits())),
     }
@@ -360,7 +379,7 @@ fn upgrade(running: &Running, served: &Administration) -> Result<Value, AdminErr
 }
 
 /// The effective limits of a scope, also of one without sessions.
-fn limits_of(running: &Running, scope: &Scope) -> Result<Value, AdminError> {
+pub(super) fn limits_of(running: &Running, scope: &Scope) -> Result<Value, AdminError> {
     let all = running.limits();
     let of_scope: Vec<Value> = all.iter().filter(|report| report.scope == *scope).map(limits).collect();
     let is_there = match scope {
@@ -374,13 +393,8 @@ fn limits_of(running: &Running, scope: &Scope) -> Result<Value, AdminError> {
     }
 }
 
-/// Returns true if the scope is a user that no account source knows; false where that cannot be determined.
-fn is_of_unknown_user(running: &Running, scope: &str) -> bool {
-    matches!(parse_scope(scope), Ok(Scope::User(name)) if !running.may_know(&name))
-}
-
 /// An answer about a scope, with a note if the scope has no sessions.
-fn with_note(mut answer: Value, scope: &Scope, all: &[ScopeReport]) -> Value {
+pub(super) fn with_note(mut answer: Value, scope: &Scope, all: &[ScopeReport]) -> Value {
     let found = all.iter().find(|report| report.scope == *scope);
     let note = match scope {
         Scope::User(_) | Scope::Group(_) if found.is_some_and(|report| report.sessions > 0) => return answer,
@@ -407,20 +421,6 @@ fn with_note(mut answer: Value, scope: &Scope, all: &[ScopeReport]) -> Value {
 
 fn parse_network(text: &str) -> Result<Network, AdminError> {
     Ok(text.parse()?)
-}
-
-/// `server`, `listener 0.0.0.0:21`, `group staff`, `user alice`, `session 17`
-fn parse_scope(text: &str) -> Result<Scope, AdminError> {
-    let wrong = || AdminError::NotAScope(text.to_owned());
-    match text.split_once(' ').unwrap_or((text, "")) {
-        ("server", "") => Ok(Scope::Server),
-        (_, "") => Err(wrong()),
-        ("listener", address) => address.parse().map(Scope::Listener).map_err(|_| wrong()),
-        ("group", name) => Ok(Scope::Group(name.into())),
-        ("user", name) => Ok(Scope::User(Arc::from(name.as_bytes()))),
-        ("session", number) => number.parse().map(Scope::Session).map_err(|_| wrong()),
-        _ => Err(wrong()),
-    }
 }
 
 /// A session, as lists have it.
@@ -488,20 +488,6 @@ fn limits(report: &ScopeReport) -> Value {
         "sessions-at-most": report.most_sessions,
         "download": report.download,
         "upload": report.upload,
+        "set": report.is_set,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn scopes_are_read_as_they_are_written() {
-        for text in ["server", "listener 0.0.0.0:21", "group staff", "user alice and bob", "session 17"] {
-            assert_eq!(parse_scope(text).unwrap().to_string(), text);
-        }
-        for text in ["", "servers", "server x", "user", "user ", "session x", "listener x"] {
-            assert!(parse_scope(text).is_err(), "{text:?}");
-        }
-    }
 }

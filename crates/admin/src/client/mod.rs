@@ -91,7 +91,8 @@ enum Action {
     /// Show limits, or change them until the server ends: changes apply at once, to running transfers too
     ///
     /// SCOPE is "server", "listener ADDR:PORT", "group NAME", "user NAME" or "session NUMBER"; without flags its limits
-    /// are shown. A limit is written as in the configuration: 10M, none, "10M; mon-fri 08:00-18:00 1M".
+    /// are shown. A limit is written as in the configuration: 10M, none, "10M; mon-fri 08:00-18:00 1M". In a cluster all nodes
+    /// hold to what is set, until it is restored.
     Limits {
         /// The scope of the limits [default: show all]
         #[arg(value_name = "SCOPE", num_args = 0..)]

@@ -207,8 +207,18 @@ fn limits(answer: &Value, rows: &[Value]) -> String {
     match (rows, answer.get("limits")) {
         ([], None) if note.is_empty() => "Limits updated.\n".to_owned(),
         ([], _) => note,
-        _ => table(&["scope", "sessions", "max", "download", "upload"], rows.iter().map(limit)) + &note,
+        _ => {
+            let columns = ["scope", "sessions", "max", "download", "upload"];
+            table(&columns, rows.iter().map(limit)) + &set_limits(rows) + &note
+        }
     }
+}
+
+/// Names the scopes whose limits are not those of the configuration alone.
+fn set_limits(rows: &[Value]) -> String {
+    let set = rows.iter().filter(|row| row["set"] == true);
+    let scopes: Vec<String> = set.map(|row| word(&row["scope"])).collect();
+    if scopes.is_empty() { String::new() } else { format!("Set, until restored: {}.\n", scopes.join(", ")) }
 }
 
 fn limit(limit: &Value) -> Vec<String> {

@@ -17,6 +17,7 @@ use super::failures::FAILURES;
 use super::logins::LOGINS;
 use super::schema::{ERRANDS, PLACES_AND_BANS, QUOTAS, RATES};
 use super::secrets::SECRETS;
+use super::set_limits::SET_LIMITS;
 use super::tokens::TOKENS;
 use super::traffic::TRAFFIC;
 use super::uploads::UPLOADS;
@@ -44,6 +45,7 @@ const STEPS: &[&str] = &[
     OLDEST_PROGRAM,
     LOCK_TIMES,
     TOKENS,
+    SET_LIMITS,
 ];
 
 /// As many steps a program has to know that may use the tables when all of [`STEPS`] are taken. This grows only with a step that

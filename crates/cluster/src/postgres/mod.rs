@@ -20,6 +20,7 @@ mod quotas;
 mod rates;
 mod schema;
 mod secrets;
+mod set_limits;
 mod tokens;
 mod traffic;
 mod uploads;

@@ -2,6 +2,7 @@
 //!
 //! Transfers notice it by the count of changes, and look up their buckets again.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -20,6 +21,27 @@ impl Tree {
     /// Forgets what was set: the configured limits hold again.
     pub fn restore(&self, scope: &Scope, now: Instant) -> bool {
         self.change(scope, now, Node::restore)
+    }
+
+    /// Has exactly these limits set, and no others: those that all nodes of a cluster hold to. Those of a listener hold once
+    /// there is such a listener here; those of sessions stay as they are.
+    pub fn set_all(&self, all: &[(Scope, Limits)], now: Instant) {
+        let clock = self.moment(now);
+        let of_listener = |(scope, limits): &(Scope, Limits)| match scope {
+            Scope::Listener(address) => Some((*address, limits.clone())),
+            _ => None,
+        };
+        *lock(&self.listeners_set) = all.iter().filter_map(of_listener).collect();
+        let scopes: HashSet<&Scope> = all.iter().map(|(scope, _)| scope).collect();
+        let mut nodes = self.shared_nodes();
+        nodes.extend(lock(&self.listeners).values().cloned());
+        let ended = nodes.iter().filter(|node| node.is_set() && !scopes.contains(node.scope()));
+        let mut changed = false;
+        ended.for_each(|node| changed |= node.restore(clock));
+        self.note_change(changed);
+        for (scope, limits) in all {
+            self.change(scope, now, |node, clock| node.replace_set(limits, clock));
+        }
     }
 
     fn change(&self, scope: &Scope, now: Instant, change: impl FnOnce(&Node, Moment) -> bool) -> bool {
@@ -78,9 +100,7 @@ impl Tree {
         }
         let mut nodes = lock(&self.listeners);
         for address in defaults.listeners.keys() {
-            nodes
-                .entry(*address)
-                .or_insert_with(|| Node::new(Scope::Listener(*address), Limits::default(), clock));
+            nodes.entry(*address).or_insert_with(|| self.new_listener(*address, Limits::default(), clock));
         }
         for (address, node) in &*nodes {
             node.configure(defaults.listeners.get(address).cloned().unwrap_or_default(), clock);

@@ -98,8 +98,13 @@ impl Node {
 
     /// Forgets what was set; answers whether anything changed.
     pub(super) fn restore(&self, clock: Moment) -> bool {
+        self.replace_set(&Limits::default(), clock)
+    }
+
+    /// Has these limits set in the place of those that were; answers whether anything changed.
+    pub(super) fn replace_set(&self, limits: &Limits, clock: Moment) -> bool {
         let mut wanted = self.wanted();
-        wanted.set = Limits::default();
+        wanted.set = limits.clone();
         self.apply(&wanted, clock)
     }
 
@@ -158,6 +163,7 @@ impl Node {
             download: self.download_portion.most(),
             upload: self.upload_portion.most(),
             most_sessions: self.most_sessions.load(Relaxed),
+            is_set: self.is_set(),
         }
     }
 
@@ -269,4 +275,6 @@ pub struct ScopeReport {
     pub upload: u64,
     /// Sessions at most; 0 for no limit.
     pub most_sessions: u64,
+    /// Whether an administrator has set one of them.
+    pub is_set: bool,
 }

@@ -91,7 +91,7 @@ impl Tree {
         self.tick(now);
     }
 
-    fn shared_nodes(&self) -> Vec<Arc<Node>> {
+    pub(super) fn shared_nodes(&self) -> Vec<Arc<Node>> {
         let mut nodes = vec![Arc::clone(&self.server)];
         nodes.extend(lock(&self.groups).values().cloned());
         nodes.extend(lock(&self.users).values().cloned());

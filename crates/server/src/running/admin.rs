@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millrace_cluster::{Cluster, TokenStore};
+use millrace_cluster::{Cluster, TableError, TokenStore};
 use millrace_runtime::login::limits_of;
 use millrace_runtime::report::SessionReport;
 use millrace_runtime::worker::Client as _;
@@ -38,6 +38,18 @@ pub fn perform_errands(running: &Running, errands: Errands) {
 /// Has the nodes of the cluster share the tokens of the admin API that are kept there. The first that is said holds.
 pub fn share_tokens(running: &Running, tokens: Arc<dyn TokenStore>) {
     let _ = running.state.tokens.set(tokens);
+}
+
+/// Sets limits for all nodes of the cluster, of which the server is one, until they are restored; of sessions the server alone has
+/// them. False: there are limits of as many scopes as there may be.
+pub fn set_limits_of_cluster(
+    running: &Running,
+    cluster: &Cluster,
+    scope: &Scope,
+    limits: &Limits,
+    restores: bool,
+) -> Result<bool, TableError> {
+    cluster.set_limits(scope, limits, restores, |set| running.state.use_limits(set))
 }
 
 impl Running {
