@@ -616,7 +616,7 @@ fn limits_of_a_cluster_replace_what_was_set_and_wait_for_listeners() {
     };
     let of_ann = ("user ann".to_owned(), 0, 1);
     bench.tree.set_all(&all, bench.start);
-    assert_eq!(found(), [of_ann.clone()], "there is no such listener yet");
+    assert_eq!(found(), std::slice::from_ref(&of_ann), "there is no such listener yet");
     let _client = bench.tree.connect(listener(), bench.start).unwrap();
     assert_eq!(found(), [(format!("listener {LISTENER}"), 5, 0), of_ann.clone()]);
     bench.tree.configure(ServerLimits::default(), bench.start);
