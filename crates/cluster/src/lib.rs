@@ -35,6 +35,7 @@ mod failures;
 mod keeper;
 mod known_locks;
 mod lease;
+mod limit_sync;
 mod lock;
 mod locked_upload;
 mod login_rates;

@@ -3,11 +3,9 @@
 use std::error::Error;
 
 use millrace_limits::{Limit, Limits, Scope};
-use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::connections::Lane;
-use super::error::ClusterError;
 use super::{Parameter, PostgresTable};
 use crate::set_limits::{LimitTable, SetLimits};
 use crate::table::{Asker, TableError};
@@ -69,9 +67,12 @@ impl LimitTable for PostgresTable {
         self.connections.ask(by.into(), async |client| {
             let mut set = SetLimits::default();
             for row in client.query_typed(PULL, &[]).await? {
-                match read(&row)? {
+                let (scope, download, upload) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+                match parse(scope, [download, upload, row.try_get(3)?]) {
                     Ok(limits) => set.limits.push(limits),
-                    Err(why) => set.unread.push(why),
+                    Err(error) => set.unread.push(format!(
+                        "limits of {scope} that are set for all nodes cannot be read, and do not hold here: {error}"
+                    )),
                 }
             }
             Ok(set)
@@ -79,17 +80,9 @@ impl LimitTable for PostgresTable {
     }
 }
 
-/// Reads the limits of a scope, or says why they cannot be read.
-fn read(row: &Row) -> Result<Result<(Scope, Limits), String>, ClusterError> {
-    let scope: String = row.try_get(0)?;
-    let texts: [Option<String>; 3] = [row.try_get(1)?, row.try_get(2)?, row.try_get(3)?];
-    Ok(parse(&scope, texts).map_err(|error| {
-        format!("limits of {scope} that are set for all nodes cannot be read, and do not hold here: {error}")
-    }))
-}
-
-fn parse(scope: &str, texts: [Option<String>; 3]) -> Result<(Scope, Limits), Box<dyn Error>> {
-    let limit = |text: Option<String>| text.map(|text| text.parse::<Limit>()).transpose();
+/// Reads the limits of a scope.
+fn parse(scope: &str, texts: [Option<&str>; 3]) -> Result<(Scope, Limits), Box<dyn Error>> {
+    let limit = |text: Option<&str>| text.map(str::parse::<Limit>).transpose();
     let [download, upload, sessions] = texts.map(limit);
     Ok((scope.parse()?, Limits { download: download?, upload: upload?, sessions: sessions? }))
 }
