@@ -104,6 +104,15 @@ pub(crate) fn refusal(body: &[u8]) -> Option<(String, String)> {
     Some((code, text(error, "Message").unwrap_or_default()))
 }
 
+/// The root of an answer of this name: a page of another server, as of a proxy that wants a login, is no empty listing.
+fn root<'a, 'input>(document: &'a Document<'input>, name: &str) -> Result<Node<'a, 'input>, StoreError> {
+    let root = document.root_element();
+    match root.tag_name().name() == name {
+        true => Ok(root),
+        false => Err(StoreError::Malformed("it is about something else")),
+    }
+}
+
 /// The text of one element of the answer.
 pub(crate) fn element(body: &[u8], name: &str) -> Result<String, StoreError> {
     let document = parse(body)?;
@@ -113,7 +122,7 @@ pub(crate) fn element(body: &[u8], name: &str) -> Result<String, StoreError> {
 /// A page of `ListObjectsV2`.
 pub(crate) fn page(body: &[u8]) -> Result<Page, StoreError> {
     let document = parse(body)?;
-    let root = document.root_element();
+    let root = root(&document, "ListBucketResult")?;
     let is_encoded = text(root, "EncodingType").as_deref() == Some("url");
     let object = |node| {
         Some(Listed {
@@ -139,7 +148,7 @@ pub(crate) fn page(body: &[u8]) -> Result<Page, StoreError> {
 /// A page of `ListMultipartUploads`.
 pub(crate) fn pending(body: &[u8]) -> Result<PendingPage, StoreError> {
     let document = parse(body)?;
-    let root = document.root_element();
+    let root = root(&document, "ListMultipartUploadsResult")?;
     let is_encoded = text(root, "EncodingType").as_deref() == Some("url");
     let upload = |node| {
         Some(Pending {
@@ -183,19 +192,20 @@ mod tests {
             &b""[..],
             b"<html>",
             b"\xff",
-            b"<L><Contents><Key>k</Key></Contents></L>",
-            b"<L><IsTruncated>true</IsTruncated></L>",
+            b"<html>a login</html>",
+            b"<ListBucketResult><Contents><Key>k</Key></Contents></ListBucketResult>",
+            b"<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>",
         ] {
             assert!(page(body).is_err(), "{body:?}");
         }
     }
 
     const BODIES: [&str; 3] = [
-        "<L><EncodingType>url</EncodingType><IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>\
-         <Contents><Key>d/%41+%</Key><Size>5</Size><LastModified>2026-11-29T02:20:11.1Z</LastModified></Contents></L>",
-        "<L><EncodingType>url</EncodingType><IsTruncated>true</IsTruncated><NextKeyMarker>%zz</NextKeyMarker>\
+        "<ListBucketResult><EncodingType>url</EncodingType><IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>\
+         <Contents><Key>d/%41+%</Key><Size>5</Size><LastModified>2026-11-29T02:20:11.1Z</LastModified></Contents></ListBucketResult>",
+        "<ListMultipartUploadsResult><EncodingType>url</EncodingType><IsTruncated>true</IsTruncated><NextKeyMarker>%zz</NextKeyMarker>\
          <NextUploadIdMarker>u</NextUploadIdMarker><Upload><Key>k</Key><UploadId>u</UploadId>\
-         <Initiated>2026-11-29T02:20:11Z</Initiated></Upload></L>",
+         <Initiated>2026-11-29T02:20:11Z</Initiated></Upload></ListMultipartUploadsResult>",
         "<Error><Code>NoSuchKey</Code><Message>no</Message></Error>",
     ];
 

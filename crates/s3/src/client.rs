@@ -121,6 +121,30 @@ impl<'a> Draft<'a> {
     }
 }
 
+/// How long a request is tried again.
+#[derive(Debug)]
+struct Tries {
+    begun: Instant,
+    pause: Duration,
+    patience: Duration,
+}
+
+impl Tries {
+    fn new(patience: Duration) -> Self {
+        Self { begun: Instant::now(), pause: PAUSE, patience }
+    }
+
+    /// Waits a moment and returns true, where another try may help.
+    async fn go_on(&mut self, error: &StoreError) -> bool {
+        if !error.is_transient() || self.begun.elapsed() + self.pause >= self.patience {
+            return false;
+        }
+        tokio::time::sleep(self.pause).await;
+        self.pause = (self.pause * 2).min(Duration::from_secs(5));
+        true
+    }
+}
+
 impl Client {
     /// Returns a URL at which a client can get an object, where clients are sent to the store.
     pub(crate) fn url_for_clients(&self, key: &str) -> Option<String> {
@@ -175,13 +199,10 @@ impl Client {
 
     /// Sends a request, again where that may help, until its patience is over.
     async fn call(&self, draft: Draft<'_>) -> Result<Answer, StoreError> {
-        let (begun, mut pause) = (Instant::now(), PAUSE);
+        let mut tries = Tries::new(draft.patience);
         loop {
             match self.call_once(&draft).await {
-                Err(error) if error.is_transient() && begun.elapsed() + pause < draft.patience => {
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(Duration::from_secs(5));
-                }
+                Err(error) if tries.go_on(&error).await => {}
                 result => return result,
             }
         }
@@ -198,11 +219,23 @@ impl Client {
         Err(StoreError::Refused { status, code, message })
     }
 
-    /// Sends a request and reads an answer that is no object. Some refuse in the body of a success.
+    /// Sends a request and reads an answer that is no object, as [`Client::call`] does.
     async fn text(&self, draft: Draft<'_>) -> Result<Vec<u8>, StoreError> {
-        let body = self.call(draft).await?.read(LONGEST).await?;
+        let mut tries = Tries::new(draft.patience);
+        loop {
+            match self.text_once(&draft).await {
+                Err(error) if tries.go_on(&error).await => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Some refuse in the body of a success, also for a moment: `InternalError` behind a copy that took long.
+    async fn text_once(&self, draft: &Draft<'_>) -> Result<Vec<u8>, StoreError> {
+        let mut answer = self.call_once(draft).await?;
+        let (status, body) = (answer.parts.status.as_u16(), answer.read(LONGEST).await?);
         match answers::refusal(&body) {
-            Some((code, message)) => Err(StoreError::Refused { status: 500, code, message }),
+            Some((code, message)) => Err(StoreError::Refused { status, code, message }),
             None => Ok(body),
         }
     }

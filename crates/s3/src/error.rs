@@ -54,7 +54,14 @@ impl StoreError {
         match self {
             Self::Refused { status, code, .. } => {
                 matches!(status, 429 | 500 | 502 | 503 | 504)
-                    || matches!(&**code, "RequestTimeout" | "SlowDown" | "InternalError" | "OperationAborted")
+                    || matches!(
+                        &**code,
+                        "RequestTimeout"
+                            | "SlowDown"
+                            | "InternalError"
+                            | "OperationAborted"
+                            | "ServiceUnavailable"
+                    )
             }
             Self::Connection(_) | Self::TimedOut(_) => true,
             Self::Malformed(_) => false,

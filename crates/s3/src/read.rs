@@ -21,6 +21,8 @@ const FIRST: u64 = 8 << 20;
 /// Bytes of a range that is fetched ahead, and how many of those there are at most.
 const AHEAD: u64 = 4 << 20;
 const MOST_AHEAD: usize = 3;
+/// Sources that are tried for the next bytes: the one that has ended, and more where answers are cut.
+const MOST_SOURCES: usize = 6;
 
 /// An open object.
 #[derive(Debug)]
@@ -109,18 +111,25 @@ impl ObjectReader {
             self.forget_ahead();
             (self.position, self.left) = (offset, Bytes::new());
         }
-        while self.left.is_empty() {
+        let mut why = StoreError::Malformed("it has not the bytes that it should have");
+        for _ in 0..MOST_SOURCES {
             let more = match &mut self.source {
-                Source::Answer(answer) => answer.next().await?,
-                Source::Fetched(bytes, _) => bytes.pop_front(),
-                Source::None => None,
+                Source::Answer(answer) => answer.next().await,
+                Source::Fetched(bytes, _) => Ok(bytes.pop_front()),
+                Source::None => Ok(None),
             };
             match more {
-                Some(more) => self.left = more,
-                None => self.next_source().await?,
+                Ok(Some(more)) => self.left = more,
+                Ok(None) => self.next_source().await?,
+                // The rest of it is asked for anew.
+                Err(error) if error.is_transient() => (self.source, why) = (Source::None, error),
+                Err(error) => return Err(error),
+            }
+            if !self.left.is_empty() {
+                return Ok(());
             }
         }
-        Ok(())
+        Err(why)
     }
 
     /// Returns true if `left` has bytes of the place `offset`, from memory where they are there.
@@ -141,9 +150,15 @@ impl ObjectReader {
         let is_next = self.ahead.front().is_some_and(|range| range.start == self.position);
         if let Some(range) = self.ahead.pop_front().filter(|_| is_next) {
             let fetched = range.fetching.await;
-            let bytes = fetched.map_err(|_| StoreError::Malformed("it was not fetched"))??;
-            (self.source, self.source_end) = (Source::Fetched(bytes, range.share), range.end);
-            return Ok(());
+            match fetched.map_err(|_| StoreError::Malformed("it was not fetched"))? {
+                Ok(bytes) => {
+                    (self.source, self.source_end) = (Source::Fetched(bytes, range.share), range.end);
+                    return Ok(());
+                }
+                // It was cut.
+                Err(error) if error.is_transient() => {}
+                Err(error) => return Err(error),
+            }
         }
         self.forget_ahead();
         let (start, end) = (self.position, self.size.min(self.position + FIRST));

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 pub(crate) mod proxy;
+pub(crate) mod scripted;
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
