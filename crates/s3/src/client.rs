@@ -349,14 +349,16 @@ impl Client {
         }
     }
 
-    /// `CopyObject`; with attributes, in place of those that the object has.
+    /// `CopyObject`, of the object with this tag if one is given; with attributes, in place of those that the object has.
     pub(crate) async fn copy(
         &self,
-        from: &str,
+        from: (&str, Option<&str>),
         to: &str,
         attributes: Option<&Attributes>,
     ) -> Result<(), StoreError> {
-        let draft = Draft::new(Method::PUT, to).header("x-amz-copy-source", self.source(from));
+        let draft = Draft::new(Method::PUT, to)
+            .header("x-amz-copy-source", self.source(from.0))
+            .headers(from.1.map(|etag| ("x-amz-copy-source-if-match", etag.to_owned())));
         let draft = match attributes {
             Some(attributes) => {
                 draft.header("x-amz-metadata-directive", "REPLACE").headers(attributes.headers())
@@ -430,21 +432,22 @@ impl Client {
         Ok((number, answers::element(&self.text(draft.patient()).await?, "ETag")?))
     }
 
-    /// `CompleteMultipartUpload`
+    /// `CompleteMultipartUpload`; answers with the tag of the object, where the store tells it.
     pub(crate) async fn complete_upload(
         &self,
         key: &str,
         upload: &str,
         parts: &[Part],
         condition: &Condition,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Option<String>, StoreError> {
         let part = |(number, etag): &Part| {
             format!("<Part><PartNumber>{number}</PartNumber><ETag>{}</ETag></Part>", escaped(etag))
         };
         let parts: String = parts.iter().map(part).collect();
         let body = format!("<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>");
         let draft = Draft::new(Method::POST, key).query("uploadId", upload).headers(condition.header());
-        self.text(draft.body(body.into()).patient()).await.map(drop)
+        let answer = self.text(draft.body(body.into()).patient()).await?;
+        Ok(answers::element(&answer, "ETag").ok())
     }
 
     /// `AbortMultipartUpload`

@@ -1,15 +1,17 @@
 //! What a store needs beside requests: the probe, and the removal of what killed servers have left.
 
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millrace_vfs::FileError;
 
 use crate::bucket::Bucket;
 use crate::probe;
 
-/// How often the store is looked after.
-const EVERY: Duration = Duration::from_secs(3600);
+/// How often unfinished uploads are looked for.
+const UPLOADS_EVERY: Duration = Duration::from_secs(3600);
+/// How often renames are looked for that another server has left behind: one request.
+const RENAMES_EVERY: Duration = Duration::from_secs(300);
 /// How long until the next look where something is still to be done.
 const SOON: Duration = Duration::from_secs(30);
 
@@ -36,18 +38,22 @@ pub(crate) fn go_on(bucket: &Arc<Bucket>, has_begun: bool) {
 }
 
 async fn look_after(bucket: Weak<Bucket>, mut has_begun: bool) {
+    let mut swept: Option<Instant> = None;
     loop {
         let Some(strong) = bucket.upgrade() else { return };
         if !has_begun {
             has_begun = begin(&strong).await.is_ok();
         }
-        // Not every store lists uploads; then its own rules have to remove them.
-        let _ = strong.sweep_uploads(UPLOADS_LEFT_AFTER).await;
-        let _ = strong.sweep_probes().await;
+        if swept.is_none_or(|swept| swept.elapsed() >= UPLOADS_EVERY) {
+            // Not every store lists uploads; then its own rules have to remove them.
+            let _ = strong.sweep_uploads(UPLOADS_LEFT_AFTER).await;
+            let _ = strong.sweep_probes().await;
+            swept = Some(Instant::now());
+        }
         let is_quiet = matches!(strong.finish_renames().await, Ok((_, false)));
         // The last one may not end the runtime on a thread of its own.
         let dropped = tokio::task::spawn_blocking(move || drop(strong));
         let _ = dropped.await;
-        tokio::time::sleep(if has_begun && is_quiet { EVERY } else { SOON }).await;
+        tokio::time::sleep(if has_begun && is_quiet { RENAMES_EVERY } else { SOON }).await;
     }
 }

@@ -14,8 +14,8 @@
 //! | remove | `HEAD`, `DELETE` | a folder stays when its last file goes |
 //! | change | `HEAD`, copy of the object onto itself by the store | |
 //! | copy | `HEAD`, copy by the store | the old file or all of the new |
-//! | rename a file | `HEAD`, copy by the store, `DELETE` | killed in between, both names have it |
-//! | rename a folder | note, copies, removals of 1,000 at a time, note | finished by the next start, where it was killed |
+//! | rename a file | `HEAD`, copy by the store, `HEAD`, `DELETE` | killed in between, both names have it |
+//! | rename a folder | note, copies, removals of 100 at a time, note | finished by the next start, where it was killed |
 //!
 //! An upload or a change also asks what its folder has, once in five seconds ([`folders`]). Where the process is killed
 //! nothing half-written is seen. There are no symbolic links, and no partial uploads. Everything may wait; calls wait on
@@ -102,13 +102,15 @@ impl S3Storage {
     }
 
     /// Begins to use the store: finds out what it honours, finishes renames and removes uploads that were left behind, and
-    /// does so again every hour. Returns what the operator should know, a sentence without its full stop each; a store that
+    /// does so again, every five minutes and every hour. Returns what the operator should know, a sentence without its full stop each; a store that
     /// cannot be asked is tried again.
     pub fn start(&self) -> Vec<String> {
         let bucket = &self.bucket;
         let begun = bucket.wait(housekeeping::begin(bucket));
         housekeeping::go_on(bucket, begun.is_ok());
-        begun.unwrap_or_else(|error| vec![format!("cannot be asked: {error}")])
+        begun.unwrap_or_else(|error| {
+            vec![format!("cannot be asked: {error}; its files are out of reach until it can")]
+        })
     }
 
     /// Gives up multipart uploads that were begun so long ago, also those that still go on; returns how many.

@@ -115,24 +115,31 @@ impl Parts {
         Ok(())
     }
 
-    /// Makes the object of its parts.
-    pub(crate) async fn complete(mut self, condition: &Condition, token: &str) -> Result<(), FileError> {
+    /// Makes the object of its parts; returns its tag, where the store tells it.
+    pub(crate) async fn complete(
+        mut self,
+        condition: &Condition,
+        token: &str,
+    ) -> Result<Option<String>, FileError> {
         while !self.sending.is_empty() {
             self.settle_one().await?;
         }
         self.done.sort();
         let client = &self.bucket.client;
         let completed = client.complete_upload(&self.key, &self.id, &self.done, condition).await;
-        let is_ours = match &completed {
+        let ours = match &completed {
             // The answer to an earlier try may have been lost.
             Err(error) if error.is_missing() || error.is_failed_condition() => client
                 .find(&self.key)
                 .await?
-                .is_some_and(|object| object.attributes.upload.as_deref() == Some(token)),
-            _ => false,
+                .filter(|object| object.attributes.upload.as_deref() == Some(token)),
+            _ => None,
         };
-        self.has_ended = completed.is_ok() || is_ours;
-        if is_ours { Ok(()) } else { Ok(completed?) }
+        self.has_ended = completed.is_ok() || ours.is_some();
+        match ours {
+            Some(object) => Ok(Some(object.etag)),
+            None => Ok(completed?),
+        }
     }
 }
 

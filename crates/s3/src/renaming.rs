@@ -1,10 +1,19 @@
 //! Renaming of folders: the store copies every object to its new key, many at a time, then the old ones are removed.
 //!
 //! A note in the bucket, `.millrace/renames/ID`, is there from before the first copy until after the last removal, so that a
-//! rename that was killed is finished by the next start: [`finish_all`]. Copying again what was copied does no harm. The
-//! server that renames writes its note anew every few seconds; others leave a note alone that is that young, unless it is of
-//! a process of this machine that is no more.
+//! rename that was killed is finished by the next start: [`Bucket::finish_renames`]. The server that renames writes its note
+//! anew every few seconds; others leave a note alone that is that young, unless it is of a process of this machine that is no
+//! more.
+//!
+//! No upload that was acknowledged is lost to a rename. Only objects that were copied, and are the same since, are removed:
+//! what comes into the old folder meanwhile stays there. A rename that is finished later copies over nothing that is newer,
+//! since clients may have seen the new folder and written into it. (Not every store removes on a condition: an upload that
+//! comes between the last look at its name and the removal, one request later, is lost.)
 
+use std::cmp::Ordering;
+use std::collections::HashSet;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -25,6 +34,9 @@ use crate::parts::Parts;
 
 /// Copies on their way at once.
 const AT_ONCE: usize = 32;
+
+/// Objects that are removed behind one look at them: few, because an upload that replaces one meanwhile is lost.
+const REMOVED_AT_ONCE: usize = 100;
 
 /// How often the note of a running rename is written, and the age at which it counts as left behind.
 const WRITTEN_EVERY: Duration = Duration::from_secs(10);
@@ -59,14 +71,19 @@ impl Bucket {
         let note = Note { owner: Owner::of_this_process(), from, to };
         let key = self.reserved_key(&format!("renames/{}", random_name()?));
         self.client.put(&key, note.text(), &Attributes::default(), &Condition::None).await?;
-        self.carry_out(&key, &note).await
+        self.carry_out(&key, &note, false).await
     }
 
-    /// Does what a note says, and removes it.
-    async fn carry_out(self: &Arc<Self>, key: &str, note: &Note) -> Result<(), FileError> {
+    /// Does what a note says, some of which may be done already, and removes it.
+    async fn carry_out(
+        self: &Arc<Self>,
+        key: &str,
+        note: &Note,
+        is_left_behind: bool,
+    ) -> Result<(), FileError> {
         let done = Notify::new();
         let moving = async {
-            let moved = self.move_all(note).await;
+            let moved = self.move_all(note, is_left_behind).await;
             done.notify_one();
             moved
         };
@@ -81,53 +98,90 @@ impl Bucket {
         Ok(self.client.delete(key).await?)
     }
 
-    async fn move_all(self: &Arc<Self>, note: &Note) -> Result<(), FileError> {
+    async fn move_all(self: &Arc<Self>, note: &Note, is_left_behind: bool) -> Result<(), FileError> {
         // Not every store lists it.
         if let Some(marker) = self.client.find(&note.from).await? {
             self.client.put_marker(&note.to, &marker.attributes, &Condition::None).await?;
         }
-        let mut next = None;
+        let (mut next, mut copied) = (None, HashSet::new());
         loop {
             let page = self.client.list(&note.from, true, next.as_deref(), PAGE).await?;
-            self.copy_page(note, page.objects).await?;
+            self.copy_page(note, page.objects, is_left_behind, &mut copied).await?;
             next = page.next;
             if next.is_none() {
                 break;
             }
         }
-        // From the start each time: what was listed is gone.
+        let mut are_others = false;
         loop {
-            let page = self.client.list(&note.from, true, None, PAGE).await?;
-            if page.objects.is_empty() {
-                return Ok(self.client.delete(&note.from).await?);
+            let page = self.client.list(&note.from, true, next.as_deref(), REMOVED_AT_ONCE).await?;
+            let listed = page.objects.len();
+            let removed = page.objects.into_iter().filter(|object| copied.contains(&fingerprint(object)));
+            let keys: Vec<String> = removed.map(|object| object.key).collect();
+            are_others |= keys.len() < listed;
+            if !keys.is_empty() {
+                self.client.delete_all(&keys).await?;
             }
-            let keys: Vec<String> = page.objects.into_iter().map(|object| object.key).collect();
-            self.client.delete_all(&keys).await?;
+            // From the start again while all that was listed is gone: not every store lists on from a key that is.
+            let is_over = if are_others { page.next.is_none() } else { listed == 0 };
+            if is_over {
+                break;
+            }
+            next = page.next.filter(|_| are_others);
         }
+        // The marker, which not every store lists.
+        if are_others { Ok(()) } else { Ok(self.client.delete(&note.from).await?) }
     }
 
-    async fn copy_page(self: &Arc<Self>, note: &Note, objects: Vec<Listed>) -> Result<(), FileError> {
+    /// Copies the objects of a page, and adds those that can go to `copied`.
+    async fn copy_page(
+        self: &Arc<Self>,
+        note: &Note,
+        objects: Vec<Listed>,
+        is_left_behind: bool,
+        copied: &mut HashSet<u64>,
+    ) -> Result<(), FileError> {
         let mut copies = JoinSet::new();
         for object in objects {
             if copies.len() >= AT_ONCE {
-                settle(copies.join_next().await)?;
+                copied.extend(settle(copies.join_next().await)?);
             }
             let Some(name) = object.key.strip_prefix(&note.from) else { continue };
             let (bucket, to) = (Arc::clone(self), format!("{}{name}", note.to));
             copies.spawn_on(
                 async move {
-                    let copied = bucket.copy_listed(&object, &to).await;
+                    let copied = bucket.copy_unless_newer(&object, &to, is_left_behind).await;
                     // The last one may not end the runtime on a thread of its own.
                     tokio::task::spawn_blocking(move || drop(bucket));
-                    copied
+                    copied.map(|can_go| can_go.then(|| fingerprint(&object)))
                 },
                 self.runtime().handle(),
             );
         }
-        while let Some(copied) = copies.join_next().await {
-            settle(Some(copied))?;
+        while let Some(settled) = copies.join_next().await {
+            copied.extend(settle(Some(settled))?);
         }
         Ok(())
+    }
+
+    /// Copies an object, unless what a rename that was left behind finds at the new key is newer. Returns whether the object
+    /// can go.
+    async fn copy_unless_newer(
+        self: &Arc<Self>,
+        object: &Listed,
+        to: &str,
+        is_left_behind: bool,
+    ) -> Result<bool, FileError> {
+        let there = if is_left_behind { self.client.find(to).await? } else { None };
+        if let Some(there) = there {
+            match there.modified.seconds.cmp(&object.modified.seconds) {
+                Ordering::Greater => return Ok(true),
+                // Of one second: it is the copy, or both stay.
+                Ordering::Equal => return Ok(there.etag == object.etag),
+                Ordering::Less => {}
+            }
+        }
+        self.copy_listed(object, to).await.map(|()| true)
     }
 
     async fn copy_listed(self: &Arc<Self>, object: &Listed, to: &str) -> Result<(), FileError> {
@@ -137,13 +191,13 @@ impl Bucket {
             return Ok(self.client.put_marker(to, &attributes, &Condition::None).await?);
         }
         if object.size <= LARGEST_COPY {
-            return Ok(self.client.copy(&object.key, to, None).await?);
+            return Ok(self.client.copy((&object.key, None), to, None).await?);
         }
         let Object { etag, attributes, size, .. } = self.client.head(&object.key).await?;
         let mut parts = Parts::begin(self, to, &attributes).await?;
         let source = Source { key: object.key.clone(), etag: Some(etag), size };
         parts.copy(&source, 0..size, |_| true).await?;
-        parts.complete(&Condition::None, attributes.upload.as_deref().unwrap_or_default()).await
+        parts.complete(&Condition::None, attributes.upload.as_deref().unwrap_or_default()).await.map(drop)
     }
 
     /// Finishes the renames that were left behind; returns how many, and whether there are others, which are still young.
@@ -160,7 +214,7 @@ impl Bucket {
             if note.owner.is_gone() || age(&object) > LEFT_AFTER {
                 let note = Note { owner: Owner::of_this_process(), ..note };
                 self.client.put(&object.key, note.text(), &Attributes::default(), &Condition::None).await?;
-                self.carry_out(&object.key, &note).await?;
+                self.carry_out(&object.key, &note, true).await?;
                 finished += 1;
             } else {
                 are_others = true;
@@ -204,11 +258,20 @@ fn age(object: &Listed) -> Duration {
     SystemTime::now().duration_since(written).unwrap_or_default()
 }
 
-fn settle(copied: Option<Result<Result<(), FileError>, tokio::task::JoinError>>) -> Result<(), FileError> {
+/// Tells an object from others of its key.
+fn fingerprint(object: &Listed) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (&object.key, &object.etag, object.size, object.modified.seconds).hash(&mut hasher);
+    hasher.finish()
+}
+
+type Copied = Result<Option<u64>, FileError>;
+
+fn settle(copied: Option<Result<Copied, tokio::task::JoinError>>) -> Copied {
     match copied {
         Some(Ok(result)) => result,
         Some(Err(_)) => Err(FileError::Cancelled),
-        None => Ok(()),
+        None => Ok(None),
     }
 }
 

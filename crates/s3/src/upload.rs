@@ -118,8 +118,8 @@ impl Body {
         self.parts.is_none()
     }
 
-    /// Makes the object.
-    pub(crate) async fn finish(&mut self, condition: &Condition) -> Result<(), FileError> {
+    /// Makes the object; returns its tag, where the store tells it.
+    pub(crate) async fn finish(&mut self, condition: &Condition) -> Result<Option<String>, FileError> {
         let token = self.attributes.upload.clone().unwrap_or_default();
         if self.parts.is_some() {
             self.in_parts().await?;
@@ -132,10 +132,12 @@ impl Body {
         match client.put(&self.key, body, &self.attributes, condition).await {
             Err(error) if error.is_failed_condition() => {
                 let there = client.find(&self.key).await?;
-                let is_ours = there.is_some_and(|there| there.attributes.upload.as_deref() == Some(&token));
-                if is_ours { Ok(()) } else { Err(error.into()) }
+                match there.filter(|there| there.attributes.upload.as_deref() == Some(&token)) {
+                    Some(there) => Ok(Some(there.etag)),
+                    None => Err(error.into()),
+                }
             }
-            result => Ok(result.map(drop)?),
+            result => Ok(Some(result?)),
         }
     }
 }
@@ -181,13 +183,13 @@ impl Staged {
         if is_small {
             body.attributes.hashes = hashes.clone();
         }
-        body.finish(&condition).await?;
+        let etag = body.finish(&condition).await?;
         bucket.known.note(path, Some(Kind::File));
         // The parts of a large one were begun before its hash was known.
         if let Some(hashes) = hashes.filter(|_| !is_small && body.size <= LARGEST_COPY) {
             let attributes = Attributes { hashes: Some(hashes), ..body.attributes.clone() };
-            // It is there already; without its hash then.
-            let _ = bucket.client.copy(&body.key, &body.key, Some(&attributes)).await;
+            // It is there already, without its hash where this fails, or where another has replaced it.
+            let _ = bucket.client.copy((&body.key, etag.as_deref()), &body.key, Some(&attributes)).await;
         }
         Ok(Committed { size: body.size })
     }

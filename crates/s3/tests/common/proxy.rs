@@ -22,6 +22,8 @@ struct State {
     requests: Vec<String>,
     /// How many more requests with `x-amz-copy-source` pass, where that is bounded.
     copies: Option<usize>,
+    /// How many are held back.
+    held: usize,
 }
 
 impl Proxy {
@@ -47,15 +49,16 @@ impl Proxy {
         std::mem::take(&mut self.shared.state.lock().unwrap().requests)
     }
 
-    /// Lets so many copies pass, and holds back all others.
+    /// Lets so many copies pass, also of those that are held back, and holds back all others.
     pub(crate) fn hold_after(&self, copies: usize) {
         self.shared.state.lock().unwrap().copies = Some(copies);
+        self.shared.changed.notify_all();
     }
 
     /// Waits until that many have passed and another one is held back.
     pub(crate) fn wait_until_held(&self) {
         let state = self.shared.state.lock().unwrap();
-        drop(self.shared.changed.wait_while(state, |state| state.copies != Some(0)).unwrap());
+        drop(self.shared.changed.wait_while(state, |state| state.held == 0).unwrap());
     }
 }
 
@@ -73,28 +76,27 @@ impl Shared {
             let mut body = client.by_ref().take(length.map_or(0, |length| length.trim().parse().unwrap()));
             let first: Vec<&str> = head.split(' ').take(2).collect();
             let what = first.join(" ").split('&').next().unwrap_or_default().to_owned();
-            if !self.admit(what, lower.contains("x-amz-copy-source:")) {
-                return Ok(());
-            }
+            self.admit(what, lower.contains("x-amz-copy-source:"));
             store.write_all(head.as_bytes())?;
             std::io::copy(&mut body, &mut store)?;
         }
     }
 
-    /// Returns whether a request passes.
-    fn admit(&self, what: String, is_copy: bool) -> bool {
+    /// Waits until a request may pass.
+    fn admit(&self, what: String, is_copy: bool) {
         let mut state = self.state.lock().unwrap();
         state.requests.push(what);
-        match &mut state.copies {
-            Some(0) if is_copy => {
-                self.changed.notify_all();
-                false
-            }
-            Some(more) if is_copy => {
-                *more -= 1;
-                true
-            }
-            _ => true,
+        if !is_copy {
+            return;
+        }
+        if state.copies == Some(0) {
+            state.held += 1;
+            self.changed.notify_all();
+            state = self.changed.wait_while(state, |state| state.copies == Some(0)).unwrap();
+            state.held -= 1;
+        }
+        if let Some(more) = &mut state.copies {
+            *more -= 1;
         }
     }
 }
