@@ -213,7 +213,8 @@ impl MountedDatabase {
                     FileError::Io(error) => error.to_string(),
                     error => error.to_string(),
                 });
-                Ok(why.map(|why| format!("{name} cannot be asked: {why}")))
+                let out = "its files are out of reach until it can";
+                Ok(why.map(|why| format!("{name} cannot be asked: {why}; {out}")))
             }
             Rows::Sqlite { .. } => self.open_by(by).map(|_| None),
         }

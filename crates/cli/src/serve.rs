@@ -147,7 +147,7 @@ fn serve(arguments: Serve, beginning: Beginning) -> Result<(), Failure> {
         warn(&running, &format!("{trouble}; its users are refused until it can"));
     }
     for trouble in away {
-        warn(&running, &format!("{trouble}; its files are out of reach until it can"));
+        warn(&running, &trouble);
     }
     let folder = confined.control_folder.clone();
     let again = Again {

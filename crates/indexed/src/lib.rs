@@ -69,6 +69,9 @@ pub struct IndexSettings {
     pub keep: Duration,
 }
 
+/// What follows from a database or store that cannot be asked.
+const OUT_OF_REACH: &str = "its files are out of reach until it can";
+
 /// A tree of files. Clones share it.
 #[derive(Debug, Clone)]
 pub struct IndexedStorage {
@@ -112,11 +115,12 @@ impl IndexedStorage {
         let mut messages = Vec::new();
         if let Err(error) = self.shared.tree.find(&VirtualPath::root()) {
             let why = if let FileError::Io(error) = &error { error.to_string() } else { error.to_string() };
-            messages.push(format!("has its names in a database that cannot be asked: {why}"));
+            messages.push(format!("has its names in a database that cannot be asked: {why}; {OUT_OF_REACH}"));
         }
         let probed = self.shared.store.probe();
         let has_probed = probed.is_ok();
-        messages.extend(probed.unwrap_or_else(|error| vec![format!("cannot be asked: {error}")]));
+        messages
+            .extend(probed.unwrap_or_else(|error| vec![format!("cannot be asked: {error}; {OUT_OF_REACH}")]));
         let mut housekeeping = lock(&self.shared.housekeeping);
         if housekeeping.is_empty() {
             *housekeeping = housekeeping::begin(&self.shared, has_probed);

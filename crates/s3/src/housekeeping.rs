@@ -26,7 +26,7 @@ pub(crate) async fn begin(bucket: &Arc<Bucket>) -> Result<Vec<String>, FileError
     let mut messages: Vec<String> = broken.iter().map(|promise| promise.to_string()).collect();
     let (finished, _) = bucket.finish_renames().await?;
     if finished > 0 {
-        messages.push(format!("had {finished} unfinished renames of folders; they are finished now"));
+        messages.push(format!("had unfinished renames of folders ({finished}), which are finished now"));
     }
     Ok(messages)
 }

@@ -220,6 +220,10 @@ impl S3Storage {
                 copy_object(&self.bucket, (&source, &object), &target, &object.attributes, &mut |_| true)
                     .await?;
                 bucket.known.note(to, Some(Kind::File));
+                // What another upload has put there meanwhile was not copied.
+                if bucket.client.find(&source).await?.is_some_and(|now| now.etag != object.etag) {
+                    return Ok(());
+                }
                 bucket.client.delete(&source).await?;
                 bucket.known.note(from, None);
                 bucket.keep_folder(&from.parent()).await
