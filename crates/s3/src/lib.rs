@@ -15,7 +15,7 @@
 //! | change | `HEAD`, copy of the object onto itself by the store | |
 //! | copy | `HEAD`, copy by the store | the old file or all of the new |
 //! | rename a file | `HEAD`, copy by the store, `HEAD`, `DELETE` | killed in between, both names have it |
-//! | rename a folder | note, copies, removals of 100 at a time, note | finished by the next start, where it was killed |
+//! | rename a folder | note, copies, removals of 250 at a time, note | finished by the next start, where it was killed |
 //!
 //! An upload or a change also asks what its folder has, once in five seconds ([`folders`]). Where the process is killed
 //! nothing half-written is seen. There are no symbolic links, and no partial uploads. Everything may wait; calls wait on
