@@ -1,49 +1,85 @@
 //! Attributes as OTLP has them, and those of the resource. Numbers of 64 bits are texts in JSON.
 
+use std::borrow::Cow;
+use std::net::IpAddr;
 use std::process;
 
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 /// The attribute that tells one process from another.
 pub(crate) const INSTANCE: &str = "service.instance.id";
 
 /// The attributes of a resource, a data point or a span.
-#[derive(Debug, Default)]
-pub(crate) struct Attributes(Vec<Value>);
+#[derive(Debug, Default, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Attributes<'a>(Vec<KeyValue<'a>>);
 
-impl Attributes {
+#[derive(Debug, Serialize)]
+struct KeyValue<'a> {
+    key: &'a str,
+    value: AnyValue<'a>,
+}
+
+#[derive(Debug, Serialize)]
+enum AnyValue<'a> {
+    #[serde(rename = "stringValue")]
+    Text(Cow<'a, str>),
+    #[serde(rename = "stringValue")]
+    Address(IpAddr),
+    #[serde(rename = "intValue", serialize_with = "long")]
+    Number(u64),
+    #[serde(rename = "doubleValue")]
+    Double(f64),
+}
+
+/// Writes a number of 64 bits.
+pub(crate) fn long<S: Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(number)
+}
+
+impl<'a> Attributes<'a> {
+    /// Returns none, with room for this many.
+    pub(crate) fn with_capacity(count: usize) -> Self {
+        Self(Vec::with_capacity(count))
+    }
+
     /// Adds a text.
-    pub(crate) fn text(self, key: &str, value: &str) -> Self {
-        self.with(key, json!({ "stringValue": value }))
+    pub(crate) fn text(self, key: &'a str, value: impl Into<Cow<'a, str>>) -> Self {
+        self.with(key, AnyValue::Text(value.into()))
+    }
+
+    /// Adds an address.
+    pub(crate) fn address(self, key: &'a str, value: IpAddr) -> Self {
+        self.with(key, AnyValue::Address(value))
     }
 
     /// Adds a whole number.
-    pub(crate) fn number(self, key: &str, value: u64) -> Self {
-        let value = i64::try_from(value).unwrap_or(i64::MAX);
-        self.with(key, json!({ "intValue": value.to_string() }))
+    pub(crate) fn number(self, key: &'a str, value: u64) -> Self {
+        self.with(key, AnyValue::Number(value.min(i64::MAX.unsigned_abs())))
     }
 
     /// Adds a number.
-    pub(crate) fn double(self, key: &str, value: f64) -> Self {
-        self.with(key, json!({ "doubleValue": value }))
+    pub(crate) fn double(self, key: &'a str, value: f64) -> Self {
+        self.with(key, AnyValue::Double(value))
     }
 
     /// Adds a text that is only there where there is one.
-    pub(crate) fn maybe(self, key: &str, value: Option<&str>) -> Self {
+    pub(crate) fn maybe(self, key: &'a str, value: Option<impl Into<Cow<'a, str>>>) -> Self {
         match value {
             Some(value) => self.text(key, value),
             None => self,
         }
     }
 
-    fn with(mut self, key: &str, value: Value) -> Self {
-        self.0.push(json!({ "key": key, "value": value }));
+    fn with(mut self, key: &'a str, value: AnyValue<'a>) -> Self {
+        self.0.push(KeyValue { key, value });
         self
     }
 
     /// Returns the array.
     pub(crate) fn into_json(self) -> Value {
-        Value::Array(self.0)
+        serde_json::to_value(self).expect("keys are texts")
     }
 }
 
@@ -60,11 +96,11 @@ pub(crate) fn resource(configured: &[(String, String)]) -> Value {
     ];
     let is_free = |key: &str| configured.iter().all(|(name, _)| name != key);
     let known = known.iter().filter(|(key, _)| is_free(key));
-    let mut attributes = known.fold(Attributes::default(), |all, (key, value)| all.text(key, value));
+    let mut attributes = known.fold(Attributes::default(), |all, (key, value)| all.text(key, value.as_str()));
     if is_free("process.pid") {
         attributes = attributes.number("process.pid", pid.into());
     }
-    let attributes = configured.iter().fold(attributes, |all, (key, value)| all.text(key, value));
+    let attributes = configured.iter().fold(attributes, |all, (key, value)| all.text(key, value.as_str()));
     json!({ "attributes": attributes.into_json() })
 }
 

@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
-use millrace_log::{Operation, Span, Within};
-use millrace_metrics::{LoginResult, METHODS};
-use serde_json::{Value, json};
+use millrace_log::{Direction, Operation, Span, Within};
+use millrace_metrics::{Cause, LoginResult, METHODS};
+use serde::{Serialize, Serializer};
+use serde_json::Value;
 
-use super::attributes::{Attributes, scope};
+use super::attributes::{Attributes, long, scope};
 use super::ids::{Ids, Numbering};
 
 /// `SPAN_KIND_INTERNAL`
@@ -19,49 +20,105 @@ const SERVER: u8 = 2;
 /// `STATUS_CODE_ERROR`
 const ERROR: u8 = 2;
 
+/// Bytes of a span without its texts, as JSON: so much room is made at once.
+const USUAL: usize = 1024;
+
+/// Attributes of a span that waited for one cause.
+const ATTRIBUTES: usize = 18;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ExportTraceServiceRequest<'a> {
+    resource_spans: [ResourceSpans<'a>; 1],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ResourceSpans<'a> {
+    resource: &'a Value,
+    scope_spans: [ScopeSpans<'a>; 1],
+}
+
+#[derive(Serialize)]
+struct ScopeSpans<'a> {
+    scope: Value,
+    spans: Batch<'a>,
+}
+
+/// Spans, each of which is only made when it is written.
+struct Batch<'a>(&'a Numbering, &'a [Span]);
+
+impl Serialize for Batch<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(numbering, spans) = *self;
+        serializer.collect_seq(spans.iter().map(|span| SpanMessage::of(span, numbering.ids(span))))
+    }
+}
+
+/// A span as OTLP has it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SpanMessage<'a> {
+    trace_id: Hex<16>,
+    span_id: Hex<8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent_span_id: Option<Hex<8>>,
+    name: &'a str,
+    kind: u8,
+    #[serde(serialize_with = "long")]
+    start_time_unix_nano: u64,
+    #[serde(serialize_with = "long")]
+    end_time_unix_nano: u64,
+    attributes: Attributes<'a>,
+    status: Status<'a>,
+}
+
+#[derive(Default, Serialize)]
+struct Status<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'a str>,
+}
+
+impl Status<'_> {
+    fn of(is_error: bool) -> Self {
+        Self { code: is_error.then_some(ERROR), message: None }
+    }
+}
+
 /// Writes these spans.
 pub(crate) fn message(resource: &Value, numbering: &Numbering, spans: &[Span]) -> Vec<u8> {
-    let spans: Vec<Value> = spans.iter().map(|span| one(span, &numbering.ids(span))).collect();
-    let scope_spans = json!([{ "scope": scope(), "spans": spans }]);
-    json!({ "resourceSpans": [{ "resource": resource, "scopeSpans": scope_spans }] }).to_string().into_bytes()
+    let mut message = Vec::with_capacity(USUAL * (spans.len() + 1));
+    let scope_spans = [ScopeSpans { scope: scope(), spans: Batch(numbering, spans) }];
+    let request = ExportTraceServiceRequest { resource_spans: [ResourceSpans { resource, scope_spans }] };
+    serde_json::to_writer(&mut message, &request).expect("a Vec takes all, and keys are texts");
+    message
 }
 
-/// What spans of one operation have and others have not.
-struct Told {
-    name: String,
-    kind: u8,
-    attributes: Attributes,
-    /// The status of a failure, but for its code.
-    error: Option<Value>,
-}
-
-fn one(span: &Span, ids: &Ids) -> Value {
-    let Told { name, kind, attributes, error } = told(span);
-    let status = error.map_or(json!({}), |mut status| {
-        status["code"] = ERROR.into();
-        status
-    });
-    let mut written = json!({
-        "traceId": hex(&ids.trace),
-        "spanId": hex(&ids.span),
-        "name": name,
-        "kind": kind,
-        "startTimeUnixNano": nanoseconds(span.started),
-        "endTimeUnixNano": nanoseconds(span.ended),
-        "attributes": attributes.into_json(),
-        "status": status,
-    });
-    if let Some(parent) = &ids.parent {
-        written["parentSpanId"] = hex(parent).into();
+impl<'a> SpanMessage<'a> {
+    fn of(span: &'a Span, ids: Ids) -> Self {
+        let (name, kind, attributes, status) = told(span);
+        Self {
+            trace_id: Hex(ids.trace),
+            span_id: Hex(ids.span),
+            parent_span_id: ids.parent.map(Hex),
+            name,
+            kind,
+            start_time_unix_nano: span.started.saturating_mul(1000),
+            end_time_unix_nano: span.ended.saturating_mul(1000),
+            attributes,
+            status,
+        }
     }
-    written
 }
 
-fn told(span: &Span) -> Told {
+/// Returns what spans of one operation have and others have not: the name, the kind, attributes and the status.
+fn told(span: &Span) -> (&str, u8, Attributes<'_>, Status<'_>) {
     match &span.operation {
         Operation::Session { reason } => {
             let attributes = common(span, "ftp").text("millrace.session.end", reason);
-            Told { name: "FTP session".to_owned(), kind: SERVER, attributes, error: None }
+            ("FTP session", SERVER, attributes, Status::default())
         }
         Operation::Login { result, reason } => {
             let (name, protocol) = match span.within {
@@ -71,18 +128,23 @@ fn told(span: &Span) -> Told {
             let attributes = common(span, protocol)
                 .text("millrace.login.result", word(*result))
                 .maybe("millrace.login.reason", reason.as_deref());
-            Told { name: name.to_owned(), kind: INTERNAL, attributes, error: None }
+            (name, INTERNAL, attributes, Status::default())
         }
         Operation::Transfer { path, failure } => {
-            let direction = span.transfer.map_or("transfer", |transfer| transfer.direction.word());
+            let name = match span.transfer.map(|transfer| transfer.direction) {
+                None => "FTP transfer",
+                Some(Direction::Download) => "FTP download",
+                Some(Direction::Upload) => "FTP upload",
+                Some(Direction::Listing) => "FTP listing",
+            };
             let attributes = common(span, "ftp").text("file.path", path);
-            let error = failure.as_ref().map(|failure| json!({ "message": failure }));
-            Told { name: format!("FTP {direction}"), kind: SERVER, attributes, error }
+            let status = Status { message: failure.as_deref(), ..Status::of(failure.is_some()) };
+            (name, SERVER, attributes, status)
         }
         Operation::Request { method, .. } => {
             let (attributes, is_error) = of_request(span);
             let name = if is_known(method) { method.as_str() } else { "HTTP" };
-            Told { name: name.to_owned(), kind: SERVER, attributes, error: is_error.then(|| json!({})) }
+            (name, SERVER, attributes, Status::of(is_error))
         }
     }
 }
@@ -97,17 +159,16 @@ fn word(result: LoginResult) -> &'static str {
 }
 
 /// The attributes of every span.
-fn common(span: &Span, protocol: &str) -> Attributes {
-    let peer = span.peer.ip().to_canonical().to_string();
-    let attributes = Attributes::default()
+fn common<'a>(span: &'a Span, protocol: &'a str) -> Attributes<'a> {
+    let attributes = Attributes::with_capacity(ATTRIBUTES)
         .text("network.protocol.name", protocol)
-        .text("session.id", &span.session.to_string())
-        .text("client.address", &peer)
+        .text("session.id", span.session.to_string())
+        .address("client.address", span.peer.ip().to_canonical())
         .number("client.port", span.peer.port().into())
         .maybe("user.name", span.user.as_deref());
-    let attributes = span.waited.spent().fold(attributes, |all, (cause, time)| {
-        all.double(&format!("millrace.waited.{}", cause.word()), time.as_secs_f64())
-    });
+    let waits = span.waited.spent();
+    let attributes =
+        waits.fold(attributes, |all, (cause, time)| all.double(waited(cause), time.as_secs_f64()));
     let Some(transfer) = &span.transfer else { return attributes };
     let result = if transfer.has_failed { "failed" } else { "complete" };
     let attributes = attributes
@@ -119,7 +180,7 @@ fn common(span: &Span, protocol: &str) -> Attributes {
 }
 
 /// The attributes of a request, and whether it has failed here: what a client did wrong is no error of a server.
-fn of_request(span: &Span) -> (Attributes, bool) {
+fn of_request(span: &Span) -> (Attributes<'_>, bool) {
     let attributes = common(span, "http");
     let Operation::Request { method, target, protocol, host, agent, status, bytes } = &span.operation else {
         return (attributes, false);
@@ -144,7 +205,7 @@ fn of_request(span: &Span) -> (Attributes, bool) {
         .maybe("user_agent.original", agent.as_deref())
         .number("http.response.status_code", (*status).into())
         .number("http.response.body.size", *bytes)
-        .maybe("error.type", error.as_deref());
+        .maybe("error.type", error);
     (attributes, is_error || span.transfer.is_some_and(|transfer| transfer.has_failed))
 }
 
@@ -153,12 +214,32 @@ fn is_known(method: &str) -> bool {
     METHODS[..METHODS.len() - 1].contains(&method)
 }
 
-fn nanoseconds(micros: u64) -> String {
-    (u128::from(micros) * 1000).to_string()
+/// Returns the attribute that says how long it has waited for something.
+fn waited(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Connection => "millrace.waited.connection",
+        Cause::Handshake => "millrace.waited.handshake",
+        Cause::Client => "millrace.waited.client",
+        Cause::Network => "millrace.waited.network",
+        Cause::Limit => "millrace.waited.limit",
+        Cause::Storage => "millrace.waited.storage",
+        Cause::Processor => "millrace.waited.processor",
+        Cause::Hook => "millrace.waited.hook",
+    }
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+/// The number of a trace or a span.
+struct Hex<const BYTES: usize>([u8; BYTES]);
+
+impl<const BYTES: usize> Serialize for Hex<BYTES> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut text = [[0; 2]; BYTES];
+        for (pair, byte) in text.iter_mut().zip(self.0) {
+            *pair = [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
+        }
+        serializer.serialize_str(str::from_utf8(text.as_flattened()).expect("digits are ASCII"))
+    }
 }
 
 #[cfg(test)]
@@ -167,7 +248,8 @@ mod tests {
 
     use millrace_http::traceparent::TraceParent;
     use millrace_log::{Direction, Measured, RequestTrace};
-    use millrace_metrics::{Cause, Waited};
+    use millrace_metrics::Waited;
+    use serde_json::json;
 
     use super::*;
 
