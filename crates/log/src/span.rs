@@ -70,3 +70,19 @@ pub enum Operation {
         bytes: u64,
     },
 }
+
+impl Span {
+    /// Returns the bytes of its texts.
+    pub(super) fn text_bytes(&self) -> usize {
+        let of = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        let operation = match &self.operation {
+            Operation::Session { reason } => reason.len(),
+            Operation::Login { reason, .. } => of(reason),
+            Operation::Transfer { path, failure } => path.len() + of(failure),
+            Operation::Request { method, target, host, agent, .. } => {
+                method.len() + target.len() + of(host) + of(agent)
+            }
+        };
+        operation + of(&self.user)
+    }
+}

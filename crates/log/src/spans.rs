@@ -23,6 +23,9 @@ use super::within::{RequestTrace, Tried, Within};
 /// Spans that wait for the tracer.
 const WAITING: usize = 8192;
 
+/// Bytes of their texts. An ordinary span has a quarter of a KiB, and one that a client makes long more than ten.
+const WAITING_TEXT: usize = WAITING * 1024;
+
 /// This many wake the tracer, which takes no more at a time.
 const BATCH: usize = 512;
 
@@ -45,6 +48,8 @@ pub struct Spans {
 #[derive(Debug, Default)]
 struct Queue {
     spans: VecDeque<Span>,
+    /// Bytes of the texts of these.
+    text: usize,
     is_over: bool,
 }
 
@@ -88,7 +93,9 @@ impl Spans {
         let queue = self.changed.wait_timeout_while(lock(&self.queue), time, is_waited_for);
         let mut queue = queue.unwrap_or_else(PoisonError::into_inner).0;
         let count = queue.spans.len().min(BATCH);
-        (count > 0 || !queue.is_over).then(|| queue.spans.drain(..count).collect())
+        let batch: Vec<Span> = queue.spans.drain(..count).collect();
+        queue.text -= batch.iter().map(Span::text_bytes).sum::<usize>();
+        (count > 0 || !queue.is_over).then_some(batch)
     }
 
     /// Returns whether there are spans.
@@ -186,14 +193,21 @@ impl Spans {
     pub(super) fn push(&self, turn: &mut SpansOfTurn) -> u64 {
         let mut queue = lock(&self.queue);
         let before = queue.spans.len();
-        queue.spans.extend(turn.ended.drain(..WAITING.saturating_sub(before).min(turn.ended.len())));
+        let mut dropped = 0;
+        for span in turn.ended.drain(..) {
+            let text = queue.text + span.text_bytes();
+            if queue.spans.len() < WAITING && text <= WAITING_TEXT {
+                queue.text = text;
+                queue.spans.push_back(span);
+            } else {
+                dropped += 1;
+            }
+        }
         let has_enough_now = before < BATCH && queue.spans.len() >= BATCH;
         drop(queue);
         if has_enough_now {
             self.changed.notify_one();
         }
-        let dropped = turn.ended.len() as u64;
-        turn.ended.clear();
         turn.ended.shrink_to(BATCH);
         dropped
     }
@@ -352,6 +366,23 @@ mod tests {
         let rest: usize = std::iter::from_fn(|| spans.take(Duration::MAX)).map(|batch| batch.len()).sum();
         assert_eq!(rest, WAITING - BATCH);
         assert!(spans.take(Duration::MAX).is_none());
+    }
+
+    #[test]
+    fn long_texts_fill_the_queue_earlier_and_make_room_when_they_are_taken() {
+        let (spans, mut turn) = (Spans::default(), SpansOfTurn::default());
+        spans.begin(1);
+        let long = "€".repeat(KEPT);
+        let fit = WAITING_TEXT / (long.len() + "PUT".len() + "ann\\xff".len());
+        assert!(BATCH < fit && fit < WAITING);
+        let mut push = |count: usize| {
+            (0..count)
+                .for_each(|_| spans.note_request(&mut turn, NOW, &subject(1), &request(long.as_bytes())));
+            spans.push(&mut turn)
+        };
+        assert_eq!((push(fit + 3), push(1)), (3, 1));
+        assert_eq!(spans.take(Duration::ZERO).unwrap().len(), BATCH);
+        assert_eq!(push(BATCH + 1), 1);
     }
 
     #[test]
