@@ -1,6 +1,7 @@
 //! The threads: one sends metrics now and then, one sends spans as they come.
 
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -119,7 +120,8 @@ impl Exporter {
 
     /// Posts a message with so many things, and tells the log what has changed.
     fn send(&self, link: &mut Link, signal: Signal, body: &[u8], things: u64) -> Outcome {
-        let outcome = link.note(self.collector.post(signal, body), things, Instant::now());
+        let answer = self.collector.post(signal, body);
+        let outcome = link.note(answer, things, Instant::now(), RandomState::new().hash_one(signal.word()));
         if let Some(told) = &outcome.told {
             self.observed.warn(&format!("OTLP, {} to {}: {told}", signal.word(), self.collector.url(signal)));
         }

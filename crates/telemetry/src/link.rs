@@ -1,4 +1,4 @@
-//! When a signal is tried again, and what the log is told of it. A value without a clock.
+//! When a signal is tried again, and what the log is told of it. A value without a clock and without chance.
 //!
 //! The log has a line when what the collector makes of a signal has changed: of a trouble one a minute at most.
 
@@ -15,6 +15,10 @@ const LONGEST: Duration = Duration::from_secs(60);
 
 /// How long it waits at most where the collector says how long.
 const LONGEST_ASKED: Duration = Duration::from_secs(600);
+
+/// A pause is longer by a share of itself that is drawn, up to one in this many: collectors that come back are not met by all of
+/// their servers at once.
+const JITTER: u32 = 4;
 
 /// How long the log is told of no further trouble.
 const QUIET: Duration = Duration::from_secs(60);
@@ -45,8 +49,9 @@ impl Link {
         self.failures > 0
     }
 
-    /// Notes the answer to a post of `sent` things.
-    pub(crate) fn note(&mut self, answer: Answer, sent: u64, now: Instant) -> Outcome {
+    /// Notes the answer to a post of `sent` things. `draw` is any number: what is tried again is not before its time, and up to
+    /// a quarter of that later.
+    pub(crate) fn note(&mut self, answer: Answer, sent: u64, now: Instant, draw: u64) -> Outcome {
         let (kind, is_taken) = (discriminant(&answer), answer == Answer::Taken);
         let is_news = match self.told {
             None => !is_taken,
@@ -66,7 +71,8 @@ impl Link {
             }
             Answer::Later(why, asked) => {
                 let backoff = FIRST.saturating_mul(2_u32.saturating_pow(self.failures)).min(LONGEST);
-                outcome.again = Some(asked.map_or(backoff, |asked| asked.clamp(FIRST, LONGEST_ASKED)));
+                let pause = asked.map_or(backoff, |asked| asked.clamp(FIRST, LONGEST_ASKED));
+                outcome.again = Some(pause + (pause / JITTER).mul_f64(draw as f64 / u64::MAX as f64));
                 format!("{why}; tried again")
             }
         };
@@ -91,18 +97,18 @@ mod tests {
     #[test]
     fn a_dead_collector_is_tried_ever_less_often_and_told_of_once() {
         let (mut link, begun) = (Link::default(), Instant::now());
-        let outcomes: Vec<_> = (0..7).map(|_| link.note(later(None), 5, begun)).collect();
+        let outcomes: Vec<_> = (0..7).map(|_| link.note(later(None), 5, begun, 0)).collect();
         let waits: Vec<_> = outcomes.iter().map(|outcome| outcome.again.unwrap().as_secs()).collect();
         assert_eq!(waits, [5, 10, 20, 40, 60, 60, 60]);
         let told: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.told.as_deref()).collect();
         assert_eq!(told, ["it answers 503; tried again"]);
         assert!(link.is_away() && outcomes.iter().all(|outcome| outcome.lost == 0));
         let told = Some("takes all of it again".to_owned());
-        assert_eq!(link.note(Answer::Taken, 5, begun), Outcome { told, ..Outcome::default() });
-        assert_eq!(link.note(Answer::Taken, 5, begun), Outcome::default());
-        assert_eq!(link.note(later(None), 5, begun).told, None, "it is quiet for a minute");
-        link.note(Answer::Taken, 5, begun);
-        assert_eq!(link.note(later(None), 5, begun + QUIET).again, Some(FIRST), "it begins anew");
+        assert_eq!(link.note(Answer::Taken, 5, begun, 0), Outcome { told, ..Outcome::default() });
+        assert_eq!(link.note(Answer::Taken, 5, begun, 0), Outcome::default());
+        assert_eq!(link.note(later(None), 5, begun, 0).told, None, "it is quiet for a minute");
+        link.note(Answer::Taken, 5, begun, 0);
+        assert_eq!(link.note(later(None), 5, begun + QUIET, 0).again, Some(FIRST), "it begins anew");
     }
 
     #[test]
@@ -111,26 +117,39 @@ mod tests {
         let second = |at: u32| begun + Duration::from_secs(1) * at;
         let refused = || Answer::Refused("it answers 413".to_owned());
         let answer = |at: u32| if at.is_multiple_of(2) { Answer::Taken } else { refused() };
-        let told = (0..121).filter(|&at| link.note(answer(at), 5, second(at)).told.is_some()).count();
+        let told = (0..121).filter(|&at| link.note(answer(at), 5, second(at), 0).told.is_some()).count();
         assert_eq!(told, 4);
-        assert_eq!(link.note(later(None), 5, second(190)).told.unwrap(), "it answers 503; tried again");
+        assert_eq!(link.note(later(None), 5, second(190), 0).told.unwrap(), "it answers 503; tried again");
     }
 
     #[test]
     fn the_collector_says_how_long_within_reason() {
         let (mut link, now) = (Link::default(), Instant::now());
         for (asked, waits) in [(30, 30), (0, 5), (86_400, 600)] {
-            assert_eq!(link.note(later(Some(asked)), 5, now).again, Some(Duration::from_secs(waits)));
+            assert_eq!(link.note(later(Some(asked)), 5, now, 0).again, Some(Duration::from_secs(waits)));
+        }
+    }
+
+    #[test]
+    fn a_pause_is_drawn_from_what_it_is_to_be_and_a_quarter_more() {
+        let pause = |asked, draw| Link::default().note(later(asked), 5, Instant::now(), draw).again.unwrap();
+        for (draw, first, asked) in
+            [(0, 5000, 60_000), (u64::MAX / 2, 5625, 67_500), (u64::MAX, 6250, 75_000)]
+        {
+            assert_eq!(
+                [pause(None, draw), pause(Some(60), draw)].map(|pause| pause.as_millis()),
+                [first, asked]
+            );
         }
     }
 
     #[test]
     fn what_is_refused_is_lost_and_not_tried_again() {
         let (mut link, now) = (Link::default(), Instant::now());
-        let refused = link.note(Answer::Refused("it answers 400".to_owned()), 5, now);
+        let refused = link.note(Answer::Refused("it answers 400".to_owned()), 5, now, 0);
         assert_eq!(refused, Outcome { told: Some("it answers 400".to_owned()), lost: 5, again: None });
-        let partly = link.note(Answer::Partly(2, "it rejects 2".to_owned()), 5, now);
+        let partly = link.note(Answer::Partly(2, "it rejects 2".to_owned()), 5, now, 0);
         assert_eq!(partly, Outcome { told: None, lost: 2, again: None });
-        assert_eq!(link.note(Answer::Partly(u64::MAX, String::new()), 5, now).lost, 5);
+        assert_eq!(link.note(Answer::Partly(u64::MAX, String::new()), 5, now, 0).lost, 5);
     }
 }

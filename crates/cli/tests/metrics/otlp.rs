@@ -248,3 +248,22 @@ fn a_collector_that_does_not_answer_holds_up_neither_transfers_nor_the_end() {
     // A post may take 10 seconds.
     assert!(stopped.elapsed() < Duration::from_secs(8), "{:?}", stopped.elapsed());
 }
+
+#[test]
+fn a_collector_that_wants_posts_later_is_left_alone_so_long_and_does_not_hold_up_the_end() {
+    const LATER: &str = "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 600\r\nContent-Length: 0\r\n\r\n";
+    let (collector, mut site) = start("otlp-later", |_| Some(LATER));
+    fs::write(site.folder.join("files/f"), "content").unwrap();
+    let mut client = site.log_in();
+    (0..20).for_each(|_| assert_eq!(client.download("RETR f"), "content"));
+    for signal in ["metrics", "traces"] {
+        let text = format!("/v1/{signal}: it answers 429; tried again");
+        eventually("the log tells of it", || site.read("log").contains(&text));
+    }
+    client.say("QUIT", "221");
+    let stopped = Instant::now();
+    site.stop();
+    assert!(stopped.elapsed() < Duration::from_secs(60), "{:?}", stopped.elapsed());
+    let count = |path: &str| collector.posts(path).len();
+    assert_eq!((count("/v1/metrics"), count("/v1/traces")), (1, 1));
+}
