@@ -17,6 +17,9 @@ use super::settings::{Settings, SetupError};
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long a connection is kept that nothing is sent on: longer than metrics wait by default, not as long as firewalls forget.
+const IDLE: Duration = Duration::from_secs(60);
+
 /// Bytes of an answer.
 const LONGEST: u64 = 64 * 1024;
 
@@ -92,6 +95,7 @@ impl Collector {
         let is_encrypted = settings.endpoint.starts_with("https:");
         let config = Agent::config_builder()
             .timeout_global(Some(PATIENCE))
+            .max_idle_age(IDLE)
             .max_redirects(0)
             .http_status_as_error(false)
             .user_agent(concat!("millrace/", env!("CARGO_PKG_VERSION")))
