@@ -25,8 +25,9 @@ const ANSWER: u64 = 64 * 1024;
 const KEY: usize = 24;
 
 /// Fields that are ours to say.
-const OURS: [&str; 8] = [
+const OURS: [&str; 9] = [
     "connection",
+    "content-encoding",
     "content-length",
     "content-type",
     "host",
@@ -265,6 +266,7 @@ mod tests {
             ("X Two", "secret", "no name of a field"),
             ("", "secret", "no name of a field"),
             ("content-Type", "secret", "sends itself"),
+            ("Content-Encoding", "gzip", "sends itself"),
             ("Webhook-Id", "secret", "sends itself"),
             ("x-one", "secret", "is there twice"),
         ] {
