@@ -19,7 +19,7 @@ use millrace_log::{
     Transferred,
 };
 use millrace_metrics::{Cause, Reading, Snapshot, Waited};
-use millrace_telemetry::{Collector, Observed, Settings, Telemetry};
+use millrace_telemetry::{Collector, Compression, Observed, Settings, Telemetry};
 use millrace_vfs::{Conversion, Timestamp, VirtualPath};
 
 /// Spans that are posted at a time.
@@ -47,6 +47,11 @@ impl Observed for Unread {
 fn main() {
     let mut arguments = env::args().skip(1);
     let spans: u64 = arguments.next().map_or(51_200, |text| text.parse().expect("SPANS is a number"));
+    let compression = match arguments.next().as_deref() {
+        None | Some("none") => Compression::None,
+        Some("gzip") => Compression::Gzip,
+        Some(other) => panic!("{other:?} is neither none nor gzip"),
+    };
     let (address, posts) = collector();
     let settings = LogSettings {
         format: LogFormat::Off,
@@ -66,6 +71,8 @@ fn main() {
         endpoint: format!("http://{address}"),
         headers: Default::default(),
         attributes: Vec::new(),
+        metrics_compression: Compression::None,
+        traces_compression: compression,
         interval: Duration::from_secs(3600),
         one_in: 1,
         roots: None,
@@ -162,9 +169,9 @@ fn serve(stream: TcpStream, taken: &Sender<usize>) -> Option<()> {
 /// Returns the nanoseconds that a thread of this process has run.
 fn spent(name: &str) -> u64 {
     let tasks = fs::read_dir("/proc/self/task").expect("there is /proc").flatten();
-    let task = tasks.map(|task| task.path()).find(|path| {
-        fs::read_to_string(path.join("comm")).is_ok_and(|found| found.trim() == name)
-    });
+    let task = tasks
+        .map(|task| task.path())
+        .find(|path| fs::read_to_string(path.join("comm")).is_ok_and(|found| found.trim() == name));
     let times = fs::read_to_string(task.expect("the thread runs").join("schedstat")).expect("it has times");
     times.split(' ').next().and_then(|nanos| nanos.parse().ok()).expect("it is a number")
 }

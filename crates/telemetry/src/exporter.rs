@@ -139,7 +139,8 @@ impl Exporter {
             }
             let Some((counted, readings)) = self.observed.read() else { return };
             let now = SystemTime::now();
-            let body = metrics::message(&self.resource, (&counted, &readings), process_start(), now);
+            let message = metrics::message(&self.resource, (&counted, &readings), process_start(), now);
+            let body = self.collector.body(Signal::Metrics, message);
             let outcome = self.send(&mut link, Signal::Metrics, &body, 0);
             if is_over {
                 return;
@@ -160,7 +161,8 @@ impl Exporter {
 
     /// Sends spans, and tries again where that may help. Returns how many are lost.
     fn send_batch(&self, link: &mut Link, batch: &[Span]) -> u64 {
-        let (body, things) = (traces::message(&self.resource, &self.numbering, batch), batch.len() as u64);
+        let message = traces::message(&self.resource, &self.numbering, batch);
+        let (body, things) = (self.collector.body(Signal::Traces, message), batch.len() as u64);
         let mut pause = Duration::ZERO;
         for _ in 0..TRIES {
             let is_over = self.wait(pause);

@@ -6,7 +6,7 @@
 //! | `traces` | makes the message of spans, which the log has queued |
 //! | `ids` | says which trace a span is in |
 //! | `attributes` | writes attributes, and the resource: which server it is |
-//! | `collector` | posts a message, and says what the collector makes of it |
+//! | `collector` | compresses and posts a message, and says what the collector makes of it |
 //! | `link` | decides when a message is tried again, and what the log is told |
 //! | `exporter` | has the two threads, one for metrics and one for traces |
 //!
@@ -36,6 +36,6 @@ mod without;
 pub use collector::Collector;
 #[cfg(feature = "export")]
 pub use exporter::Telemetry;
-pub use settings::{Observed, Settings, SetupError};
+pub use settings::{Compression, Observed, Settings, SetupError};
 #[cfg(not(feature = "export"))]
 pub use without::{Absent as Collector, Absent as Telemetry};

@@ -15,12 +15,26 @@ pub struct Settings {
     pub headers: Credentials,
     /// Attributes of the resource, besides or instead of those that are always there.
     pub attributes: Vec<(String, String)>,
+    /// How posts of metrics are compressed.
+    pub metrics_compression: Compression,
+    /// How posts of spans are compressed.
+    pub traces_compression: Compression,
     /// How often metrics are sent.
     pub interval: Duration,
     /// One in so many sessions of FTP and requests of HTTP is traced; 0: none.
     pub one_in: u64,
     /// Certificates in PEM that the collector's has to be signed by, instead of those that browsers trust.
     pub roots: Option<Vec<u8>>,
+}
+
+/// How the body of a post is compressed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Compression {
+    /// Not at all.
+    #[default]
+    None,
+    /// By gzip.
+    Gzip,
 }
 
 /// Why a collector cannot be used.

@@ -14,6 +14,7 @@ use millrace_server::Permissions;
 use millrace_server::config::{AccessFormat, Challenge, ForwardingField, Resumption};
 use millrace_server::limits::period;
 use millrace_server::web::HttpsRedirect;
+use millrace_telemetry::Compression;
 use millrace_vfs::hash::Algorithm;
 use serde_json::{Value as Json, json};
 
@@ -340,6 +341,12 @@ impl Value for AccessFormat {
 
     const CHOICES: &'static [(&'static str, Self)] =
         &[("combined", Self::Combined), ("w3c", Self::W3c), ("binary", Self::Binary)];
+}
+
+impl Value for Compression {
+    const EXPECTED: &'static str = "\"none\" or \"gzip\"";
+
+    const CHOICES: &'static [(&'static str, Self)] = &[("none", Self::None), ("gzip", Self::Gzip)];
 }
 
 /// How events are written to standard error.

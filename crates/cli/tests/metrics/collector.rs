@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use flate2::read::GzDecoder;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::Value;
 
@@ -20,6 +21,9 @@ pub(crate) struct Post {
 
 /// What a collector answers to posts at a path, a response with its head; or nothing, for ever.
 pub(crate) type Answers = fn(&str) -> Option<&'static str>;
+
+/// What the head of a compressed post has.
+pub(crate) const GZIP: &str = "\ncontent-encoding: gzip\r";
 
 pub(crate) const TAKEN: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 21\r\n\r\n{\"partialSuccess\":{}}";
@@ -108,6 +112,10 @@ fn read_post(stream: &mut impl BufRead) -> Option<(String, String, Vec<u8>)> {
     let length = head.split("\ncontent-length:").nth(1)?.lines().next()?.trim().parse().ok()?;
     let mut body = vec![0; length];
     stream.read_exact(&mut body).ok()?;
+    if head.contains(GZIP) {
+        let packed = std::mem::take(&mut body);
+        GzDecoder::new(&*packed).read_to_end(&mut body).unwrap();
+    }
     Some((head.strip_prefix("post ")?.split(' ').next()?.to_owned(), head, body))
 }
 

@@ -8,6 +8,7 @@ mod counting;
 mod health;
 mod notices;
 mod otlp;
+mod otlp_gzip;
 mod otlp_https;
 mod otlp_spans;
 mod otlp_upgrade;

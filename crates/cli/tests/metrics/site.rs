@@ -28,6 +28,11 @@ pub(crate) struct Site {
 impl Site {
     /// Starts a server with a control socket and JSON logs, and these keys besides.
     pub(crate) fn start(name: &str, keys: &str) -> Self {
+        Self::start_with(name, keys, &[])
+    }
+
+    /// The same with these environment variables.
+    pub(crate) fn start_with(name: &str, keys: &str, variables: &[(&str, &str)]) -> Self {
         let folder = std::env::temp_dir().join(format!("millrace-metrics-{}-{name}", std::process::id()));
         fs::create_dir_all(folder.join("files")).unwrap();
         let all = "directory = \"files\"\nftp = \"127.0.0.1:0\"\nhttp = \"127.0.0.1:0\"\ncontrol = \"control\"\n\
@@ -41,6 +46,7 @@ impl Site {
             .current_dir(&folder)
             // Whatever proxy is configured here.
             .env("NO_PROXY", "127.0.0.1")
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(fs::File::create(folder.join("log")).unwrap())

@@ -627,6 +627,12 @@ fn a_collector_is_one_table_with_an_endpoint() {
         (format!("[otlp]\n{endpoint}\nheaders = {{ host = \"a\" }}"), "the server sends itself"),
         (format!("[otlp]\n{endpoint}\ninterval = \"0\""), "interval"),
         (format!("[otlp]\n{endpoint}\ntraces = true"), "`traces`"),
+        (format!("[otlp]\n{endpoint}\ncompression = \"zstd\""), "is none of the choices; write none or gzip"),
+        (format!("[otlp]\n{endpoint}\ncompression = true"), "Expected \"none\" or \"gzip\""),
+        (
+            format!("[otlp]\n{endpoint}\nheaders = {{ Content-Encoding = \"gzip\" }}"),
+            "the server sends itself",
+        ),
     ] {
         let error = folder.error(folder.file(&text));
         assert!(error.contains(told), "{text}: {error}");
