@@ -5,17 +5,98 @@
 use std::time::{Duration, SystemTime};
 
 use millrace_metrics::{BUCKETS, Kind, ROWS, Reading, Row, Snapshot, Unit};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
-use super::attributes::{Attributes, scope};
+use super::attributes::{Attributes, long, scope};
 
 /// `AGGREGATION_TEMPORALITY_CUMULATIVE`
 const CUMULATIVE: u8 = 2;
 
+/// Bytes of the message, about: so much room is made at once.
+const USUAL: usize = 128 * 1024;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ExportMetricsServiceRequest<'a> {
+    resource_metrics: [ResourceMetrics<'a>; 1],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ResourceMetrics<'a> {
+    resource: &'a Value,
+    scope_metrics: [ScopeMetrics<'a>; 1],
+}
+
+#[derive(Serialize)]
+struct ScopeMetrics<'a> {
+    scope: Value,
+    metrics: Vec<MetricMessage<'a>>,
+}
+
+/// A metric as OTLP has it.
+#[derive(Serialize)]
+struct MetricMessage<'a> {
+    name: &'static str,
+    description: &'static str,
+    unit: &'static str,
+    #[serde(flatten)]
+    data: Data<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+enum Data<'a> {
+    Gauge { data_points: Vec<Point<'a>> },
+    Sum { aggregation_temporality: u8, is_monotonic: bool, data_points: Vec<Point<'a>> },
+    Histogram { aggregation_temporality: u8, data_points: Vec<Point<'a>> },
+}
+
+/// A data point: the value of a series, with its labels and times.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Point<'a> {
+    #[serde(flatten)]
+    value: PointValue,
+    attributes: Attributes<'a>,
+    #[serde(serialize_with = "long")]
+    time_unix_nano: u64,
+    #[serde(flatten)]
+    start: Option<Start>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged, rename_all_fields = "camelCase")]
+enum PointValue {
+    Int {
+        #[serde(serialize_with = "long")]
+        as_int: u64,
+    },
+    Double {
+        as_double: f64,
+    },
+    Histogram {
+        #[serde(serialize_with = "long")]
+        count: u64,
+        sum: f64,
+        bucket_counts: Vec<String>,
+        explicit_bounds: [f64; BUCKETS.len()],
+    },
+}
+
+/// What counters and histograms have besides.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Start {
+    #[serde(serialize_with = "long")]
+    start_time_unix_nano: u64,
+}
+
 /// From when to when it was counted, in nanoseconds since 1970.
 struct Times {
-    start: String,
-    now: String,
+    start: u64,
+    now: u64,
 }
 
 /// Writes all metrics that were counted from `start` until `now`. One that is read and has no reading is left out.
@@ -26,28 +107,33 @@ pub(crate) fn message(
     now: SystemTime,
 ) -> Vec<u8> {
     let times = Times { start: nanoseconds(start), now: nanoseconds(now) };
-    let metrics: Vec<Value> = ROWS.iter().filter_map(|row| metric(row, counted, readings, &times)).collect();
-    let scope_metrics = json!([{ "scope": scope(), "metrics": metrics }]);
-    json!({ "resourceMetrics": [{ "resource": resource, "scopeMetrics": scope_metrics }] })
-        .to_string()
-        .into_bytes()
+    let metrics = ROWS.iter().filter_map(|row| metric(row, counted, readings, &times)).collect();
+    let scope_metrics = [ScopeMetrics { scope: scope(), metrics }];
+    let request =
+        ExportMetricsServiceRequest { resource_metrics: [ResourceMetrics { resource, scope_metrics }] };
+    let mut message = Vec::with_capacity(USUAL);
+    serde_json::to_writer(&mut message, &request).expect("a Vec takes all, and keys are texts");
+    message
 }
 
-fn metric(row: &'static Row, counted: &Snapshot, readings: &[Reading], times: &Times) -> Option<Value> {
-    let counted = counted.series(row).map(|(labels, cells)| of_cells(row, &labels, cells, times));
+fn metric<'a>(
+    row: &'static Row,
+    counted: &'a Snapshot,
+    readings: &'a [Reading],
+    times: &Times,
+) -> Option<MetricMessage<'a>> {
+    let counted = counted.series(row).map(|(labels, cells)| point(row, labels, of_cells(row, cells), times));
     let read = readings.iter().filter(|reading| reading.metric == row.metric && reading.value.is_finite());
-    let read = read.map(|reading| point(row, &reading.labels, json!({ "asDouble": reading.value }), times));
-    let points: Vec<Value> = counted.chain(read).collect();
-    let (kind, data) = match row.kind {
-        _ if points.is_empty() => return None,
-        Kind::Gauge => ("gauge", json!({ "dataPoints": points })),
-        Kind::Counter => (
-            "sum",
-            json!({ "aggregationTemporality": CUMULATIVE, "isMonotonic": true, "dataPoints": points }),
-        ),
-        Kind::Histogram => {
-            ("histogram", json!({ "aggregationTemporality": CUMULATIVE, "dataPoints": points }))
-        }
+    let read = read.map(|reading| {
+        let labels = reading.labels.iter().map(AsRef::as_ref);
+        point(row, labels, PointValue::Double { as_double: reading.value }, times)
+    });
+    let data_points: Vec<Point<'_>> = counted.chain(read).collect();
+    let data = match row.kind {
+        _ if data_points.is_empty() => return None,
+        Kind::Gauge => Data::Gauge { data_points },
+        Kind::Counter => Data::Sum { aggregation_temporality: CUMULATIVE, is_monotonic: true, data_points },
+        Kind::Histogram => Data::Histogram { aggregation_temporality: CUMULATIVE, data_points },
     };
     // The units of UCUM. Without one a name stays as it is on the way to Prometheus.
     let unit = match row.unit {
@@ -55,43 +141,38 @@ fn metric(row: &'static Row, counted: &Snapshot, readings: &[Reading], times: &T
         Unit::Bytes => "By",
         Unit::Seconds => "s",
     };
-    Some(json!({ "name": row.name, "description": row.help, "unit": unit, kind: data }))
+    Some(MetricMessage { name: row.name, description: row.help, unit, data })
 }
 
-/// A series that shards count.
-fn of_cells(row: &Row, labels: &[&str], cells: &[u64], times: &Times) -> Value {
-    let value = match (row.kind, row.unit, cells) {
-        (Kind::Histogram, _, [buckets @ .., sum]) => {
-            let count: u64 = buckets.iter().sum();
-            let buckets: Vec<String> = buckets.iter().map(u64::to_string).collect();
-            json!({
-                "count": count.to_string(),
-                "sum": seconds(*sum),
-                "bucketCounts": buckets,
-                "explicitBounds": BUCKETS.map(seconds),
-            })
-        }
-        (_, Unit::Seconds, cells) => json!({ "asDouble": seconds(cells.iter().sum()) }),
-        (_, _, cells) => json!({ "asInt": cells.iter().sum::<u64>().to_string() }),
-    };
-    point(row, labels, value, times)
-}
-
-/// A data point: the value of a series, with its labels and times.
-fn point(row: &Row, labels: &[impl AsRef<str>], mut value: Value, times: &Times) -> Value {
-    let pairs = row.labels.iter().zip(labels);
-    let attributes =
-        pairs.fold(Attributes::default(), |all, (label, value)| all.text(label.name, value.as_ref()));
-    value["attributes"] = attributes.into_json();
-    value["timeUnixNano"] = times.now.as_str().into();
-    if row.kind != Kind::Gauge {
-        value["startTimeUnixNano"] = times.start.as_str().into();
+/// Returns the value of a series that shards count.
+fn of_cells(row: &Row, cells: &[u64]) -> PointValue {
+    match (row.kind, row.unit, cells) {
+        (Kind::Histogram, _, [buckets @ .., sum]) => PointValue::Histogram {
+            count: buckets.iter().sum(),
+            sum: seconds(*sum),
+            bucket_counts: buckets.iter().map(u64::to_string).collect(),
+            explicit_bounds: BUCKETS.map(seconds),
+        },
+        (_, Unit::Seconds, cells) => PointValue::Double { as_double: seconds(cells.iter().sum()) },
+        (_, _, cells) => PointValue::Int { as_int: cells.iter().sum() },
     }
-    value
 }
 
-fn nanoseconds(at: SystemTime) -> String {
-    at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos().to_string()
+fn point<'a>(
+    row: &'static Row,
+    labels: impl IntoIterator<Item = &'a str>,
+    value: PointValue,
+    times: &Times,
+) -> Point<'a> {
+    let pairs = row.labels.iter().zip(labels);
+    let attributes = pairs.fold(Attributes::default(), |all, (label, value)| all.text(label.name, value));
+    let start = (row.kind != Kind::Gauge).then_some(Start { start_time_unix_nano: times.start });
+    Point { value, attributes, time_unix_nano: times.now, start }
+}
+
+fn nanoseconds(at: SystemTime) -> u64 {
+    let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn seconds(micros: u64) -> f64 {
@@ -101,6 +182,7 @@ fn seconds(micros: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use millrace_metrics::{Metric, Registry};
+    use serde_json::json;
 
     use super::*;
 
