@@ -141,11 +141,11 @@ impl Exporter {
             let now = SystemTime::now();
             let message = metrics::message(&self.resource, (&counted, &readings), process_start(), now);
             let body = self.collector.body(Signal::Metrics, message);
-            let outcome = self.send(&mut link, Signal::Metrics, &body, 0);
+            self.send(&mut link, Signal::Metrics, &body, 0);
             if is_over {
                 return;
             }
-            pause = outcome.again.unwrap_or_default().max(interval);
+            pause = link.pause().max(interval);
         }
     }
 
@@ -163,16 +163,14 @@ impl Exporter {
     fn send_batch(&self, link: &mut Link, batch: &[Span]) -> u64 {
         let message = traces::message(&self.resource, &self.numbering, batch);
         let (body, things) = (self.collector.body(Signal::Traces, message), batch.len() as u64);
-        let mut pause = Duration::ZERO;
         for _ in 0..TRIES {
-            let is_over = self.wait(pause);
+            let is_over = self.wait(link.pause());
             if is_over && link.is_away() {
                 break;
             }
             let outcome = self.send(link, Signal::Traces, &body, things);
-            match outcome.again {
-                None => return outcome.lost,
-                Some(again) => pause = again,
+            if outcome.again.is_none() {
+                return outcome.lost;
             }
         }
         things

@@ -28,6 +28,8 @@ const QUIET: Duration = Duration::from_secs(60);
 pub(crate) struct Link {
     /// Answers in a row after which it was to be tried again.
     failures: u32,
+    /// How long the next post waits, whatever is posted.
+    pause: Duration,
     /// The kind of answer that the log was told of last, and when it was told of a trouble.
     told: Option<(Discriminant<Answer>, Instant)>,
 }
@@ -39,7 +41,7 @@ pub(crate) struct Outcome {
     pub(crate) told: Option<String>,
     /// How much of what was sent is lost.
     pub(crate) lost: u64,
-    /// The same is to be sent again, after this time.
+    /// The same is to be sent again, after this time. It is also the pause of the link.
     pub(crate) again: Option<Duration>,
 }
 
@@ -47,6 +49,11 @@ impl Link {
     /// Returns whether the collector took nothing last.
     pub(crate) fn is_away(&self) -> bool {
         self.failures > 0
+    }
+
+    /// Returns how long the next post has to wait.
+    pub(crate) fn pause(&self) -> Duration {
+        self.pause
     }
 
     /// Notes the answer to a post of `sent` things. `draw` is any number: what is tried again is not before its time, and up to
@@ -76,6 +83,7 @@ impl Link {
                 format!("{why}; tried again")
             }
         };
+        self.pause = outcome.again.unwrap_or_default();
         self.failures = if outcome.again.is_some() { self.failures.saturating_add(1) } else { 0 };
         if is_news {
             let troubled = self.told.filter(|_| is_taken).map_or(now, |(_, at)| at);
@@ -127,7 +135,10 @@ mod tests {
         let (mut link, now) = (Link::default(), Instant::now());
         for (asked, waits) in [(30, 30), (0, 5), (86_400, 600)] {
             assert_eq!(link.note(later(Some(asked)), 5, now, 0).again, Some(Duration::from_secs(waits)));
+            assert_eq!(link.pause(), Duration::from_secs(waits), "of the next batch, too");
         }
+        link.note(Answer::Taken, 5, now, 0);
+        assert_eq!(link.pause(), Duration::ZERO);
     }
 
     #[test]
