@@ -193,6 +193,11 @@ impl Call {
         }
     }
 
+    /// Does something in the name of who calls, for the log.
+    pub(crate) fn as_administrator<T>(&self, act: impl FnOnce(Administrator<'_>) -> T) -> T {
+        act(Administrator::Remote { name: &self.name(), from: self.peer.ip().to_canonical() })
+    }
+
     /// Performs an order of `millrace ctl`, in the name of who calls.
     pub(crate) async fn order(&self, name: &str, order: Map<String, Value>) -> Result<Value, Problem> {
         self.tell(name, order, |api, order, running, by| api.administration.perform(order, running, Some(by)))

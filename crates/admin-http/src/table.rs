@@ -9,7 +9,7 @@ use self::accounts::{
     CHANGED_USER, CODES, GROUP, GROUPS, GROUPS_QUERY, NEW_PASSWORD, NEW_USER, SOURCE, USER, USERS,
     USERS_QUERY,
 };
-use super::handlers::{configuring, live, orders, provided, users, visits};
+use super::handlers::{configuring, links, live, orders, provided, users, visits};
 use super::operation::Action::{self, Describe, Order, Own};
 use super::operation::Kind::{File, Flag, Number, Object, Record, Records, Text, Texts, Whole, Word};
 use super::operation::{Field, Operation, field, maybe, needed};
@@ -110,6 +110,14 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     ),
     post("/api/v1/bans", OPERATOR, "Refuses connections from a network", NEW_BAN, &[OK], Order("ban", &[])),
     delete("/api/v1/bans/{network}", OPERATOR, "Lifts a ban", &[], &[OK], Order("unban", &[])),
+    post(
+        "/api/v1/links",
+        ADMINISTRATOR,
+        "Makes a link to a file or a folder, which needs no account and expires",
+        NEW_LINK,
+        LINK,
+        Own(links::make),
+    ),
     post("/api/v1/quotas/recount", OPERATOR, "Counts files again", TREE, QUOTAS, Order("recount", &[])),
     post(
         "/api/v1/events/retry",
@@ -480,6 +488,28 @@ const BAN: &[Field] = &[
 const NEW_BAN: &[Field] = &[
     needed("network", Text, "An address or a network: 192.0.2.7, 10.0.0.0/8"),
     field("seconds", Whole, "For how long; without it until it is lifted"),
+];
+
+const NEW_LINK: &[Field] = &[
+    needed("path", Text, "The file, or the folder with all beneath it, as the user sees it"),
+    field("user", Text, "The user in whose name it acts; else anonymous"),
+    needed("seconds", Whole, "How long it is good"),
+    field("permits", Word(PERMITS), "To get it, which is the default, or to send the file"),
+    field(
+        "url",
+        Text,
+        "The beginning of its URL, such as https://files.example.org; else it begins with the path",
+    ),
+];
+
+const PERMITS: &[&str] = &["get", "put"];
+
+const LINK: &[Field] = &[
+    OK,
+    needed("url", Text, "The link"),
+    needed("permits", Word(PERMITS), "What it permits"),
+    needed("expires", Whole, "When it expires, in seconds since 1970"),
+    maybe("note", Text, "Why it may not work"),
 ];
 
 const WHOSE: &[Field] = &[

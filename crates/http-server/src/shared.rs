@@ -117,9 +117,9 @@ impl Http {
         Arc::clone(&now)
     }
 
-    /// Returns the names of the keys of links.
-    pub fn link_key_names(&self) -> Vec<String> {
-        self.links.names()
+    /// Returns the keys of links.
+    pub fn link_keys(&self) -> &LinkKeys {
+        &self.links
     }
 
     /// Permits anonymous logins from now on, or no longer.

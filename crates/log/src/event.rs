@@ -7,7 +7,7 @@ use std::time::Duration;
 use millrace_vfs::{Conversion, Timestamp, VirtualPath};
 
 use super::access::Request;
-use super::actor::{Actor, Administrator};
+use super::actor::Administrator;
 use super::position::{Position, Sha256};
 use super::within::Tried;
 use millrace_limits::Protocol;
@@ -45,7 +45,7 @@ pub enum Event<'a> {
     /// An account of the database was changed: what was done, and the settings as they were given.
     AccountChanged { action: &'a str, account: &'a str, settings: Option<&'a str>, by: Administrator<'a> },
     /// A link was made, which needs no account.
-    LinkIssued { link: &'a IssuedLink<'a>, by: Actor },
+    LinkIssued { link: &'a IssuedLink<'a>, by: Administrator<'a> },
     /// A key of links was removed, and with it all links that it has signed.
     LinkKeyRemoved { key: &'a str },
     /// The audit log goes on behind this record.

@@ -115,7 +115,7 @@ impl Fields {
                 .text("permits", link.permits)
                 .number("expires", link.expires)
                 .text("key", link.key)
-                .actor(by),
+                .administrator(by),
             Event::LinkKeyRemoved { key } => Self::new("link-key-removed").text("key", *key),
             Event::AuditLog { file, position } => Self::new("audit-log")
                 .text("file", file.display().to_string())
@@ -387,7 +387,7 @@ mod tests {
                     settings: some,
                     by: Administrator::Local(by),
                 },
-                Event::LinkIssued { link: &link, by },
+                Event::LinkIssued { link: &link, by: Administrator::Local(by) },
                 Event::LinkKeyRemoved { key: "0123abcd" },
                 Event::AuditLog { file, position: Position { seq: 7, sha256 } },
                 Event::RecordsLost { lost: 7, reason },

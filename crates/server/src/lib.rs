@@ -26,6 +26,7 @@ mod data_relay;
 mod disks;
 mod housekeeping;
 mod kept_bans;
+mod links;
 mod membership;
 mod periodic;
 mod running;
@@ -55,6 +56,7 @@ pub use audit_copies::{
 pub use auth::{Account, Accounts, Attempt, Authenticator, Decision, Protocol};
 pub use config::{Config, Inherited};
 pub use hooks::Hooks;
+pub use links::{LinkMaker, LinkRefused, MadeLink, NewLink, issue_link};
 pub use millrace_ftp::session::{Permission, Permissions, Rules};
 pub use millrace_metrics as metrics;
 pub use millrace_runtime::login::LoginAttempt;

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use hyper::StatusCode;
 use hyper::header::{ETAG, IF_MATCH};
-use millrace_server::Administrator;
 use millrace_server::auth::{
     self, Chain, DatabaseError, Group, Origin, Profile, RosterUser, Secret, Stored, UserQuery,
 };
@@ -373,9 +372,8 @@ fn difference(before: &auth::User, after: &auth::User) -> String {
 
 /// Records a change in the log and in the audit log.
 fn note(call: &Call, action: &str, account: &str, settings: Option<&str>) {
-    let by = call.name();
-    let by = Administrator::Remote { name: &by, from: call.peer.ip().to_canonical() };
-    call.running.note_account_changed(action, account, settings.filter(|text| !text.is_empty()), by);
+    let settings = settings.filter(|text| !text.is_empty());
+    call.as_administrator(|by| call.running.note_account_changed(action, account, settings, by));
 }
 
 impl From<DatabaseError> for Problem {

@@ -75,18 +75,27 @@ impl Site {
         accounts: impl FnOnce(&Path) -> Arc<dyn Authenticator>,
         cluster: Option<Arc<Cluster>>,
     ) -> Self {
+        Self::with_config(access, accounts, |config| config.cluster = cluster)
+    }
+
+    /// With a configuration that is changed before the server starts.
+    pub(crate) fn with_config(
+        access: AdminAccess,
+        accounts: impl FnOnce(&Path) -> Arc<dyn Authenticator>,
+        change: impl FnOnce(&mut Config),
+    ) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("millrace-api-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir(&folder).unwrap();
-        let config = Config {
+        let mut config = Config {
             ftp: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
             workers: 2,
             log: LogFormat::Off,
-            cluster,
             login_delay: Duration::from_millis(1),
             ..Config::new(accounts(&folder))
         };
+        change(&mut config);
         let running = Arc::new(Server::start(config).unwrap());
         let of_checks = folder.join("millrace.toml");
         let orders = Orders {
@@ -128,27 +137,14 @@ impl Site {
     }
 
     pub(crate) fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.admin.addresses()[0]).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        stream
+        connect(self.admin.addresses()[0])
     }
 
     /// Sends a request with these fields, each of which ends its line.
     pub(crate) fn ask(&self, method: &str, path: &str, fields: &str, body: &str) -> Answer {
         let host =
             if fields.contains("Host:") { String::new() } else { format!("Host: {}\r\n", self.host()) };
-        let mut stream = self.connect();
-        let length = body.len();
-        write!(
-            stream,
-            "{method} {path} HTTP/1.1\r\n{host}{fields}Connection: close\r\nContent-Length: {length}\r\n\r\n{body}"
-        )
-        .unwrap();
-        let mut text = String::new();
-        let _ = stream.read_to_string(&mut text);
-        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{method} {path}: {text:?}"));
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        Answer { status, head: head.to_owned(), body: body.to_owned() }
+        ask(self.connect(), method, path, &format!("{host}{fields}"), body)
     }
 
     pub(crate) fn host(&self) -> String {
@@ -159,6 +155,31 @@ impl Site {
     pub(crate) fn own_page(&self) -> String {
         format!("Origin: http://{}\r\nX-Millrace-Request: 1\r\n", self.host())
     }
+}
+
+/// Gets what is at this path of a server.
+pub(crate) fn get(server: SocketAddr, path: &str) -> Answer {
+    ask(connect(server), "GET", path, &format!("Host: {server}\r\n"), "")
+}
+
+fn connect(server: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(server).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream
+}
+
+fn ask(mut stream: TcpStream, method: &str, path: &str, fields: &str, body: &str) -> Answer {
+    let length = body.len();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\n{fields}Connection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
+    .unwrap();
+    let mut text = String::new();
+    let _ = stream.read_to_string(&mut text);
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{method} {path}: {text:?}"));
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    Answer { status, head: head.to_owned(), body: body.to_owned() }
 }
 
 impl Drop for Site {

@@ -7,6 +7,7 @@ mod configuration;
 mod daemon;
 mod doors;
 mod kit;
+mod links;
 mod logins;
 mod oidc;
 #[path = "../../../server/tests/sources/postgresql.rs"]

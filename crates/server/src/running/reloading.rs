@@ -112,9 +112,9 @@ impl Running {
     /// What HTTP adds to files is this from now on; answers under way are as they were begun.
     fn replace_web(&self, web: Web) {
         let http = &self.state.shared.http;
-        let keys = http.link_key_names();
+        let keys = http.link_keys().names();
         let web = http.replace_web(web);
-        let left = http.link_key_names();
+        let left = http.link_keys().names();
         for key in keys.iter().filter(|key| !left.contains(key)) {
             self.log.note(log::Event::LinkKeyRemoved { key });
         }
