@@ -121,7 +121,9 @@ impl Served {
             list.lines()
                 .any(|line| line.split(' ').next() == Some(word.as_str()) && line.contains("not installed"))
         };
-        for word in words.iter_mut().filter(is_absent) {
+        // The presets have names of servers.
+        let of_servers = words.split_mut(|word| word == "--preset").next().unwrap_or_default();
+        for word in of_servers.iter_mut().filter(is_absent) {
             "millrace".clone_into(word);
         }
     }
