@@ -1,11 +1,16 @@
 //! The recipes of docs/http.md for proxies that end TLS: each proxy is run, and names its client.
 
+#[path = "../../server/tests/kit/ports.rs"]
+mod ports;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use ports::free_port;
 
 const TEXT: &str = include_str!("../../../docs/http.md");
 
@@ -148,10 +153,6 @@ fn start(command: &mut Command, port: u16) -> Option<Proxy> {
         std::thread::yield_now();
     }
     Some(proxy)
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 const MACHINE: &str = include_str!("pages/machine.sh");
 
@@ -47,7 +48,9 @@ fn script(blocks: &[Block<'_>]) -> String {
 
 /// Runs a command on a copy of this machine.
 fn on_a_copy(name: &str, command: &[&str]) -> Output {
-    let layers = std::env::temp_dir().join(format!("millrace-pages-{}-{name}", std::process::id()));
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let layers = std::env::temp_dir().join(format!("millrace-pages-{}-{number}-{name}", std::process::id()));
     fs::create_dir_all(&layers).unwrap();
     let millrace = Path::new(env!("CARGO_BIN_EXE_millrace")).parent().unwrap();
     let path = format!("{}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", millrace.display());

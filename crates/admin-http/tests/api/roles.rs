@@ -58,6 +58,7 @@ const TABLE: &[(&str, &str, &str)] = &[
     ("DELETE", "/api/v1/users/{name}/totp", "administrator"),
     ("GET", "/api/v1/groups", "viewer"),
     ("GET", "/api/v1/groups/{name}", "viewer"),
+    ("POST", "/api/v1/links", "administrator"),
     ("POST", "/api/v1/upgrade", "administrator"),
     ("POST", "/api/v1/drain", "operator"),
     ("POST", "/api/v1/stop", "administrator"),

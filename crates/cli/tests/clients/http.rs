@@ -4,6 +4,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
+use millrace_server::web::{Gives, Link, LinkKeys};
+use millrace_vfs::VirtualPath;
+
 use crate::server::{PASSWORD, Server, USER, read};
 use crate::tool::{Tool, tool};
 use crate::tree::noise;
@@ -294,6 +297,14 @@ fn link(server: &Server, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
 }
 
+/// A link that was good until the second 1 of 1970.
+fn expired_link(server: &Server, path: &str, key: &str) -> String {
+    let path = VirtualPath::parse(path.as_bytes()).unwrap();
+    let link = Link { path, gives: Gives::File, user: USER.into(), expires: 1 };
+    let target = LinkKeys::parse(key).unwrap().sign(&link).unwrap();
+    format!("{}{target}", server.http_url("").trim_end_matches('/'))
+}
+
 #[test]
 fn curl_uses_a_link_without_a_login_until_its_key_is_taken_away() {
     const KEYS: [&str; 2] = ["0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210"];
@@ -318,7 +329,7 @@ fn curl_uses_a_link_without_a_login_until_its_key_is_taken_away() {
     for refused in [
         get.replace("a%20b", "other"),
         get.replace("user=alice", "user=anonymous"),
-        link(&server, &["/a b.txt", "--user", USER, "--for", "0s"]),
+        expired_link(&server, "/a b.txt", KEYS[0]),
     ] {
         assert_eq!(status(&[&refused]), "403", "{refused}");
     }

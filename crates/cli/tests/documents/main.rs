@@ -5,6 +5,8 @@
 //! which runs each command of `docs/documents.md`, 15 (races) by `bench-runs/zb-tux`, and 19 (what the docs say) by `commands.rs`.
 
 mod commands;
+#[path = "../../../server/tests/kit/ports.rs"]
+mod ports;
 mod row_01_started_by_others;
 mod row_02_conversions;
 mod row_03_classes;

@@ -2,12 +2,14 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+
+pub(crate) use crate::ports::free_port;
 
 /// The hash of `password`: cheap.
 pub(crate) const HASH: &str =
@@ -255,11 +257,6 @@ pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> 
         assert!(Instant::now() < end, "{what}");
         std::thread::park_timeout(Duration::from_millis(10));
     }
-}
-
-/// A port that nothing has now: other programs cannot be asked for port 0.
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// Finds a program of the system. Where it is missing, says so; a failure where clients are required.

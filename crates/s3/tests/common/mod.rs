@@ -4,8 +4,11 @@
 pub(crate) mod proxy;
 pub(crate) mod scripted;
 
+#[path = "../../../server/tests/kit/ports.rs"]
+mod ports;
+
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -13,6 +16,7 @@ use std::time::{Duration, Instant};
 pub(crate) use millrace_s3::Settings;
 use millrace_s3::{Credentials, S3Storage};
 use millrace_vfs::{ReadHandle, Storage, VirtualPath, Wait, WriteMode};
+use ports::{free_port, free_ports};
 
 /// The credentials.
 const ACCESS: &str = "millrace-access-key";
@@ -27,12 +31,6 @@ pub(crate) struct Server {
     ports: Vec<u16>,
 }
 
-/// Ports that are free now.
-fn free_ports(count: usize) -> Vec<u16> {
-    let listeners: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
-}
-
 /// Whether a program is there; without it the test is skipped, unless all programs have to be there.
 pub(crate) fn has(program: &str) -> bool {
     let found = Command::new(program).arg("version").stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -42,7 +40,7 @@ pub(crate) fn has(program: &str) -> bool {
 }
 
 fn folder(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("millrace-s3-{name}-{}", free_ports(1)[0]));
+    let folder = std::env::temp_dir().join(format!("millrace-s3-{name}-{}", free_port()));
     fs::create_dir_all(&folder).unwrap();
     folder
 }
@@ -58,7 +56,7 @@ impl Server {
             r#"{{"identities":[{{"name":"m","credentials":[{{"accessKey":"{ACCESS}","secretKey":"{SECRET}"}}],"actions":["Admin"]}}]}}"#
         );
         fs::write(folder.join("s3.json"), identities).unwrap();
-        let ports = free_ports(8);
+        let ports = free_ports(8).collect::<Vec<_>>();
         let port = |name: &str, at: usize| format!("-{name}={}", ports[at]);
         let child = Command::new("weed")
             .current_dir(&folder)
@@ -86,7 +84,7 @@ impl Server {
         if !has("rclone-s3") {
             return None;
         }
-        let (folder, port) = (folder("rclone"), free_ports(1)[0]);
+        let (folder, port) = (folder("rclone"), free_port());
         let child = Command::new("rclone-s3")
             .args(["serve", "s3", "--config", "/dev/null", "--auth-key"])
             .args([&format!("{ACCESS},{SECRET}"), "--addr", &format!("127.0.0.1:{port}")])

@@ -8,6 +8,7 @@ mod client;
 mod gate;
 mod http;
 pub(crate) mod http2;
+mod ports;
 mod scratch;
 mod server;
 mod tls;
@@ -24,7 +25,8 @@ pub(crate) use http::{
 pub(crate) use scratch::Scratch;
 pub(crate) use tls::{Secured, TlsClient, connector, pair, policy, replace};
 
-pub(crate) use server::{Served, config, free_ports, serve, serve_with};
+pub(crate) use ports::free_ports;
+pub(crate) use server::{Served, config, serve, serve_with};
 
 /// When a test gives up: nothing here takes a tenth of it on an idle machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);

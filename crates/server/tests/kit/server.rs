@@ -1,16 +1,15 @@
 //! A server for one test.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use millrace_server::config::LogFormat;
 use millrace_server::{Accounts, Config, Permissions, Running, Server};
 use millrace_vfs::Storage;
 
-use super::Client;
+use super::{Client, free_ports};
 
 /// A running server; it ends at once when dropped.
 pub(crate) struct Served {
@@ -63,18 +62,5 @@ impl Served {
         let mut client = self.connect();
         client.log_in("u", "p");
         client
-    }
-}
-
-/// That many consecutive unused ports: below those that the system gives to outgoing connections.
-pub(crate) fn free_ports(count: u16) -> RangeInclusive<u16> {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    loop {
-        let offset = NEXT.fetch_add(count, Ordering::Relaxed);
-        let start = 10_000 + (std::process::id() as u16).wrapping_mul(257).wrapping_add(offset) % 20_000;
-        let range = start..=start + count - 1;
-        if range.clone().all(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()) {
-            return range;
-        }
     }
 }
