@@ -103,3 +103,37 @@ fn a_large_batch_has_every_entry_once_and_in_the_order_of_the_names() {
         );
     }
 }
+
+/// While a large batch is used the next one has begun: names may follow entries, and a listing may be given up.
+#[test]
+fn batches_that_are_begun_ahead_are_neither_lost_nor_doubled() {
+    let scratch = Scratch::new("batches");
+    (0..5000).for_each(|number| drop(std::fs::File::create(scratch.0.join(format!("entry-{number:04}")))));
+    let storage = LocalStorage::open(&scratch.0, LocalOptions::default()).unwrap();
+    let open = || storage.open_directory(&VirtualPath::root()).unwrap();
+    let (mut entries, mut batches, mut all) = (Vec::new(), 0, open());
+    while {
+        let before = entries.len();
+        all.next_batch(&mut entries, 1000).unwrap();
+        entries.len() > before
+    } {
+        batches += 1;
+    }
+    assert!(batches > 3, "{batches}");
+    let (mut names, mut mixed, mut batch) = (Vec::new(), open(), Vec::new());
+    mixed.next_batch(&mut batch, 1000).unwrap();
+    names.extend(batch.iter().map(|entry| entry.name.clone()));
+    while mixed.next_names(&mut |name| names.push(name.to_vec()), 1000).unwrap() > 0 {}
+    assert!(entries.iter().map(|entry| &entry.name).eq(&names));
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), 5000);
+    // What vanishes meanwhile is left out, and the folder is not held by who gave up.
+    let (mut given_up, mut batch) = (open(), Vec::new());
+    given_up.next_batch(&mut batch, 1000).unwrap();
+    drop(given_up);
+    names
+        .iter()
+        .for_each(|name| std::fs::remove_file(scratch.0.join(std::str::from_utf8(name).unwrap())).unwrap());
+    assert!(scratch.is_empty());
+}
