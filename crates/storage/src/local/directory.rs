@@ -13,14 +13,14 @@ use std::ffi::CStr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use millrace_vfs::{DirEntry, Directory, FileError, Metadata, VirtualPath, Wait};
+use millrace_vfs::{DirEntry, Directory, FileError, FileKind, Link, Metadata, VirtualPath, Wait};
 use rustix::fs::{Mode, OFlags, RawDir};
 use rustix::io::Errno;
 
 use super::errno::{file_error, transfer_error};
 use super::tree::Tree;
 use super::{disk, metadata, staging};
-use batch::{Batch, Place};
+use batch::{Batch, LookAt};
 
 /// The largest `getdents` buffer: some 2,000 names of 12 bytes, so the call itself no longer counts.
 const BUFFER: usize = 64 << 10;
@@ -32,13 +32,21 @@ const SMALLEST_BUFFER: usize = 1 << 10;
 /// into, so this turns a number of entries into one.
 const TYPICAL_RECORD: usize = 32;
 
+/// Where the entries are.
+#[derive(Debug)]
+struct Place {
+    tree: Arc<Tree>,
+    path: VirtualPath,
+    directory: OwnedFd,
+}
+
 /// An open directory.
 #[derive(Debug)]
 pub(super) struct Listing {
     place: Arc<Place>,
     buffer: Vec<u8>,
     /// What is looked at while the batch before it is used.
-    ahead: Option<Batch>,
+    ahead: Option<Batch<Place>>,
 }
 
 impl Listing {
@@ -84,7 +92,7 @@ impl Listing {
 
 impl Listing {
     /// Reads the names of a batch; `None` at the end.
-    fn read_names(&mut self, most: usize) -> Result<Option<Batch>, FileError> {
+    fn read_names(&mut self, most: usize) -> Result<Option<Batch<Place>>, FileError> {
         let mut names = Vec::new();
         let visited = self.visit(most, |name| names.extend_from_slice(name.to_bytes_with_nul()))?;
         Ok((visited > 0).then(|| Batch::new(&self.place, names)))
@@ -124,6 +132,43 @@ impl Directory for Listing {
 
     fn metadata(&self) -> Result<Metadata, FileError> {
         metadata::of_descriptor(&self.place.directory)
+    }
+}
+
+impl LookAt for Place {
+    fn look_at_each(&self, names: &[u8]) -> Result<Vec<DirEntry>, FileError> {
+        let names = || names.split_inclusive(|byte| *byte == 0).flat_map(CStr::from_bytes_with_nul);
+        if disk::acting::is_user() {
+            let names: Vec<&CStr> = names().collect();
+            let found = metadata::of_each_entry(&self.directory, &names).unwrap_or_default();
+            let entries = names.into_iter().zip(found);
+            return entries.filter_map(|(name, found)| self.entry(name, found).transpose()).collect();
+        }
+        let look_at = |name| self.entry(name, metadata::of_entry(&self.directory, name));
+        names().filter_map(|name| look_at(name).transpose()).collect()
+    }
+}
+
+impl Place {
+    /// The entry with this metadata, or `None` where it is gone.
+    fn entry(&self, name: &CStr, found: Result<Metadata, FileError>) -> Result<Option<DirEntry>, FileError> {
+        let metadata = match found {
+            Err(FileError::NotFound) => return Ok(None),
+            result => result?,
+        };
+        let name = name.to_bytes();
+        if metadata.kind != FileKind::Symlink {
+            return Ok(Some(DirEntry { name: name.to_owned(), metadata, link: None }));
+        }
+        let text = read_link(&self.directory, name).unwrap_or_default();
+        let target = self.follow(name).unwrap_or(metadata);
+        Ok(Some(DirEntry { name: name.to_owned(), metadata: target, link: Some(Link { text, metadata }) }))
+    }
+
+    /// The target of a link, if it lies within the tree.
+    fn follow(&self, name: &[u8]) -> Result<Metadata, FileError> {
+        let path = self.path.join(name).map_err(|_| FileError::NameTooLong)?;
+        self.tree.metadata(&path, Wait::Allowed)
     }
 }
 

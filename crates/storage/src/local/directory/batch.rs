@@ -9,19 +9,15 @@
 //!   helper           | look at 1           | look at 2                  | look at 3       | ...
 //! ```
 
-use std::ffi::CStr;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use millrace_vfs::{DirEntry, FileError, FileKind, Link, Metadata, VirtualPath, Wait};
+use millrace_vfs::{DirEntry, FileError};
 
-use super::read_link;
-use crate::local::tree::Tree;
-use crate::local::{disk, metadata};
+use crate::local::disk;
 
 /// From this many bytes of names on a thread is started: looking at those takes it ten times as long as its start.
 const SHARED_NAMES: usize = 8 << 10;
@@ -32,24 +28,22 @@ const PIECE: usize = 1 << 10;
 /// The stack of that thread.
 const STACK: usize = 256 << 10;
 
-/// Where the entries are.
-#[derive(Debug)]
-pub(super) struct Place {
-    pub(super) tree: Arc<Tree>,
-    pub(super) path: VirtualPath,
-    pub(super) directory: OwnedFd,
+/// A directory, to the threads that look at its entries.
+pub(super) trait LookAt: Send + Sync + 'static {
+    /// Returns the entries of these names, each of which ends in a NUL; what has vanished is left out.
+    fn look_at_each(&self, names: &[u8]) -> Result<Vec<DirEntry>, FileError>;
 }
 
 /// Names to look at.
 #[derive(Debug)]
-pub(super) struct Batch {
-    shared: Arc<Shared>,
+pub(super) struct Batch<D> {
+    shared: Arc<Shared<D>>,
     helper: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    place: Arc<Place>,
+struct Shared<D> {
+    directory: Arc<D>,
     /// Each of them ends in a NUL.
     names: Vec<u8>,
     pieces: Vec<Range<usize>>,
@@ -61,13 +55,13 @@ struct Shared {
 /// A piece by its number, and its entries.
 type Found = (usize, Result<Vec<DirEntry>, FileError>);
 
-impl Batch {
+impl<D: LookAt> Batch<D> {
     /// A batch of these names, each of which ends in a NUL.
-    pub(super) fn new(place: &Arc<Place>, names: Vec<u8>) -> Self {
+    pub(super) fn new(directory: &Arc<D>, names: Vec<u8>) -> Self {
         let is_large = names.len() >= SHARED_NAMES && !disk::acting::is_user();
         let pieces = pieces(&names, if is_large { PIECE } else { names.len() });
-        let (place, next, found) = (Arc::clone(place), AtomicUsize::new(0), Mutex::default());
-        Self { shared: Arc::new(Shared { place, names, pieces, next, found }), helper: None }
+        let (directory, next, found) = (Arc::clone(directory), AtomicUsize::new(0), Mutex::default());
+        Self { shared: Arc::new(Shared { directory, names, pieces, next, found }), helper: None }
     }
 
     /// Has a thread begin to look at it, if it is large and none does.
@@ -108,7 +102,7 @@ impl Batch {
     }
 }
 
-impl Drop for Batch {
+impl<D> Drop for Batch<D> {
     /// Nobody wants the rest.
     fn drop(&mut self) {
         self.shared.next.store(self.shared.pieces.len(), Ordering::Relaxed);
@@ -129,7 +123,7 @@ fn pieces(names: &[u8], size: usize) -> Vec<Range<usize>> {
     pieces
 }
 
-impl Shared {
+impl<D: LookAt> Shared<D> {
     fn found(&self) -> MutexGuard<'_, Vec<Found>> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -139,44 +133,8 @@ impl Shared {
         loop {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             let Some(piece) = self.pieces.get(number) else { return };
-            let entries = self.place.look_at_each(&self.names[piece.clone()]);
+            let entries = self.directory.look_at_each(&self.names[piece.clone()]);
             self.found().push((number, entries));
         }
-    }
-}
-
-impl Place {
-    /// Returns the entries of these names.
-    fn look_at_each(&self, names: &[u8]) -> Result<Vec<DirEntry>, FileError> {
-        let names = || names.split_inclusive(|byte| *byte == 0).flat_map(CStr::from_bytes_with_nul);
-        if disk::acting::is_user() {
-            let names: Vec<&CStr> = names().collect();
-            let found = metadata::of_each_entry(&self.directory, &names).unwrap_or_default();
-            let entries = names.into_iter().zip(found);
-            return entries.filter_map(|(name, found)| self.entry(name, found).transpose()).collect();
-        }
-        let look_at = |name| self.entry(name, metadata::of_entry(&self.directory, name));
-        names().filter_map(|name| look_at(name).transpose()).collect()
-    }
-
-    /// The entry with this metadata, or `None` where it is gone.
-    fn entry(&self, name: &CStr, found: Result<Metadata, FileError>) -> Result<Option<DirEntry>, FileError> {
-        let metadata = match found {
-            Err(FileError::NotFound) => return Ok(None),
-            result => result?,
-        };
-        let name = name.to_bytes();
-        if metadata.kind != FileKind::Symlink {
-            return Ok(Some(DirEntry { name: name.to_owned(), metadata, link: None }));
-        }
-        let text = read_link(&self.directory, name).unwrap_or_default();
-        let target = self.follow(name).unwrap_or(metadata);
-        Ok(Some(DirEntry { name: name.to_owned(), metadata: target, link: Some(Link { text, metadata }) }))
-    }
-
-    /// The target of a link, if it lies within the tree.
-    fn follow(&self, name: &[u8]) -> Result<Metadata, FileError> {
-        let path = self.path.join(name).map_err(|_| FileError::NameTooLong)?;
-        self.tree.metadata(&path, Wait::Allowed)
     }
 }
