@@ -62,6 +62,13 @@ impl Source {
 
 /// A message without what stands behind a line's key, which it may repeat.
 fn without_value(message: &str, line: &str) -> String {
+    // Behind the name of a key that there is not, the message has names of keys that there are.
+    if let Some((unknown, hint)) = message.split_once("`; ")
+        && unknown.contains(" has no key `")
+        && !line.contains("`; ")
+    {
+        return format!("{}`; {hint}", without_value(unknown, line));
+    }
     let (kind, expected) = (message.split_once(": "), message.rsplit_once(", expected "));
     let mut message = match (kind, expected) {
         (Some((kind, _)), Some((_, expected))) if kind.starts_with("invalid ") => {
@@ -267,6 +274,16 @@ mod tests {
             ),
             ("password = 998877", "this is the number 998877; quote it", "this is the number ...; quote it"),
             ("headers = { Key = 12345 }", "12345 is no text", "... is no text"),
+            (
+                "pass = \"all\"",
+                "It has no key `pass`; there are `allow`",
+                "It has no key `pass`; there are `allow`",
+            ),
+            (
+                "user = { \"s3cret\" = 1 }",
+                "It has no key `s3cret`; there are",
+                "It has no key `...`; there are",
+            ),
         ] {
             assert_eq!(without_value(message, line), told);
         }
