@@ -74,7 +74,8 @@ fn main() -> ExitCode {
 /// The parser advises to write `-- --port` for a flag that it does not know, wherever a value may stand. That is hardly ever
 /// meant; what is meant is said here.
 fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
-    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let mut arguments: Vec<OsString> = arguments.into_iter().collect();
+    lead_with_ctl(&mut arguments);
     let command = arguments.get(1).cloned().unwrap_or_default();
     Cli::try_parse_from(arguments).map_err(|mut error| {
         if error.kind() == ErrorKind::UnknownArgument {
@@ -90,6 +91,19 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Err
         }
         error
     })
+}
+
+/// Puts `ctl` before its flags: they may stand anywhere on the line.
+fn lead_with_ctl(arguments: &mut [OsString]) {
+    let is_flag = |argument: &OsString| {
+        let argument = argument.as_encoded_bytes();
+        argument == b"--json" || argument == b"--control" || argument.starts_with(b"--control=")
+    };
+    if arguments.get(1).is_some_and(is_flag)
+        && let Some(at) = arguments.iter().position(|argument| argument == "ctl")
+    {
+        arguments[1..=at].rotate_right(1);
+    }
 }
 
 /// Returns what takes the place of a flag that other programs have, or that a key of the configuration file seems to promise.

@@ -556,6 +556,8 @@ fn the_only_server_of_a_user_is_found_without_a_name() {
     );
     assert!(folder.ctl(&["sessions", "--json"]).1.starts_with("{\"ok\":true,\"sessions\":[],\"total\":0}"));
     assert!(folder.ctl(&["--json", "sessions"]).1.starts_with("{\"ok\":true,\"sessions\":[],\"total\":0}"));
+    let before = folder.command(&["--json", "ctl", "sessions"]).output().unwrap();
+    assert!(before.stdout.starts_with(b"{\"ok\":true,\"sessions\":[]"), "{before:?}");
 
     let mut second = folder.serve();
     let socket = folder.0.join(format!("run/{}.sock", second.id()));
