@@ -88,9 +88,7 @@ impl Listing {
         }
         Ok(visited)
     }
-}
 
-impl Listing {
     /// Reads the names of a batch; `None` at the end.
     fn read_names(&mut self, most: usize) -> Result<Option<Batch<Place>>, FileError> {
         let mut names = Vec::new();

@@ -103,7 +103,7 @@ impl<D: LookAt> Batch<D> {
 }
 
 impl<D> Drop for Batch<D> {
-    /// Nobody wants the rest.
+    /// The rest is not wanted: the other thread ends behind its piece.
     fn drop(&mut self) {
         self.shared.next.store(self.shared.pieces.len(), Ordering::Relaxed);
     }
