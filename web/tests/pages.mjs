@@ -419,6 +419,7 @@ test('a form of keys takes back no change of another administrator that came bef
   });
   // The page looks at the file again.
   await page.getByRole('button', { name: 'Add certificate' }).click();
+  await page.getByRole('dialog').waitFor();
   const looked = page.waitForResponse((answer) => answer.url().endsWith('/config'));
   await page.keyboard.press('Escape');
   await looked;
